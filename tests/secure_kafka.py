@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,13 @@ class SecureKafka:
 def key_file(directory: Path, name: str, certificate: trustme.LeafCert) -> Path:
     """Private key and chain in one PEM file, as Kafka's brokers and clients read it."""
     path = directory / f"{name}.pem"
-    chain = b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
-    path.write_bytes(certificate.private_key_pem.bytes() + chain)
+    certificate.private_key_and_cert_chain_pem.write_to_path(path)
+    return path
+
+
+def properties(path: Path, options: Mapping[str, str]) -> Path:
+    """A client's file, with its secrets in it."""
+    path.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
     return path
 
 
@@ -78,11 +83,11 @@ def secure_broker(directory: Path) -> Iterator[SecureKafka]:
         "SELFSIGNED": issue(selfsigned, HOST),
         "OLDTLS": issue(ca, HOST),
     }
-    for name, authority in (("ca", ca), ("other_ca", other_ca)):
-        (directory / f"{name}.pem").write_bytes(authority.cert_pem.bytes())
-    below = certificates["INTERMEDIATE"].cert_chain_pems
-    for name, pem in zip(("own_certificate", "intermediate_ca"), below, strict=True):
-        (directory / f"{name}.pem").write_bytes(pem.bytes())
+    own, above = certificates["INTERMEDIATE"].cert_chain_pems
+    pems = {"ca": ca.cert_pem, "other_ca": other_ca.cert_pem}
+    pems |= {"own_certificate": own, "intermediate_ca": above}
+    for name, pem in pems.items():
+        pem.write_to_path(directory / f"{name}.pem")
     overrides = {
         "super.users": "User:ANONYMOUS;User:alice;User:client.example",
         "listener.name.mutual.ssl.client.auth": "required",

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.local_kafka.installation import prepare
 from tests.programs import run_python
 
 ROOT = Path(__file__).parents[1]
@@ -36,37 +36,6 @@ _COPIED = (
     "README.md",
     "bench",
 )
-
-#: What Kafka defines of the added API (clients/src/main/resources/common/message).
-_DEFINITIONS = {
-    "DeleteGroupsRequest": {
-        "apiKey": 42,
-        "type": "request",
-        "name": "DeleteGroupsRequest",
-        "validVersions": "0-2",
-        "flexibleVersions": "2+",
-        "fields": [{"name": "GroupsNames", "type": "[]string", "versions": "0+"}],
-    },
-    "DeleteGroupsResponse": {
-        "apiKey": 42,
-        "type": "response",
-        "name": "DeleteGroupsResponse",
-        "validVersions": "0-2",
-        "flexibleVersions": "2+",
-        "fields": [
-            {"name": "ThrottleTimeMs", "type": "int32", "versions": "0+"},
-            {
-                "name": "Results",
-                "type": "[]DeletableGroupResult",
-                "versions": "0+",
-                "fields": [
-                    {"name": "GroupId", "type": "string", "versions": "0+", "mapKey": True},
-                    {"name": "ErrorCode", "type": "int16", "versions": "0+"},
-                ],
-            },
-        ],
-    },
-}
 
 #: Runs each text of a JSON object on standard input; prints what failed, by name.
 _RUNNER = """
@@ -129,12 +98,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(source, root / name)
     for path, text in extended(root).items():
         path.write_text(text)
-    jar = root / "kafka-clients.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for path in (root / "tools" / "kafka_messages").glob("*.json"):
-            archive.write(path, f"common/message/{path.name}")
-        for name, definition in _DEFINITIONS.items():
-            archive.writestr(f"common/message/{name}.json", json.dumps(definition))
+    # Kafka's own definitions, of the added API too.
+    (jar,) = (path for path in prepare().distribution.jars if path.name.startswith("kafka-clients"))
     run(root, "tools/generate_messages.py", "--from-jar", str(jar))
     return root
 
@@ -152,6 +117,7 @@ def test_every_diff_fits() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.broker  # needs Kafka's jars
 def test_what_the_diffs_add_can_be_used(copy: Path) -> None:
     assert failures(copy) == {}
 
@@ -161,6 +127,7 @@ def test_no_use_works_without_its_diff() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.broker  # needs Kafka's jars
 def test_the_generated_pages_show_what_was_added(copy: Path) -> None:
     run(copy, "tools/generate_docs.py")
     for page, names in SHOWN.items():

@@ -71,8 +71,3 @@ def test_an_invalid_file_is_one_line_and_effective_needs_one(tmp_path):
     assert "did you mean linger.ms?" in refused.stderr
     run("--effective", code=2)
     run("-c", str(path), code=2)
-
-
-def test_one_command_explains_a_code():
-    assert CliRunner().invoke(app, ["explain", "KP0301"]).stdout.startswith("KP0301: ")
-    assert CliRunner().invoke(app, ["error", "KP0301"]).exit_code == 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import MISSING_BOOTSTRAP, SinkConfig
+from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def servers(text):
@@ -40,6 +40,7 @@ def test_an_address_is_read(text, found):
     ("text", "message", "hint"),
     [
         ("a", "Invalid url in bootstrap.servers: a", "the port is missing: a:9092?"),
+        ("a:1,b,c:3", "Invalid url in bootstrap.servers: b", "the port is missing: b:9092?"),
         ("127.0.0.1:x", "Invalid url in bootstrap.servers: 127.0.0.1:x", "host:port"),
         (":9092", "Invalid url in bootstrap.servers: :9092", "host:port"),
         ("a:0", "Invalid port in bootstrap.servers: a:0", "a port is 1 to 65535"),
@@ -61,10 +62,6 @@ def test_a_wrong_address_is_named(text, message, hint):
     assert hint in error.hint
 
 
-def test_the_bad_item_is_named_among_good_ones():
-    assert refused("a:1,b,c:3").message.endswith(": b")
-
-
 def test_a_repeated_address_is_taken_once_with_javas_warning():
     config = ProducerConfig.parse({"bootstrap.servers": "a:1,b:2,a:1"})
     assert config.bootstrap_servers == (("a", 1), ("b", 2))
@@ -80,7 +77,6 @@ def test_a_repeated_address_is_taken_once_with_javas_warning():
 def test_a_missing_address_has_sparks_or_javas_message():
     with pytest.raises(ConfigError) as caught:
         SinkConfig.parse({"topic": "t"})
-    assert caught.value.message == MISSING_BOOTSTRAP
     assert caught.value.message == (
         "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
     )

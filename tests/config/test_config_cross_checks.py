@@ -1,7 +1,5 @@
 """What several options of the producer mean together, in Java's words."""
 
-import pickle
-
 import pytest
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -154,14 +152,6 @@ def test_what_asks_for_nothing_else_is_no_warning(options):
     assert parse(options).warnings == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["enable.metrics.push", "metric.reporters", "metadata.cluster.check.enable"]
-)
-def test_what_has_no_effect_is_one_warning(name):
-    (warning,) = parse({name: "true"}).warnings
-    assert warning.startswith(f"[KP0150] Option '{name}' has no effect: ")
-
-
 def test_options_of_the_producer_alone_need_no_prefix():
     config = parse(
         {
@@ -179,44 +169,25 @@ def test_options_of_the_producer_alone_need_no_prefix():
     assert config.warnings == ()
 
 
+MECHANISM, STORE = {"sasl.mechanism": "PLAIN"}, {"ssl.truststore.location": "/x"}
+CHECK = {"ssl.endpoint.identification.algorithm": "https"}
+
+
 @pytest.mark.parametrize(
-    ("given", "protocol", "message", "wanted"),
+    ("given", "protocol", "idle", "wanted"),
     [
-        (
-            {"sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"},
-            None,
-            (
-                "sasl.mechanism, ssl.truststore.location would have no effect, because"
-                " security.protocol is PLAINTEXT, the default"
-            ),
-            "SASL_SSL",
-        ),
-        (
-            {"ssl.truststore.location": "/x"},
-            "plaintext",
-            "ssl.truststore.location would have no effect, because security.protocol is PLAINTEXT",
-            "SSL",
-        ),
-        (
-            {"sasl.mechanism": "PLAIN", "ssl.truststore.location": "/x"},
-            "ssl",
-            "sasl.mechanism would have no effect, because security.protocol is SSL",
-            "SASL_SSL",
-        ),
-        (
-            {"sasl.mechanism": "PLAIN", "ssl.endpoint.identification.algorithm": "https"},
-            "SASL_PLAINTEXT",
-            (
-                "ssl.endpoint.identification.algorithm would have no effect, because"
-                " security.protocol is SASL_PLAINTEXT"
-            ),
-            "SASL_SSL",
-        ),
+        (MECHANISM | STORE, "PLAINTEXT, the default", MECHANISM | STORE, "SASL_SSL"),
+        (STORE, "PLAINTEXT", STORE, "SSL"),
+        (MECHANISM | STORE, "SSL", MECHANISM, "SASL_SSL"),
+        (MECHANISM | CHECK, "SASL_PLAINTEXT", CHECK, "SASL_SSL"),
     ],
 )
-def test_security_that_the_protocol_does_not_use_is_an_error(given, protocol, message, wanted):
-    error = refused(given | ({} if protocol is None else {"security.protocol": protocol}))
-    assert error.message == message
+def test_security_that_the_protocol_does_not_use_is_an_error(given, protocol, idle, wanted):
+    named = {} if protocol.endswith("default") else {"security.protocol": protocol.lower()}
+    error = refused(given | named)
+    assert error.message == (
+        f"{', '.join(idle)} would have no effect, because security.protocol is {protocol}"
+    )
     assert error.hint.startswith(f"set security.protocol={wanted}")
 
 
@@ -297,10 +268,6 @@ def test_a_retry_backoff_above_its_maximum_is_javas_warning():
     assert "A static connection setup timeout with value '30000' will be applied." in warning
 
 
-def test_a_batch_size_of_zero_means_one():
-    assert parse({"batch.size": "0"}).batch_size == 1
-
-
 def test_a_batch_is_never_larger_than_the_pool():
     config = parse({"buffer.memory": "16384"})
     assert (config.batch_size, config.warnings) == (16384, ())
@@ -349,14 +316,6 @@ def test_equal_configurations_are_one_key_whatever_was_warned():
     assert {one: 1}[other] == 1
     assert parse({"batch.size": "5"}) != parse({"batch.size": "6"})
     assert parse(PLAIN | {"sasl.password": "a"}) != parse(PLAIN | {"sasl.password": "b"})
-
-
-def test_a_configuration_travels_by_pickle():
-    config = parse(PLAIN | {"sasl.password": "canary", "acks": "1"})
-    copy = pickle.loads(pickle.dumps(config))
-    assert copy == config
-    assert copy.warnings == config.warnings
-    assert dict(copy.security)["sasl.password"].value == "canary"
 
 
 def test_no_secret_is_shown():

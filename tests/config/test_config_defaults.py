@@ -32,23 +32,13 @@ TOKEN = {
 
 #: Defaults whose change needs a value of its own, by option.
 OTHERS = {
-    "topic": "orders",
-    "txnAppId": "nightly",
-    "txnVersion": 7,
-    "valueColumns": "c",
-    "keyColumns": "c",
-    "headersColumns": "c",
-    "tasksAtOnce": 3,
     "schema.registry.url": "https://other",
     "interceptor.classes": ("a:B",),
     "partitioner.class": "murmur2",
-    "partitioner.rack.aware": True,
     "security.protocol": "SSL",
     "max.in.flight.requests.per.connection": 4,
     "acks": "1",
     "retries": 9,
-    "enable.idempotence": False,
-    "delivery.timeout.ms": 130_000,
     "sasl.login.refresh.window.factor": 0.7,
     "sasl.login.refresh.window.jitter": 0.1,
 }
@@ -111,30 +101,29 @@ OF_A_PRODUCER = [
 ]
 
 
-@pytest.mark.parametrize("name", OF_THE_SINK)
-def test_a_default_of_the_sink_is_the_tables(monkeypatch, name):
+def sink_of(name: str) -> SinkConfig:
+    """Without the producer, whose defaults are its own."""
     given = {f"kafka.{n}": value for n, value in BROKER.items()} | BESIDE.get(name, {})
-    before = SinkConfig.parse(given)
-    option = SINK_OPTIONS[name]
-    monkeypatch.setitem(SINK_OPTIONS, name, replace(option, default=other_default(option)))
-    after = SinkConfig.parse(given)
-    assert replace(after, producer=before.producer) != before
+    return replace(SinkConfig.parse(given), producer=ProducerConfig.parse(BROKER))
 
 
-@pytest.mark.parametrize("name", OF_A_PRODUCER)
-def test_a_default_of_the_producer_is_the_tables(monkeypatch, name):
-    before = ProducerConfig.parse(BROKER)
-    option = PRODUCER_OPTIONS[name]
-    monkeypatch.setitem(PRODUCER_OPTIONS, name, replace(option, default=other_default(option)))
-    assert ProducerConfig.parse(BROKER) != before
-
-
-@pytest.mark.parametrize("name", OF_A_LOGIN)
-def test_a_default_of_a_login_is_the_tables(monkeypatch, name):
-    before = sasl_settings(TOKEN)
-    option = PRODUCER_OPTIONS[name]
-    monkeypatch.setitem(PRODUCER_OPTIONS, name, replace(option, default=other_default(option)))
-    assert sasl_settings(TOKEN) != before
+@pytest.mark.parametrize(
+    ("table", "name", "parse"),
+    [
+        *((SINK_OPTIONS, name, sink_of) for name in OF_THE_SINK),
+        *(
+            (PRODUCER_OPTIONS, name, lambda _: ProducerConfig.parse(BROKER))
+            for name in OF_A_PRODUCER
+        ),
+        *((PRODUCER_OPTIONS, name, lambda _: sasl_settings(TOKEN)) for name in OF_A_LOGIN),
+    ],
+    ids=[*OF_THE_SINK, *OF_A_PRODUCER, *OF_A_LOGIN],
+)
+def test_a_default_is_the_tables(monkeypatch, table, name, parse):
+    before = parse(name)
+    other = replace(table[name], default=other_default(table[name]))
+    monkeypatch.setitem(table, name, other)
+    assert parse(name) != before
 
 
 def test_the_default_check_of_brokers_names_is_the_tables(monkeypatch):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.given_options import PREFIX, given_options
@@ -82,20 +79,6 @@ def test_lines_of_other_clients_are_left_out_with_one_warning(tmp_path):
     others = [w for w in config.warnings if w != warning]
     assert all("config.providers" in w and "has no effect" in w for w in others), others
     assert "c4nary" not in "".join(config.warnings)
-
-
-def test_a_misspelt_line_is_an_error_with_the_nearest_name(tmp_path):
-    for line, nearest in (
-        ("security.protocal=SSL", "did you mean security.protocol?"),
-        ("kafka.compresion.type=lz4", "did you mean compression.type?"),
-        ("deliveryGuarante=exactly-once", "did you mean deliveryGuarantee?"),
-        ("ssl.ca.location=/ca.pem", "use ssl.truststore.location"),
-        ("kafka.topic=t", "write topic: the sink's own options take no prefix"),
-    ):
-        path = file_of(tmp_path, f"bootstrap.servers=b:9092\n{line}\n")
-        error = refused(path)
-        assert f"'{line.partition('=')[0]}' (in {path})" in error.message
-        assert error.hint == nearest
 
 
 def test_the_sinks_own_options_may_stand_in_the_file_and_count(tmp_path):
@@ -211,14 +194,11 @@ def test_a_producer_by_itself_takes_the_same_file(tmp_path):
     ("location", "problem"),
     [
         ("/nowhere/client.properties", "No such file or directory"),
-        ("s3://bucket/client.properties", "not a local path"),
-        ("dbfs:/client.properties", "not a local path"),
-        ("/dev/zero", "no regular file"),
-        ("/", "Is a directory"),
         (" ", "String must be non-empty"),
     ],
 )
 def test_a_file_that_can_not_be_read_is_named(location, problem):
+    """What is no local file, or no regular one: ``security/test_local_files.py``."""
     with pytest.raises(ConfigError, match="configFile") as raised:
         parse(location)
     assert location in str(raised.value)
@@ -230,19 +210,7 @@ def test_a_file_url_is_a_path(tmp_path):
     assert config.producer.bootstrap_servers == (("b", 9092),)
 
 
-def test_without_config_file_nothing_is_changed():
-    given = given_options({"topic": "t", "kafka.acks": "1", "path": "/x"}, PREFIX)
-    assert (given.as_options(), given.warnings) == ({"topic": "t", "kafka.acks": "1"}, [])
-
-
 # --- Java's format --------------------------------------------------------------------------------
-
-
-@given(st.text())
-def test_no_text_makes_the_reader_fail(text):
-    for name, value in parse_properties(text).items():
-        assert isinstance(name, str)
-        assert isinstance(value, str)
 
 
 def test_a_file_that_is_not_utf_8_is_read_as_java_does(tmp_path):

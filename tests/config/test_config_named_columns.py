@@ -20,10 +20,6 @@ def named(**options):
     return SinkConfig.parse(BROKER | options).named_columns
 
 
-def test_without_these_options_no_column_is_named():
-    assert named() == NamedColumns()
-
-
 def test_options_come_in_lower_case_and_names_stay_as_they_are():
     told = named(
         valuecolumns="id, Name", valueformat="JSON", keycolumns="Id", keyformat="string",

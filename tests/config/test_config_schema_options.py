@@ -6,7 +6,6 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue, SubjectStrategy
-from spark_kafka_sink.config.option_table import SCHEMA_OPTIONS
 from spark_kafka_sink.config.schema_options import SchemaOptions
 from spark_kafka_sink.config.sink_config import SinkConfig
 
@@ -30,10 +29,6 @@ def test_the_defaults_look_a_schema_up_and_register_none():
     (value,) = found.payloads
     assert (value.part, value.format) == ("value", ColumnFormat.AVRO)
     assert value.strategy is SubjectStrategy.TOPIC
-
-
-def test_a_format_without_a_schema_has_no_such_options():
-    assert SinkConfig.parse(BROKER | {"valueColumns": "*"}).schemas is None
 
 
 def test_strategies_have_short_names_and_those_of_java_s_classes():
@@ -134,14 +129,6 @@ def test_secrets_of_the_registry_in_a_client_file_stay_there(tmp_path):
     assert other.schemas is None
     (warning,) = other.warnings
     assert "auto.register.schemas, basic.auth.user.info, schema.registry.url" in warning
-
-
-@pytest.mark.parametrize("name", [one.name for one in SCHEMA_OPTIONS])
-def test_a_misspelt_option_of_schemas_names_the_right_one(name):
-    swapped = f"{name[:-3]}{name[-2]}{name[-3]}{name[-1]}"
-    with pytest.raises(ConfigError) as raised:
-        parsed(**{swapped if swapped != name else name[:-1]: "x"})
-    assert name in str(raised.value)
 
 
 def test_a_schema_is_named_in_front_unless_an_option_is_set():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.given_options import foreign_options
-from spark_kafka_sink.config.option import Status
+from spark_kafka_sink.config.option import INT_MAX, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
@@ -29,9 +29,9 @@ def refused(options):
     return caught.value
 
 
-def config_or_error(read, options):
+def config_or_error(read):
     try:
-        return read(options)
+        return read()
     except ConfigError as error:
         return error
 
@@ -113,14 +113,13 @@ def test_the_public_producer_takes_no_prefix_and_says_so():
         ProducerConfig.parse({"bootstrap.servers": "a:1", "reportPath": "/r"})
 
 
-@pytest.mark.parametrize("name", FOREIGN.owners["source"].names)
-def test_an_option_of_a_source_is_said_to_be_one(name):
-    assert "belongs to a Kafka source" in refused({name: "1"}).message
-
-
-@pytest.mark.parametrize("name", FOREIGN.owners["consumer"].names)
-def test_an_option_of_a_consumer_is_said_to_be_one(name):
-    assert "belongs to a Kafka consumer" in refused({f"kafka.{name}": "1"}).message
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [(name, "source") for name in FOREIGN.owners["source"].names]
+    + [(f"kafka.{name}", "consumer") for name in FOREIGN.owners["consumer"].names],
+)
+def test_an_option_of_a_source_or_consumer_is_said_to_be_one(name, owner):
+    assert f"belongs to a Kafka {owner}" in refused({name: "1"}).message
 
 
 @pytest.mark.parametrize("name", sorted(FOREIGN.librdkafka))
@@ -148,17 +147,6 @@ def test_sparks_own_options_pass_in_silence():
     config = parse({"path": "/x", "checkpointlocation": "/c", "queryname": "q"})
     assert config == replace(parse(), checkpoint_location="/c")
     assert parse({"includeHeaders": "true"}).warnings == ()
-
-
-def test_serializers_are_refused_in_sparks_words():
-    assert refused({"kafka.key.serializer": "x"}).message == (
-        "Kafka option 'key.serializer' is not supported as keys are serialized with"
-        " ByteArraySerializer."
-    )
-    assert refused({"kafka.value.serializer": "x"}).message == (
-        "Kafka option 'value.serializer' is not supported as value are serialized with"
-        " ByteArraySerializer."
-    )
 
 
 @pytest.mark.parametrize(
@@ -242,45 +230,48 @@ def test_none_switches_idempotence_off_and_leaves_acks():
     assert config.warnings == ()
 
 
-def test_none_allows_six_requests_in_flight():
-    config = parse(
-        {"deliveryGuarantee": "none", "kafka.max.in.flight.requests.per.connection": "6"}
-    )
-    assert config.producer.max_in_flight_requests_per_connection == 6
-
-
 def test_hints_name_options_with_their_prefix():
     assert refused({"kafka.batch.size": "x"}).hint.startswith("kafka.batch.size takes int")
     error = refused({"kafka.delivery.timeout.ms": "1"})
     assert error.hint.startswith("kafka.delivery.timeout.ms is 1, kafka.linger.ms is 5")
 
 
-_KNOWN = [*SINK_OPTIONS, *(f"kafka.{name}" for name in PRODUCER_OPTIONS)]
+TEXTS = st.text() | st.integers().map(str) | st.none() | st.sampled_from(
+    ["true", "false", "all", "none", "0", "at-least-once", "off", "t", "a:1"]
+)  # fmt: skip
+#: What a producer of one's own may be given, too.
+VALUES = TEXTS | st.integers() | st.booleans() | st.floats() | st.lists(st.text(), max_size=3)
+
+
+@st.composite
+def some_options(draw):
+    """Of a write, or of a producer: its prefix, and options."""
+    prefix = draw(st.sampled_from(["kafka.", ""]))
+    known = [prefix + name for name in PRODUCER_OPTIONS] + (list(SINK_OPTIONS) if prefix else [])
+    names = st.sampled_from(known) | st.text() | st.text().map(prefix.__add__)
+    servers = draw(st.sampled_from([{}, {f"{prefix}bootstrap.servers": "a:1"}]))
+    return prefix, draw(st.dictionaries(names, TEXTS if prefix else VALUES, max_size=6)) | servers
 
 
 @settings(max_examples=400, deadline=None)
-@given(
-    st.dictionaries(
-        st.one_of(st.sampled_from(_KNOWN), st.text(), st.text().map("kafka.{}".format)),
-        st.one_of(
-            st.text(),
-            st.none(),
-            st.integers().map(str),
-            st.sampled_from(["true", "false", "all", "none", "0", "at-least-once", "off", "t"]),
-        ),
-        max_size=6,
-    ),
-    st.booleans(),
-)
-def test_parsing_raises_config_error_and_nothing_else(options, with_servers):
-    config = config_or_error(SinkConfig.parse, (SERVERS if with_servers else {}) | options)
+@given(some_options())
+def test_parsing_raises_config_error_and_nothing_else(given):
+    prefix, options = given
+    parse = SinkConfig.parse if prefix else ProducerConfig.parse
+    config = config_or_error(lambda: parse(options))
     if isinstance(config, ConfigError):
         assert "\n" not in config.message
         return
-    idempotent = config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-    assert config.producer.enable_idempotence is idempotent
     copy = pickle.loads(pickle.dumps(config))
-    assert (copy, hash(copy)) == (config, hash(config))
+    assert (copy, hash(copy)) == (config, hash(config)) == (parse(options), hash(parse(options)))
+    producer = config
+    if prefix:
+        producer = config.producer
+        idempotent = config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        assert producer.enable_idempotence is idempotent
+    assert producer.batch_size >= 1
+    longest = min(producer.linger_ms + producer.request_timeout_ms, INT_MAX)
+    assert producer.delivery_timeout_ms >= longest
 
 
 @pytest.mark.parametrize("given", ["onnullvalue", "onNullValue", "ONNULLVALUE"])

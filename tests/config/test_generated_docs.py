@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.config.given_options import SPARK_KEYS, SPARK_OPTIONS
@@ -86,12 +85,6 @@ def test_an_internal_option_is_on_no_page_and_never_suggested(generator, monkeyp
         assert hidden.name not in caught.value.hint
         assert own.name not in caught.value.hint
     assert SinkConfig.parse(servers | {f"kafka.{hidden.name}": "7"}).warnings == ()
-
-
-def test_every_code_is_on_the_index_of_errors(generator):
-    page = generator["errors_page"]()
-    for code in errors.ErrorCode:
-        assert f"| `{code.name}` | {int(code)} |" in page
 
 
 def test_every_option_that_is_obeyed_has_an_anchor(generator):

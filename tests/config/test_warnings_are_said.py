@@ -46,15 +46,6 @@ def test_a_configuration_warns_in_the_process_that_parsed_it(caplog):
     assert said(caplog) == []
 
 
-def test_a_producer_reads_a_config_file_and_names_ignored_lines(caplog, tmp_path):
-    path = tmp_path / "client.properties"
-    path.write_text("bootstrap.servers=127.0.0.1:1\ngroup.id=g\ntopic=t\nclient.id=from-file\n")
-    KafkaProducer({"configFile": str(path)}).close(0)
-    sinks, others = said(caplog)
-    assert "the Spark sink's: topic (see " in sinks
-    assert "not a producer's: group.id (see " in others
-
-
 def test_what_was_said_is_not_remembered_without_end(caplog):
     log = logging.getLogger("spark_kafka_sink.producer.wiring")
     warn_once(log, (f"warning {i}" for i in range(2_500)))

@@ -12,7 +12,8 @@ from spark_kafka_sink.config.given_options import foreign_options
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")])
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted([*DOCS.glob("*.md"), *(DOCS / "api").glob("*.md")])]
 #: What is filled in: of logging, and of a row of cross-checks.
 _PLACES = re.compile(r"%[sd]|%04o|\{[\w.]+\}|<[a-z][\w.]*>")
 

@@ -96,7 +96,8 @@ def misspelt_names() -> list[Wrong]:
     return found
 
 
-#: name, value, what was meant. Each is tried as an option and as a line.
+#: name, value, what was meant. Each is tried as an option and as a line. (More to which no legal
+#: value is near: the table of ``bad_input``, and ``test_config_values.py``.)
 VALUES = [
     ("deliveryGuarantee", "exactly-onse", "exactly-once"),
     ("deliveryGuarantee", "exactly_once_v2", "exactly-once"),
@@ -106,7 +107,6 @@ VALUES = [
     ("preflight", "warning", "warn"),
     ("kafka.acks", "ALL", "all"),
     ("kafka.acks", "al", "all"),
-    ("kafka.acks", "2", None),
     ("kafka.compression.type", "lz", "lz4"),
     ("kafka.compression.type", "zstandard", "zstd"),
     ("kafka.compression.type", "GZIP", "gzip"),
@@ -119,7 +119,6 @@ VALUES = [
     ("kafka.security.protocol", "TLS", "SSL"),
     ("kafka.security.protocol", "PLAIN_TEXT", "PLAINTEXT"),
     ("kafka.security.protocol", "PLAIN", "PLAINTEXT"),
-    ("kafka.security.protocol", "", None),
     ("kafka.sasl.mechanism", "SCRAM-SHA512", "SCRAM-SHA-512"),
     ("kafka.sasl.mechanism", "SCRAM_SHA_256", "SCRAM-SHA-256"),
     ("kafka.sasl.mechanism", "OAUTH", "OAUTHBEARER"),
@@ -127,14 +126,11 @@ VALUES = [
     ("kafka.sasl.mechanism", "KERBEROS", "GSSAPI"),
     ("kafka.sasl.mechanism", "DIGEST-MD5", None),
     ("kafka.ssl.endpoint.identification.algorithm", "http", "https"),
-    ("kafka.ssl.endpoint.identification.algorithm", "none", None),
-    ("kafka.ssl.endpoint.identification.algorithm", "${env:EMPTY}", None),
     ("kafka.sasl.mechanism", "${env:MECHANISM}", None),
     ("kafka.ssl.truststore.type", "pem", "PEM"),
     ("kafka.ssl.truststore.type", "P12", "PKCS12"),
     ("kafka.ssl.keystore.type", "PKCS-12", "PKCS12"),
     ("kafka.client.dns.lookup", "use_all_dns_ip", "use_all_dns_ips"),
-    ("kafka.client.dns.lookup", "default", None),
     ("kafka.metadata.recovery.strategy", "re-bootstrap", "REBOOTSTRAP"),
     ("kafka.enable.idempotence", "ture", "true"),
     ("kafka.enable.idempotence", "yes", "true"),
@@ -143,7 +139,6 @@ VALUES = [
     ("kafka.linger.ms", "5ms", "5"),
     ("kafka.linger.ms", "1s", "1000"),
     ("kafka.linger.ms", "soon", None),
-    ("kafka.linger.ms", "-1", None),
     ("kafka.request.timeout.ms", "30 s", "30000"),
     ("kafka.delivery.timeout.ms", "2min", "120000"),
     ("kafka.delivery.timeout.ms", "100000000000", None),
@@ -155,26 +150,14 @@ VALUES = [
     ("kafka.max.request.size", "4GB", None),
     ("kafka.send.buffer.bytes", "128k", "131072"),
     ("kafka.retries", "many", None),
-    ("kafka.compression.gzip.level", "10", None),
-    ("kafka.compression.zstd.level", "23", None),
-    ("kafka.max.in.flight.requests.per.connection", "0", None),
     ("kafka.metadata.max.idle.ms", "1", None),
     ("kafka.sasl.login.refresh.window.factor", "2", None),
     ("kafka.sasl.login.connect.timeout.ms", "10s", "10000"),
-    ("kafka.bootstrap.servers", "broker", None),
-    ("kafka.bootstrap.servers", "a:1,,b:2", None),
-    ("kafka.bootstrap.servers", "a:0", None),
     ("kafka.bootstrap.servers", "SSL://a:1", None),
-    ("topic", "a b", None),
-    ("topic", "", None),
     ("commitLogTopic", "a/b", None),
-    ("txnVersion", "-1", None),
     ("txnVersion", "v1", None),
-    ("reportPath", "", None),
-    ("kafka.partitioner.class", "Mine", None),
     ("kafka.partitioner.class", "RoundRobinPartitoner", "RoundRobinPartitioner"),
     ("kafka.partitioner.class", "consistent-random", "consistent_random"),
-    ("kafka.partitioner.class", "org.apache.kafka.clients.producer.Mine", None),
 ]
 
 

@@ -53,7 +53,7 @@ def examples(draw):
 
 
 @given(examples())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_avro_has_the_bytes_that_fastavro_writes(example):
     check(*example)
 
@@ -92,7 +92,7 @@ def two_decimals(draw):
 
 
 @given(two_decimals())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_a_decimal_of_another_size_is_exact_or_refused(example):
     (p, s, precision, scale), unscaled, is_fixed = example
     context = decimal.Context(prec=80)

@@ -195,12 +195,13 @@ def test_a_json_schema_is_refused_at_once(schema, says):
         'syntax = "proto3"; message M { int64 id = 1; int64 id = 2; }',
         'syntax = "proto3"; enum E { A = 0; }',
         'syntax = "proto3"; message M { int64 id = 536870912; }',
+        "message {",
         "\0",
         "\ud800",
     ],
 )
 def test_a_text_that_protoc_refuses_is_an_error(text):
-    with pytest.raises(SchemaError):
+    with pytest.raises(SchemaError, match=r"protoc does not accept|has no message"):
         use("protobuf", text, ID)
 
 

@@ -177,7 +177,7 @@ def check(names, given_rows, slack=0, presence=True):
 
 
 @given(rows())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_protobuf_has_the_bytes_that_upb_writes(example):
     check(*example)
 
@@ -245,24 +245,6 @@ def test_maps_do_not_count_among_the_messages_within_one():
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "says"),
-    [
-        ("u32", pa.array([1, -1, 2**32]), "can't hold"),
-        ("s32", pa.array([1, 2**31, 1]), "can't hold"),
-        ("size", pa.array(["NONE", "HUGE", None]), "is not one of"),
-        ("numbers", pa.array([[1], [None], None], pa.list_(pa.int64())), "is null"),
-        ("text", pa.array([b"a", b"\xff", None]), "is not UTF-8"),
-    ],
-)
-def test_values_that_a_field_does_not_take_are_refused(name, values, says):
-    plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of([name]))
-    refusals = plan.encode(pa.StructArray.from_arrays([values], [name]), "").refusals
-    assert refusals[0].column.startswith(name)
-    assert all(says in one.reason for one in refusals)
-    assert [any(rows) for rows in zip(*(one.rows for one in refusals), strict=True)][1]
-
-
-@pytest.mark.parametrize(
     ("names", "kinds", "says"),
     [
         (("nope",), (_K.STRING,), "no field for nope"),
@@ -282,11 +264,6 @@ def test_a_full_name_of_a_message_is_not_that_of_one_within(order):
     schema = 'syntax = "proto3"; ' + order.format("message A { int64 a = 1; }")
     assert ProtobufFormat("A").name_of(schema) == "A"
     assert ProtobufFormat("B.A").name_of(schema) == "B.A"
-
-
-def test_a_text_that_protoc_does_not_accept_is_an_error():
-    with pytest.raises(SchemaError, match="protoc does not accept"):
-        ProtobufFormat(None).name_of("message {")
 
 
 def test_two_fields_of_a_oneof_are_refused_where_a_row_has_both():

@@ -1,4 +1,6 @@
-"""Values that a schema does not accept, and columns that don't fit one: Avro and JSON Schema."""
+"""Columns and values that don't fit a schema of Avro or JSON Schema. (Refused rows of every format:
+``test_formats_refused_rows.py``.)
+"""
 
 from __future__ import annotations
 
@@ -38,30 +40,6 @@ MONEY = pa.decimal128(10, 2)
 
 def decimal(precision, scale):
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-
-
-@pytest.mark.parametrize(
-    ("kind", "column_kind", "values", "says"),
-    [
-        ("long", K.LONG, pa.array([1, None, 2]), "is null"),
-        ("int", K.LONG, pa.array([1, 2**31, 2]), "can't hold"),
-        ("string", K.STRING, pa.array([b"a", b"\xff", b"b"]), "is not UTF-8"),
-        ({"type": "enum", "name": "e", "symbols": ["x"]}, K.STRING,
-         pa.array(["x", "y", "x"]), "enum's symbols"),
-        ({"type": "fixed", "name": "f", "size": 2}, K.BINARY,
-         pa.array([b"ab", b"abc", b"ab"]), "is not 2 bytes long"),
-        (decimal(4, 2), K.DECIMAL,
-         pa.array([Decimal("99.99"), Decimal("100.00"), Decimal("-99.99")], MONEY),
-         "has more digits"),
-        (decimal(10, 1), K.DECIMAL, pa.array([Decimal("0.10"), Decimal("0.12"), None], MONEY),
-         "decimal places"),
-    ],
-)  # fmt: skip
-def test_avro_refuses_rows_by_a_mask_with_the_reason(kind, column_kind, values, says):
-    refusals = avro(kind, column_kind).encode(together(a=values), "").refusals
-    (one,) = [refusal for refusal in refusals if says in refusal.reason]
-    assert (one.column, one.rows[1]) == ("a", True)
-    assert not one.rows[0]
 
 
 def test_a_decimal_takes_the_scale_of_the_schema():

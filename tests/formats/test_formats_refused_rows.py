@@ -81,6 +81,21 @@ CASES = {
 }  # fmt: skip
 
 
+#: What is said of the rows of a case.
+SAYS = {
+    "a null": ["it is null"],
+    "32 bits": ["can't hold"],
+    "a symbol": ["enum's symbols"],
+    "a fixed": ["is not 2 bytes long"],
+    "a decimal": ["has more digits", "decimal places"],
+    "text": ["is not UTF-8"],
+    "a number of Protobuf": ["can't hold"],
+    "a symbol of Protobuf": ["is not one of"],
+    "items of Protobuf": ["is null"],
+    "texts of Protobuf": ["is null", "is not UTF-8"],
+}
+
+
 def encoded(name, rows):
     (format_, schema), kind, values = CASES[name]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
@@ -102,6 +117,8 @@ def test_refused_rows_change_no_byte_of_the_others(name):
     assert refused.tolist() == [bool(row % 2) for row in rows]
     assert {one.reason for one in bad.found} == {Reason.VALUE_REFUSED}
     assert all(one.text.startswith(("column a:", "column a.", "column a[")) for one in bad.found)
+    told = "\n".join(one.text for one in bad.found)
+    assert [says for says in SAYS.get(name, ()) if says not in told] == []
     assert [json.loads(payloads[row])["id"] for row in rows[refused]] == rows[refused].tolist()
     alone, none = encoded(name, rows[~refused])
     assert not none.found

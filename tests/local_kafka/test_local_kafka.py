@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from spark_kafka_sink.local_kafka import (
     ports,
     probe,
 )
+from spark_kafka_sink.local_kafka.server_properties import read_properties
 from tests.real_kafka import RealKafka
 from tests.waiting import wait_for
 
@@ -129,10 +131,37 @@ def test_rows_are_kept_whatever_their_timestamps_are():
             reader.close()
 
 
-def test_an_older_feature_level_can_be_chosen():
-    options = ("--feature", "transaction.version=0")
-    with KafkaCluster(format_options=options) as cluster:
-        assert cluster.node(1).state is NodeState.RUNNING
+def command(directory, *arguments):
+    """``python -m spark_kafka_sink.local_kafka``, with its files in ``directory``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "spark_kafka_sink.local_kafka", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(directory)},
+    )
+
+
+def test_what_a_secure_one_prints_is_a_clients_file(tmp_path):
+    from confluent_kafka.admin import AdminClient
+
+    process = command(tmp_path, "--secure")
+    file = tmp_path / "client.properties"
+    lines = takewhile(lambda line: not line.startswith("# org.apache"), process.stdout)
+    file.write_text("".join(lines))
+    options = read_properties(file)
+    assert options["security.protocol"] == "SASL_SSL"
+    admin = AdminClient(
+        {n: options[n] for n in ("bootstrap.servers", "security.protocol", "sasl.mechanism")}
+        | {"ssl.ca.location": options["ssl.truststore.location"], "sasl.username": "alice"}
+        | {"sasl.password": options["sasl.jaas.config"].split('password="')[1].split('"')[0]}
+    )
+    assert admin.list_topics(timeout=20).brokers
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    file.unlink()
+    assert list(tmp_path.iterdir()) == [], "the certificates are gone with the broker"
 
 
 @pytest.mark.parametrize(
@@ -144,14 +173,7 @@ def test_an_older_feature_level_can_be_chosen():
     ],
 )
 def test_the_command_prints_the_address_and_ends_cleanly(end, more, tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spark_kafka_sink.local_kafka", *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert process.stdout is not None
+    process = command(tmp_path, *more)
     host, port = process.stdout.readline().strip().split(":")
     wait_for(lambda: probe.answers_api_versions(host, int(port)), 60, "the node's answer")
     process.send_signal(end)

@@ -303,14 +303,6 @@ def test_two_versions_have_separate_directories_and_locks(maven, monkeypatch, tm
     assert runs(tmp_path) == 2
 
 
-def test_a_version_that_cant_be_fetched_is_nothing_to_the_other(maven, tmp_path):
-    newer = resolve_once()
-    script(maven, "#!/bin/sh\necho no such host; exit 1\n")
-    with pytest.raises(LocalKafkaError, match=f"kafka-{KAFKA_3_VERSION} could not be fetched"):
-        resolve_once(KAFKA_3_VERSION)
-    assert resolve_once() == newer
-
-
 def test_an_unknown_version_is_refused_with_those_that_are_known(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for refused in (lambda: KafkaCluster(version="3.9"), lambda: prepare("../4.3.1")):
@@ -348,9 +340,7 @@ def test_a_written_file_reads_back(tmp_path):
     properties = {"log.dirs": "/tmp/a b", "sasl.jaas.config": 'X required a="b=c";', "empty": ""}
     write_properties(tmp_path / "p", properties)
     assert read_properties(tmp_path / "p") == properties
-
-
-def test_a_written_file_escapes_what_java_would_take_for_syntax(tmp_path):
+    # What Java would take for syntax is escaped.
     write_properties(tmp_path / "p", {"a": "back\\slash\nline", "b": " leading", "c": "ü"})
     assert (tmp_path / "p").read_bytes() == b"a=back\\\\slash\\nline\nb=\\ leading\nc=\\u00fc\n"
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -64,40 +60,6 @@ def test_alice_may_write_by_each_way_in_and_bob_may_not(secure_kafka, listener, 
     topic = secure_kafka.kafka.unique_topic("ways")
     assert may_write(secure_kafka.cluster, listener, mechanism, "alice", topic)
     assert not may_write(secure_kafka.cluster, listener, mechanism, "bob", topic)
-
-
-@pytest.mark.long
-def test_what_the_command_prints_is_a_clients_file(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spark_kafka_sink.local_kafka", "--secure"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if line.startswith("# org.apache"):
-            break
-    file = tmp_path / "client.properties"
-    file.write_text("".join(lines))
-    options = read_properties(file)
-    assert options["security.protocol"] == "SASL_SSL"
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient(
-        {n: options[n] for n in ("bootstrap.servers", "security.protocol", "sasl.mechanism")}
-        | {"ssl.ca.location": options["ssl.truststore.location"], "sasl.username": "alice"}
-        | {"sasl.password": options["sasl.jaas.config"].split('password="')[1].split('"')[0]}
-    )
-    assert admin.list_topics(timeout=20).brokers
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    file.unlink()
-    assert list(tmp_path.iterdir()) == [], "the certificates are gone with the broker"
 
 
 def test_a_cluster_that_is_not_secure_has_no_client_options():

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs
 
+from spark_kafka_sink.config.logins.oauth_settings import OAuthSettings, RefreshRule, TokenSource
 from tests.network.fake_registry import FakeRegistry
+
+#: As the options' defaults have it.
+RULE = RefreshRule(0.8, 0.05, 60, 300)
+
+
+def settings_of(source: TokenSource) -> OAuthSettings:
+    """A token's origin, and the rest as by default."""
+    return OAuthSettings(source, (), RULE, 100, 10_000)
 
 
 def jwt(**claims) -> str:

@@ -37,6 +37,7 @@ def test_a_login_module_is_read_with_its_options(text, options):
     assert entry.module == PLAIN
     assert entry.name == "PlainLoginModule"
     assert entry.options == options
+    assert "options" not in repr(entry)
 
 
 def test_the_usual_modules_of_others_keep_their_names():
@@ -91,15 +92,3 @@ def quoted(value: str) -> str:
 def test_what_was_quoted_comes_back_whatever_it_holds(module, options):
     text = f"{module} required " + " ".join(f"{k}={quoted(v)}" for k, v in options.items()) + ";"
     assert parse_jaas_config(text).options == options
-
-
-@given(st.text(max_size=200) | st.text(alphabet="ab=;\"' \\\n/*", max_size=60).map(
-    lambda rest: f"M required {rest}"))  # fmt: skip
-def test_any_text_is_read_or_refused_as_configuration(text):
-    entry, refused = None, ""
-    try:
-        entry = parse_jaas_config(text)
-    except ConfigError as error:
-        refused = error.message
-    assert entry is not None or refused.startswith("sasl.jaas.config can't be read")
-    assert "options" not in repr(entry)

@@ -50,20 +50,22 @@ def login_of(fetch, clock, **more):
     return login, woken
 
 
+def fetched(login, woken, now, host="h"):
+    """There is none for ``host``, and its fetch has come to an end."""
+    assert login.mechanism(host, now) is None
+    woken.wait()
+
+
 def test_a_credential_is_fetched_in_background_and_cached():
-    clock, fetch = (
-        FakeClock(),
-        Scripted(FetchedCredential("a", 5_000, 9_000), FetchedCredential("b", 5_000, 9_000)),
-    )
+    clock = FakeClock()
+    fetch = Scripted(*(FetchedCredential(one, 5_000, 9_000) for one in "ab"))
     login, woken = login_of(fetch, clock)
     now = clock.now_ms()
-    assert login.mechanism("h", now) is None
-    woken.wait()
+    fetched(login, woken, now)
     assert login.mechanism("h", now) == ("a", "h")
     assert login.mechanism("i", now + 4_999) == ("a", "i")
     assert len(fetch.calls) == 1
-    assert login.mechanism("h", now + 5_000) is None
-    woken.wait()
+    fetched(login, woken, now + 5_000)
     assert login.mechanism("h", now) == ("b", "h")
 
 
@@ -90,8 +92,7 @@ def test_each_host_has_its_own_where_that_is_asked_for():
     fetch = Scripted(FetchedCredential("a", 9_000), FetchedCredential("b", 9_000))
     login, woken = login_of(fetch, FakeClock(), per_host=True)
     for host in ("h", "i"):
-        assert login.mechanism(host, 0) is None
-        woken.wait()
+        fetched(login, woken, 0, host)
     assert [login.mechanism(host, 0) for host in ("h", "i")] == [("a", "h"), ("b", "i")]
     assert fetch.calls == ["h", "i"]
 
@@ -104,8 +105,7 @@ def test_a_failed_renewal_uses_the_old_credential_until_it_ends(caplog):
         FetchedCredential("a", 1_000, 60_000), failure, failure, FetchedCredential("c", 9_000)
     )
     login, woken = login_of(fetch, clock)
-    assert login.mechanism("h", now) is None
-    woken.wait()
+    fetched(login, woken, now)
     now += 2_000
     clock.advance(2_000)
     assert login.mechanism("h", now) is None
@@ -115,45 +115,35 @@ def test_a_failed_renewal_uses_the_old_credential_until_it_ends(caplog):
     assert login.mechanism("h", now) == ("a", "h"), "it has not expired"
     clock.advance(60_000)
     now += 60_000
-    assert login.mechanism("h", now) is None
-    woken.wait()
+    fetched(login, woken, now)
     for _ in range(3):
         with pytest.raises(ConnectionError, match="the server is busy"):
             login.mechanism("h", now)
     assert len(fetch.calls) == 3, "an answer is everybody's for a while"
     now = clock.advance(20_000)
-    assert login.mechanism("h", now) is None
-    woken.wait()
+    fetched(login, woken, now)
     assert login.mechanism("h", now) == ("c", "h")
 
 
 def test_the_pause_after_a_failure_doubles_until_a_success():
     clock = FakeClock()
-    results = [
-        OSError("1"),
-        OSError("2"),
-        FetchedCredential("a", 1_000, 2_000),
-        OSError("3"),
-        OSError("4"),
-    ]
-    login, woken = login_of(Scripted(*results), clock)
+    renewed = FetchedCredential("a", 1_000, 2_000)
+    fetch = Scripted(OSError("1"), OSError("2"), renewed, OSError("3"), OSError("4"))
+    login, woken = login_of(fetch, clock)
     for pause in (100, 200):
-        assert login.mechanism("h", clock.now_ms()) is None
-        woken.wait()
+        fetched(login, woken, clock.now_ms())
         with pytest.raises(ConnectionError):
             login.mechanism("h", clock.advance(pause - 1))
         clock.advance(1)
-    assert login.mechanism("h", clock.now_ms()) is None
-    woken.wait()
-    assert login.mechanism("h", clock.advance(3_000)) is None
-    woken.wait()
+    fetched(login, woken, clock.now_ms())
+    fetched(login, woken, clock.advance(3_000))
     with pytest.raises(ConnectionError):
         login.mechanism("h", clock.advance(99))
-    assert login.mechanism("h", clock.advance(1)) is None
-    woken.wait()
+    fetched(login, woken, clock.advance(1))
 
 
 def test_what_can_not_pass_is_an_authentication_error_for_all():
+    """Each has one of its own: a kept one keeps no frames, and so no secrets."""
     cases = [
         (AuthenticationError("no", hint="h"), "no"),
         (ConfigError("bad"), "bad"),
@@ -163,11 +153,15 @@ def test_what_can_not_pass_is_an_authentication_error_for_all():
     ]
     for failure, words in cases:
         login, woken = login_of(Scripted(failure), FakeClock())
-        assert login.mechanism("h", 0) is None
-        woken.wait()
-        with pytest.raises(AuthenticationError, match=words) as raised:
-            login.mechanism("h", 0)
-        assert SECRET not in str(raised.value)
+        fetched(login, woken, 0)
+        errors = []
+        for _ in range(2):
+            with pytest.raises(AuthenticationError, match=words) as raised:
+                login.mechanism("h", 0)
+            errors.append(raised.value)
+        assert SECRET not in str(errors[0])
+        assert errors[0] is not errors[1]
+        assert errors[0].__cause__ is errors[0].__context__ is None
 
 
 def test_a_fetch_without_an_end_is_given_up_for_another():
@@ -187,23 +181,9 @@ def test_a_fetch_without_an_end_is_given_up_for_another():
     clock.advance(119_000)
     assert login.mechanism("h", clock.now_ms()) is None
     clock.advance(2_000)
-    assert login.mechanism("h", clock.now_ms()) is None
-    woken.wait()
+    fetched(login, woken, clock.now_ms())
     assert login.mechanism("h", clock.now_ms()) == ("b", "h")
     gate.set()  # the first is not needed any more
-
-
-def test_a_kept_failure_keeps_no_frames_and_so_no_secrets():
-    login, woken = login_of(Scripted(AuthenticationError("no")), FakeClock())
-    assert login.mechanism("h", 1_000_000) is None
-    woken.wait()
-    errors = []
-    for _ in range(2):
-        with pytest.raises(AuthenticationError) as raised:
-            login.mechanism("h", 1_000_000)
-        errors.append(raised.value)
-    assert errors[0] is not errors[1]
-    assert errors[0].__cause__ is errors[0].__context__ is None
 
 
 def test_who_has_closed_is_not_woken():

@@ -91,10 +91,27 @@ class Session:
         """One frame of the client's, answered."""
         self.peer.sendall(framed(self.broker.answer(self.next_frame())))
 
+    def sent(self, correlation_id):
+        """A request that goes out at once, and arrives."""
+        done = len(self.driver.sends) + 1
+        self.driver.selector.send(request(correlation_id))
+        self.driver.poll_until(lambda: len(self.driver.sends) == done)
+        return read_frame(self.peer)
+
     def authenticate(self, rounds=3):
         for _ in range(rounds):
             self.exchange()
         self.driver.poll_until(lambda: self.driver.selector.is_channel_ready(1))
+
+
+@contextmanager
+def connected(login=None, mechanism="PLAIN", rounds=0, **options):
+    """A session of which so many of the client's frames were answered."""
+    with LoopbackServer() as server, sasl_driver(login, **options) as driver:
+        session = Session(driver, server, ScriptedBroker(mechanism))
+        for _ in range(rounds):
+            session.exchange()
+        yield session
 
 
 @contextmanager
@@ -118,26 +135,21 @@ def response(correlation_id, body=b"answer"):
 
 def test_a_broker_that_speaks_byte_by_byte_is_understood():
     login = StaticLogin(lambda: ScramMechanism("SCRAM-SHA-256", "alice", Password("correct horse")))
-    broker = ScriptedBroker("SCRAM-SHA-256")
-    with LoopbackServer() as server, sasl_driver(login) as driver:
-        session = Session(driver, server, broker)
+    with connected(login, "SCRAM-SHA-256") as session:
+        driver = session.driver
         for _ in range(4):
-            for byte in framed(broker.answer(session.next_frame())):
+            for byte in framed(session.broker.answer(session.next_frame())):
                 session.peer.sendall(bytes([byte]))
                 driver.poll(0)
         driver.poll_until(lambda: driver.selector.is_channel_ready(1))
-        driver.selector.send(request(0))
-        driver.poll_until(lambda: driver.sends)
-        assert read_frame(session.peer).endswith(b"body")
+        assert session.sent(0).endswith(b"body")
         session.peer.sendall(response(0))
         driver.poll_until(lambda: driver.receives)
 
 
 def test_nothing_is_sent_before_the_broker_has_said_yes():
-    with LoopbackServer() as server, sasl_driver() as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
-        for _ in range(2):
-            session.exchange()
+    with connected(rounds=2) as session:
+        driver = session.driver
         answer = session.broker.answer(session.next_frame())
         assert not driver.selector.is_channel_ready(1)
         driver.selector.send(request(0))
@@ -153,10 +165,8 @@ def test_nothing_is_sent_before_the_broker_has_said_yes():
     [(0, "is it a TLS port?"), (1, "the answer to SaslHandshake"), (2, "is the credential right?")],
 )
 def test_a_broker_that_hangs_up_is_guessed_at(rounds, words):
-    with LoopbackServer() as server, sasl_driver() as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
-        for _ in range(rounds):
-            session.exchange()
+    with connected(rounds=rounds) as session:
+        driver = session.driver
         session.next_frame()
         session.peer.close()
         driver.poll_until(lambda: driver.disconnected)
@@ -167,10 +177,8 @@ def test_a_broker_that_hangs_up_is_guessed_at(rounds, words):
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_every_frame_before_the_end_is_small(rounds):
-    with LoopbackServer() as server, sasl_driver() as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
-        for _ in range(rounds):
-            session.exchange()
+    with connected(rounds=rounds) as session:
+        driver = session.driver
         session.next_frame()
         session.peer.sendall(struct.pack(">i", 512 * 1024 + 1))
         driver.poll_until(lambda: driver.disconnected)
@@ -180,8 +188,8 @@ def test_every_frame_before_the_end_is_small(rounds):
 
 def test_a_connection_waits_for_its_credential_without_spinning():
     login = SlowLogin()
-    with LoopbackServer() as server, sasl_driver(login) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
+    with connected(login) as session:
+        driver = session.driver
         asked = login.asked
         driver.poll(50)
         assert login.asked <= asked + 1, "nothing happened that would be worth asking again"
@@ -193,8 +201,8 @@ def test_a_connection_waits_for_its_credential_without_spinning():
 
 def test_a_broker_that_hangs_up_while_we_wait_is_noticed():
     login = SlowLogin()
-    with LoopbackServer() as server, sasl_driver(login) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
+    with connected(login) as session:
+        driver = session.driver
         session.peer.close()
         driver.poll_until(lambda: driver.disconnected)
         assert "before we had a credential" in driver.disconnected[1].detail
@@ -204,8 +212,8 @@ def test_a_broker_that_hangs_up_while_we_wait_is_noticed():
 
 
 def test_a_broker_that_speaks_first_breaks_the_protocol():
-    with LoopbackServer() as server, sasl_driver(SlowLogin()) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
+    with connected(SlowLogin()) as session:
+        driver = session.driver
         session.peer.sendall(framed(b"hello there"))
         driver.poll_until(lambda: driver.disconnected)
         assert "speaks first" in driver.disconnected[1].detail
@@ -215,9 +223,7 @@ def test_a_session_is_renewed_right_before_the_next_request():
     with authenticated() as (session, clock):
         driver = session.driver
         clock.offset = 8_000
-        driver.selector.send(request(0))
-        driver.poll_until(lambda: driver.sends)
-        assert read_frame(session.peer).endswith(b"body"), "80 % of its life are over"
+        assert session.sent(0).endswith(b"body"), "80 % of its life are over"
         clock.offset = AFTER
         driver.poll(20)
         assert len(session.broker.heard) == 3, "an idle connection renews nothing"
@@ -228,8 +234,7 @@ def test_a_session_is_renewed_right_before_the_next_request():
         driver.poll_until(lambda: len(driver.sends) == 2)
         assert struct.unpack_from(">i", read_frame(session.peer), 4) == (1,)
         clock.offset += 1_000
-        driver.selector.send(request(2))
-        driver.poll_until(lambda: len(driver.sends) == 3), "the new session has just begun"
+        assert session.sent(2), "the new session has just begun"
 
 
 def told(metrics):
@@ -265,10 +270,8 @@ def test_authentications_and_renewals_are_counted_as_in_java():
 
 def test_a_refusal_ends_the_connection_and_is_counted():
     metrics = ProducerMetrics(SystemClock())
-    with LoopbackServer() as server, sasl_driver(plain("wrong"), metrics=metrics) as driver:
-        session = Session(driver, server, ScriptedBroker("PLAIN"))
-        for _ in range(3):
-            session.exchange()
+    with connected(plain("wrong"), rounds=3, metrics=metrics) as session:
+        driver = session.driver
         driver.poll_until(lambda: driver.disconnected)
         state = driver.disconnected[1]
         assert state.kind is ChannelStateKind.AUTHENTICATION_FAILED
@@ -284,9 +287,7 @@ def test_pending_answers_arrive_in_order_during_a_renewal():
     with authenticated() as (session, clock):
         driver = session.driver
         for correlation_id in range(3):
-            driver.selector.send(request(correlation_id))
-            driver.poll_until(lambda n=correlation_id: len(driver.sends) == n + 1)
-            read_frame(session.peer)
+            session.sent(correlation_id)
         clock.offset = AFTER
         driver.selector.send(request(3))
         handshake = session.next_frame()
@@ -311,13 +312,12 @@ def test_pending_answers_arrive_in_order_during_a_renewal():
 
 
 def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
+    """It is woken by its token, without any other event."""
     login = SlowLogin()
     login.ready = True
     with authenticated(login) as (session, clock):
         driver = session.driver
-        driver.selector.send(request(0))
-        driver.poll_until(lambda: driver.sends)
-        read_frame(session.peer)
+        session.sent(0)
         login.ready = False
         clock.offset = AFTER
         driver.selector.send(request(1))
@@ -329,21 +329,6 @@ def test_a_renewal_waits_for_its_token_and_answers_still_arrive():
         login.wakeup()
         session.authenticate(rounds=2)
         driver.poll_until(lambda: len(driver.sends) == 2)
-
-
-def test_a_renewal_that_waits_is_woken_without_any_other_event():
-    login = SlowLogin()
-    login.ready = True
-    with authenticated(login) as (session, clock):
-        driver = session.driver
-        login.ready = False
-        clock.offset = AFTER
-        driver.selector.send(request(0))
-        driver.poll(20)
-        login.ready = True
-        login.wakeup()
-        session.authenticate(rounds=2)
-        driver.poll_until(lambda: driver.sends)
 
 
 def test_a_held_request_does_not_wake_for_a_writable_socket():
@@ -397,9 +382,7 @@ def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
             driver.poll_until(session.peer.version)
         session.authenticate()
         for correlation_id in range(2):
-            driver.selector.send(request(correlation_id))
-            driver.poll_until(lambda n=correlation_id: len(driver.sends) == n + 1)
-            read_frame(session.peer)
+            session.sent(correlation_id)
         clock.offset = AFTER
         driver.selector.send(request(2))
         handshake = session.next_frame()
@@ -414,9 +397,7 @@ def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
 def test_a_refused_renewal_fails_the_connection_after_answers():
     with authenticated() as (session, clock):
         driver = session.driver
-        driver.selector.send(request(0))
-        driver.poll_until(lambda: driver.sends)
-        read_frame(session.peer)
+        session.sent(0)
         session.broker.password = "another one"
         clock.offset = AFTER
         driver.selector.send(request(1))

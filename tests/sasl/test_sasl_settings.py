@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +22,7 @@ from spark_kafka_sink.config.logins.sasl_settings import (
     sasl_settings,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
-from tests.sasl.oauth_defaults import RULE
+from tests.sasl.identity_provider import RULE
 
 SECRET = "tr0mb0ne"
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -233,37 +231,6 @@ def test_any_url_is_a_source_or_an_error(url):
     except ConfigError:
         return
     assert isinstance(found.source, ClientCredentials | TokenFile)
-
-
-NAME = st.sampled_from(
-    ["username", "password", "tokenauth", "clientId", "oauth.access.token", "extension_a",
-     "unsecuredLoginListClaim_x", "serviceName", "awsRoleArn"]
-)  # fmt: skip
-
-
-@given(
-    mechanism=st.none() | st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "x"]),
-    module=st.sampled_from(["Plain", "Scram", "OAuthBearer", "Krb5", "IAM", "Other"]),
-    options=st.dictionaries(NAME, st.text(max_size=8), max_size=4),
-    more=st.dictionaries(
-        st.sampled_from(["sasl.username", "sasl.password", URL, ID, CLIENT_SECRET, HANDLER]),
-        st.text(max_size=8),
-        max_size=3,
-    ),
-)
-def test_any_options_are_settings_or_an_error(mechanism, module, options, more):
-    pairs = " ".join(
-        "{}={}".format(k, json.dumps(v.replace("\\", ""), ensure_ascii=False))
-        for k, v in options.items()
-    )
-    given_options = more | {"sasl.jaas.config": f"{module}LoginModule required {pairs};"}
-    if mechanism is not None:
-        given_options["sasl.mechanism"] = mechanism
-    try:
-        found = sasl_settings(given_options)
-    except ConfigError:
-        return
-    hash(found)
 
 
 BASE = {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SASL_SSL"}

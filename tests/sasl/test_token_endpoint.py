@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -21,8 +22,8 @@ from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.http import http_exchange
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
 from tests.network.loopback import serving
-from tests.sasl.identity_provider import IdentityProvider
-from tests.sasl.oauth_defaults import settings_of
+from tests.sasl.identity_provider import IdentityProvider, settings_of
+from tests.secure_kafka import key_file
 
 SECRET = "the-client-secret"
 
@@ -38,17 +39,15 @@ def server(handle):
         yield f"http://{host}:{port}/token"
 
 
-def drip(connection: socket.socket, over: threading.Event) -> None:
-    """A byte of a body now and then, each long before the read timeout."""
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-    while not over.wait(0.02):
-        connection.sendall(b" ")
+def drip(begin: bytes, again: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    """After its beginning a little now and then, each long before the read timeout."""
 
+    def handle(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(begin)
+        while not over.wait(0.02):
+            connection.sendall(again)
 
-def drip_headers(connection: socket.socket, over: threading.Event) -> None:
-    connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
-    while not over.wait(0.02):
-        connection.sendall(b"x")
+    return handle
 
 
 def hundred(connection: socket.socket, over: threading.Event) -> None:
@@ -56,34 +55,27 @@ def hundred(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
 
 
-def slow_hundred(connection: socket.socket, over: threading.Event) -> None:
-    while not over.wait(0.02):
-        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-
-def silence(connection: socket.socket, over: threading.Event) -> None:
-    del connection
-    over.wait(30)
-
-
 @pytest.mark.timeout(30)  # without a bound, none of them ends
-@pytest.mark.parametrize("handle", [drip, drip_headers, slow_hundred, silence])
+@pytest.mark.parametrize(
+    "handle",
+    [
+        drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" "),
+        drip(b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        drip(b"", b""),
+    ],
+    ids=["a body", "a header", "100 Continue", "silence"],
+)
 def test_an_answer_that_never_ends_is_a_timeout_of_the_whole(handle):
     with server(handle) as url, pytest.raises(TimeoutError, match="300 ms to answer") as raised:
         request_token(client(url, read_timeout_ms=300))
     assert "sasl.login.read.timeout.ms" in str(raised.value)
 
 
-def drip_handshake(connection: socket.socket, over: threading.Event) -> None:
-    """The head of a TLS record of 16 KiB, and then a byte of it now and then."""
-    connection.sendall(b"\x16\x03\x03\x40\x00")
-    while not over.wait(0.02):
-        connection.sendall(b"\x02")
-
-
 @pytest.mark.timeout(30)
 def test_an_endless_handshake_takes_no_longer_than_connecting():
-    with server(drip_handshake) as url:
+    """The head of a TLS record of 16 KiB, and then a byte of it now and then."""
+    with server(drip(b"\x16\x03\x03\x40\x00", b"\x02")) as url:
         given = client(url.replace("http:", "https:"), connect_timeout_ms=300)
         with pytest.raises(TimeoutError, match="300 ms to connect"):
             request_token(given)
@@ -219,13 +211,9 @@ def proxy(target: tuple[str, int], status: bytes = b"200 OK"):
 
 def test_https_uses_the_environments_proxy_and_is_verified(environment, tmp_path):
     ca = trustme.CA()
-    made = ca.issue_cert("idp.example", "localhost")
-    chain = b"".join(pem.bytes() for pem in made.cert_chain_pems)
-    (tmp_path / "key.pem").write_bytes(made.private_key_pem.bytes() + chain)
+    key = key_file(tmp_path, "key", ca.issue_cert("idp.example", "localhost"))
     tls = (("ssl.truststore.certificates", Password(ca.cert_pem.bytes().decode())),)
-    with IdentityProvider(
-        client_id="id", client_secret=SECRET, key_file=tmp_path / "key.pem"
-    ) as idp:
+    with IdentityProvider(client_id="id", client_secret=SECRET, key_file=key) as idp:
         address = ("127.0.0.1", idp.http.port)
         given = client(f"https://idp.example:{address[1]}/token", tls=tls, read_timeout_ms=10_000)
         with proxy(address) as (where, asked):

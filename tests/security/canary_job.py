@@ -7,8 +7,6 @@ references only; what this program can see of a secret it has from where a user'
 from __future__ import annotations
 
 import json
-import logging
-import os
 import pickle
 import sys
 import traceback
@@ -17,30 +15,19 @@ from pathlib import Path
 
 import psutil
 
+from tests.security.debug_job import session_at_debug
+
 
 def main(spec_path: str) -> None:
     spec = json.loads(Path(spec_path).read_text())
     out = Path(spec["out"])
-    logging.basicConfig(
-        level=logging.DEBUG, filename=out / "logs" / f"driver-{os.getpid()}.log", force=True
-    )
-    from pyspark.sql import SparkSession
-
-    import spark_kafka_sink
-
-    builder = SparkSession.builder.master("local[2]").appName(spec["app_name"])
-    for name, value in spec["conf"].items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = session_at_debug(spec, out / "logs")
     # Not the root: generated code at DEBUG takes longer than all the rest.
     configurator = spark._jvm.org.apache.logging.log4j.core.config.Configurator
     debug = spark._jvm.org.apache.logging.log4j.Level.DEBUG
     for name in ("sql.execution.python", "api.python", "sql.execution.streaming", "sql.connector",
                  "sql.execution.datasources.v2", "scheduler"):  # fmt: skip
         configurator.setLevel(f"org.apache.spark.{name}", debug)
-    # Py4J logs every call with its arguments at DEBUG, an inline password among them.
-    logging.getLogger("py4j").setLevel(logging.INFO)
-    spark_kafka_sink.register(spark)
     rows = spark.range(20).selectExpr("cast(id AS string) AS value")
     (out / "source").mkdir()
     lines = "".join(f'{{"value": "{i}"}}\n' for i in range(20))

@@ -9,6 +9,7 @@ from spark_kafka_sink.cli.explanation import explanation
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import State, Step
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster
+from tests.secure_kafka import SecureKafka
 
 
 def steps_of(
@@ -30,6 +31,25 @@ def steps_of(
             assert step.code, f"{step} has no page"
             assert explanation(step.code)
     return steps
+
+
+def steps_of_bob(secure: SecureKafka, options: dict[str, Any]) -> list[Step]:
+    """As bob, who may do nothing without ACLs."""
+    user = secure.cluster.client_options("SSL", user="bob")
+    return steps_of(user.pop("bootstrap.servers"), user | options)
+
+
+#: What a write with :func:`exactly_once` needs of its transactional ids.
+IDS = [("TRANSACTIONAL_ID", "check~*", right) for right in ("WRITE", "DESCRIBE")]
+
+
+def exactly_once(topic: str, log: str) -> dict[str, str]:
+    return {
+        "topic": topic,
+        "deliveryGuarantee": "exactly-once",
+        "transactionalIdPrefix": "check",
+        "commitLogTopic": log,
+    }
 
 
 def row(steps: list[Step], name: str) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -17,12 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
-from spark_kafka_sink.config.option import Status, takes_references
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from tests.security.canaries import new_canary
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
 #: The secrets that are given as they are, to see what Spark does with them.
 INLINE, INLINE_LOGIN = "inline", "inline login module"
@@ -104,64 +102,32 @@ def stores(secure, secrets: Secrets) -> dict[str, str]:
     }
 
 
-#: Options of TLS and SASL that are no secret; what a reference leads to is one all the same.
-TEXTS = [
-    option.name
-    for option in PRODUCER_OPTIONS.values()
-    if takes_references(option) and not option.secret and option.status is Status.HONOURED
-]
+#: What is no secret of itself; what a reference leads to is one all the same. (Every such option,
+#: in every way to fail, by a producer alone: ``test_references_are_not_shown.py``.)
+TRUST, KEYS = "ssl.truststore.location", "ssl.keystore.location"
+URL, SCOPE = "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope"
+TEXTS = (TRUST, KEYS, URL, SCOPE)
+KINDS = {"file": "batch", "env": "stream"}
 
 
-def rows_of_texts(secure, secrets: Secrets, provider: str, row) -> list[dict[str, object]]:
-    """Each of ``TEXTS`` by file and by variable, where it works and where it does not."""
-    cluster, rows = secure.cluster, []
-    ca = {"ssl.truststore.location": str(cluster.security.ca)}
-    oauth = "sasl.oauthbearer."
-    beside = {
-        "ssl.truststore.location": {},
-        "ssl.keystore.location": ca,
-        "sasl.mechanism": ca | {"sasl.username": "alice", "sasl.password": "p"},
-        "sasl.kerberos.service.name": ca | {"sasl.mechanism": "GSSAPI"},
-    } | {
-        f"{oauth}{name}": ca
-        | {
-            "sasl.mechanism": "OAUTHBEARER",
-            f"{oauth}token.endpoint.url": f"{provider}/evil",
-            f"{oauth}client.credentials.client.id": "i",
-            f"{oauth}client.credentials.client.secret": "${env:KPROD_CANARY_ENV}",
-        }
-        for name in ("token.endpoint.url", "client.credentials.client.id", "scope")
-    }
-    assert set(TEXTS) <= set(beside)
-    for kind in ("file", "env"):
-        good: dict[str, str] = {}
-        for name in TEXTS:
-            canary = secrets.new(f"{name} by {kind}", spicy=False)
-            listener = "SSL" if name.startswith("ssl.") else "SASL_SSL"
-            # The endpoint's is a URL: an address that nobody has, and no path that is not there.
-            wrong = f"https://{canary}.invalid/" if name.endswith("url") else canary
-            options = beside[name] | {name: secrets.reference(kind, f"wrong {name}", wrong)}
-            ways = {
-                "ssl.truststore.location file": "batch",
-                "ssl.truststore.location env": "stream",
-            }
-            how = ways.get(f"{name} {kind}", "producer")
-            rows.append(row(f"wrong {name} by {kind}", listener, options, says=".", kind=how))
-            if name.startswith("ssl."):
-                keys = cluster.security.client_keys
-                source = cluster.security.ca if "trust" in name else keys["alice"]
-                directory = secrets.directory / canary
-                directory.mkdir()
-                shutil.copy(source, directory / "it.pem")
-                right = str(directory / "it.pem")
-            else:
-                right = f"{provider}/token/{canary}" if name.endswith("url") else canary
-            good[name] = secrets.reference(kind, f"right {name}", right)
-        paths = {n: v for n, v in good.items() if n.startswith("ssl.")}
-        rows.append(row(f"paths by {kind}", "SSL", paths))
-        token = {n: v for n, v in good.items() if n.startswith(oauth)}
-        options = beside[f"{oauth}scope"] | token
-        rows.append(row(f"token endpoint by {kind}", "SASL_SSL", options))
+def rows_of_texts(secure, secrets: Secrets, provider: str, client, row) -> list[dict[str, object]]:
+    """Each of ``TEXTS`` by file and by variable, where it works, and a path where it does not."""
+    rows, security = [], secure.cluster.security
+    for kind, how in KINDS.items():
+        canaries = {name: secrets.new(f"{name} by {kind}", spicy=False) for name in TEXTS}
+        right = {URL: f"{provider}/token/{canaries[URL]}", SCOPE: canaries[SCOPE]}
+        for name, source in ((TRUST, security.ca), (KEYS, security.client_keys["alice"])):
+            directory = secrets.directory / canaries[name]
+            directory.mkdir()
+            shutil.copy(source, directory / "it.pem")
+            right[name] = str(directory / "it.pem")
+        found = {n: secrets.reference(kind, f"right {n}", text) for n, text in right.items()}
+        rows.append(row(f"paths by {kind}", "SSL", {n: found[n] for n in (TRUST, KEYS)}))
+        token = {TRUST: str(security.ca)} | client | {n: found[n] for n in (URL, SCOPE)}
+        rows.append(row(f"token endpoint by {kind}", "SASL_SSL", token))
+        wrong = secrets.reference(kind, "wrong path", canaries[TRUST])
+        says = re.escape(wrong)
+        rows.append(row(f"wrong path by {kind}", "SSL", {TRUST: wrong}, says=says, kind=how))
     return rows
 
 
@@ -223,7 +189,7 @@ def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[st
         row("configFile", "SASL_SSL", {}, known={"configFile": str(config_file)},
             kind="batch"),
         row("token endpoint", "SASL_SSL", ca | client
-            | {"sasl.oauthbearer.token.endpoint.url": f"{provider}/token"}),
+            | {URL: f"{provider}/token"}),
         row("token", "SASL_SSL", ca | {"sasl.mechanism": "OAUTHBEARER",
             "sasl.password": secrets.file("token", token)}),
         row(INLINE, "SSL", ca | {"ssl.keystore.location": files["inline"],
@@ -251,8 +217,8 @@ def rows_of(secure, secrets: Secrets, provider: str, token: str) -> list[dict[st
             secrets.file("cut", f'{PLAIN} username="alice" password="{passwords["alice"]}')),
             says="sasl.jaas.config"),
         failing("evil token endpoint", "SASL_SSL", ca | client
-            | {"sasl.oauthbearer.token.endpoint.url": f"{provider}/evil"}, says="401"),
+            | {URL: f"{provider}/evil"}, says="401"),
         row("missing file", "SASL_SSL", ca | user("${file:/nowhere/pw}"),
             says=r"\$\{file:/nowhere/pw\}.*the driver", kind="batch"),
-        *rows_of_texts(secure, secrets, provider, row),
+        *rows_of_texts(secure, secrets, provider, client, row),
     ]  # fmt: skip

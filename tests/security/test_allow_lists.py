@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +19,10 @@ from spark_kafka_sink.config.given_options import read_lines
 from spark_kafka_sink.config.logins.oauth_settings import TokenFile
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.report.destinations import publish
-from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
-from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
-from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
-from tests.sasl.identity_provider import IdentityProvider, jwt
-from tests.sasl.oauth_defaults import settings_of
+from tests.sasl.identity_provider import IdentityProvider, jwt, settings_of
+from tests.security.files_of_options import READERS, publish_to
 
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required"
 
@@ -41,35 +36,19 @@ def here(tmp_path):
     return tmp_path
 
 
-def readings(path) -> dict[str, object]:
-    """Each way in which an option has a file read, by what the error names."""
-    whole, line = Password(f"${{file:{path}}}"), Password(f"${{file:{path}:k}}")
-    trust = {"ssl.truststore.location": str(path)}
-    return {
-        "sasl.password: ${file:": lambda: resolve({"sasl.password": whole}),
-        "sasl.username: ${file:": lambda: resolve({"sasl.username": line}),
-        "ssl.truststore.location=": lambda: read_trust_store(trust),
-        "ssl.keystore.location=": lambda: read_key_store({"ssl.keystore.location": str(path)}),
-        "sasl.oauthbearer.token.endpoint.url: ": lambda: token_fetcher(
-            settings_of(TokenFile(str(path))), SystemClock()
-        )("b"),
-        "configFile ": lambda: read_lines(str(path)),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("what", readings("x"))
+@pytest.mark.parametrize("what", READERS)
 def test_a_file_beside_the_allowed_ones_is_not_read(what, here, limit):
     """Also by a way that leads out again, and whether it exists or not."""
     limit(allow_lists.PATHS, f"{here}/allowed, /nowhere")
     (here / "allowed" / "link").symlink_to(here / "other" / "file")
     for path in ("other/file", "allowed/../other/file", "allowed/link", "other/absent", "allowed2"):
         with pytest.raises(NotAllowedError, match="KPROD_ALLOWED_PATHS") as raised:
-            readings(here / path)[what]()
+            READERS[what](here / path)
         assert raised.value.message.startswith(what)
         assert "not allowed here" in raised.value.message
 
 
-@pytest.mark.parametrize("what", readings("x"))
+@pytest.mark.parametrize("what", READERS)
 def test_an_allowed_file_is_read(what, here, limit):
     """By a symbolic link within the directory, too: what Kubernetes makes of a secret."""
     limit(allow_lists.PATHS, f"{here}/allowed/")
@@ -77,7 +56,7 @@ def test_an_allowed_file_is_read(what, here, limit):
     for path in ("file", "link"):
         told = ""
         try:
-            readings(here / "allowed" / path)[what]()
+            READERS[what](here / "allowed" / path)
         except NotAllowedError:
             raise
         except Exception as error:  # it was read, and is no store and no token
@@ -208,12 +187,6 @@ def test_a_module_that_is_not_on_the_list_does_not_run(tmp_path, limit, monkeypa
     assert not (tmp_path / "ran").exists()
 
 
-def publish_to(path):
-    """A report of a batch, as a commit hands it to ``reportPath``."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
-    publish(report_of_batch(config, [], Outcome.ABORTED, unfinished=[0]), config)
-
-
 def test_a_report_goes_to_allowed_paths_only(here, limit, caplog):
     limit(allow_lists.REPORT_PATHS, f"{here}/allowed")
     caplog.set_level(logging.WARNING)
@@ -284,12 +257,6 @@ def test_foreign_brokers_get_nothing_that_is_not_allowed(options, variable, limi
             listening.accept()
         with socket.create_connection(listening.getsockname()):
             listening.accept()[0].close()  # a connection would have been seen
-
-
-def test_every_list_is_documented():
-    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
-    for variable in allow_lists.EVERY:
-        assert f"`{variable}`" in page
 
 
 def test_no_list_can_be_given_as_an_option():

@@ -11,80 +11,44 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.server
 import json
-import os
 import re
-import subprocess
-import sys
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.network.fake_registry import FakeRegistry
 from tests.security.canaries import files_below, forms, new_canary, search
-from tests.security.secret_rows import INLINE, TEXTS, Secrets, rows_of, unsigned_token
+from tests.security.debug_job import run_at_debug
+from tests.security.secret_rows import INLINE, KINDS, TEXTS, Secrets, rows_of, unsigned_token
 
 # One application, all at DEBUG, serves all tests here; on a busy machine it takes its time.
 pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
-ROOT = Path(__file__).parents[2]
-#: So that DEBUG is on in the workers, too, which nobody else configures.
-SITECUSTOMIZE = """
-import logging, os
-logging.basicConfig(level=logging.DEBUG,
-                    filename=os.path.join(os.environ["KPROD_TEST_LOGS"], f"py-{os.getpid()}.log"))
-"""
 
 
 @contextlib.contextmanager
 def identity_provider(token: str) -> Iterator[str]:
     """Gives ``token`` below /token. At /evil it refuses, and shows all that it got."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told = self.headers["Authorization"].removeprefix("Basic ")
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            if self.path.startswith("/token"):
-                self._answer(200, {"access_token": token, "expires_in": 3600})
-                return
-            plain = base64.b64decode(told).decode()
-            secret = plain.partition(":")[2]
-            shown = f"{plain} {told} {secret.encode().hex()} {urllib.parse.quote(secret, safe='')}"
-            error = f"invalid_client {secret}"
-            if "scope=" in body:
-                error = f"{self.path} {body} {urllib.parse.unquote_plus(body)}"
-            self._answer(401, {"error": error, "error_description": shown})
+    def answer(_: str, path: str, body: bytes) -> tuple[int, dict[str, str], object]:
+        if "/token" in path:
+            return 200, {}, {"access_token": token, "expires_in": 3600}
+        told = server.requests[-1][3]["Authorization"].removeprefix("Basic ")
+        plain = base64.b64decode(told).decode()
+        secret = plain.partition(":")[2]
+        shown = f"{plain} {told} {secret.encode().hex()} {urllib.parse.quote(secret, safe='')}"
+        asked = body.decode()
+        error = f"invalid_client {secret} {path} {asked} {urllib.parse.unquote_plus(asked)}"
+        return 401, {}, {"error": error, "error_description": shown}
 
-        def _answer(self, status: int, fields: dict[str, object]) -> None:
-            content = json.dumps(fields).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@dataclass(frozen=True)
-class Told:
-    """A row of the job and what it came to: ``outcome`` is the error's text, or nothing."""
-
-    name: str
-    kind: str
-    options: dict[str, str]
-    says: str
-    outcome: str
+    with FakeRegistry(answer) as server:
+        yield server.url
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +58,8 @@ class LeftBehind:
     out: Path
     known: dict[str, str]
     planted: str
-    rows: list[Told]
+    #: With what each came to: ``outcome`` is the error's text, or nothing.
+    rows: list[SimpleNamespace]
 
     def places(self, *parts: str) -> list[tuple[str, bytes]]:
         """All there is to search, or only what stands below these directories."""
@@ -111,8 +76,6 @@ def left_behind(secure_kafka, tmp_path_factory):
     out = home / "out"
     for name in ("logs", "events", "rest", "shown", "pickles", "processes", "checkpoints", "local"):
         (out / name).mkdir(parents=True)
-    (home / "site").mkdir()
-    (home / "site" / "sitecustomize.py").write_text(SITECUSTOMIZE)
     secrets = Secrets(home / "secrets")
     planted = new_canary(spicy=False)
     token = unsigned_token("alice", secrets.new("token"))
@@ -127,43 +90,17 @@ def left_behind(secure_kafka, tmp_path_factory):
                 "spark.ui.port": "0",
                 # Plans before and after each phase, with every option.
                 "spark.sql.ui.explainMode": "extended",
-                "spark.eventLog.enabled": "true",
-                "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": (out / "events").as_uri(),
-                "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1",
                 "spark.local.dir": str(out / "local"),
                 "spark.sql.warehouse.dir": str(home / "warehouse"),
-                "spark.sql.execution.arrow.pyspark.enabled": "true",
             },
         }
-        (home / "spec.json").write_text(json.dumps(spec))
         # The secret of the environment is the password itself: it has to work.
-        environment = (
-            os.environ
-            | secrets.environment
-            | {
-                "KPROD_CANARY_ENV": secrets.known["alice's password"],
-                "KPROD_TEST_LOGS": str(out / "logs"),
-                "PYTHONPATH": os.pathsep.join([str(home / "site"), str(ROOT)]),
-            }
-        )
-        with (out / "logs" / "stderr").open("wb") as log:
-            ended = subprocess.run(
-                [sys.executable, "-m", "tests.security.canary_job", str(home / "spec.json")],
-                cwd=home,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=500,
-                check=False,
-            )
-    text = (out / "logs" / "stderr").read_text(errors="replace")
-    assert ended.returncode == 0, text[-4000:]
-    outcomes = json.loads((out / "outcomes.json").read_text())
-    return LeftBehind(
-        out, secrets.known, planted, [Told(**r, outcome=outcomes[r["name"]]) for r in rows]
-    )
+        environment = secrets.environment | {"KPROD_CANARY_ENV": secrets.known["alice's password"]}
+        job = "tests.security.canary_job"
+        outcomes = run_at_debug(job, spec, out / "logs", environment)
+    told = [SimpleNamespace(**row, outcome=outcomes[row["name"]]) for row in rows]
+    return LeftBehind(out, secrets.known, planted, told)
 
 
 def test_each_row_came_to_what_it_is_about(left_behind):
@@ -176,23 +113,11 @@ def test_each_row_came_to_what_it_is_about(left_behind):
 
 def test_no_secret_is_anywhere_but_where_it_was_put(left_behind):
     referred = {n: v for n, v in left_behind.known.items() if not n.startswith(INLINE)}
-    assert set(referred) - {f"{name} by {kind}" for name in TEXTS for kind in ("file", "env")} == {
+    assert set(referred) - {f"{name} by {kind}" for name in TEXTS for kind in KINDS} == {
         "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.keystore.key",
         "alice's password", "a wrong password", "client secret", "token",
     }  # fmt: skip
     assert search(left_behind.places(), referred) == set()
-
-
-def test_every_secret_was_given_by_file_and_variable_and_failed(left_behind):
-    assert len(TEXTS) >= 6
-    for name in TEXTS:
-        for kind in ("file", "env"):
-            assert f"{name} by {kind}" in left_behind.known
-            (row,) = (r for r in left_behind.rows if r.name == f"wrong {name} by {kind}")
-            reference = row.options[f"kafka.{name}"]
-            assert reference.startswith(f"${{{kind}:")
-            if name.startswith("ssl.") or name.endswith(("url", "mechanism")):
-                assert reference in row.outcome, row.outcome
 
 
 def test_an_inline_secret_is_only_in_the_plan_that_is_sent(left_behind):

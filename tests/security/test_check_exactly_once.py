@@ -17,11 +17,9 @@ from typer.testing import CliRunner
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, delete_topics
-from spark_kafka_sink.local_kafka import KafkaCluster
-from spark_kafka_sink.protocol.topic_requests import NewTopic
+from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL
 from tests.programs import ROOT
-from tests.secure_kafka import acl
+from tests.secure_kafka import acl, properties
 from tests.waiting import wait_for
 
 
@@ -76,94 +74,41 @@ def test_two_operators_at_once_do_not_disturb_each_other(kafka, log):
     wait_for(lambda: left_behind(kafka.bootstrap, log) == ([], []), 30, "the end of the topics")
 
 
-@pytest.mark.long  # a broker of its own
-@pytest.mark.broker
-def test_a_service_without_a_coordinator_does_not_work(log):
-    overrides = {"transaction.state.log.replication.factor": "3"}
-    with KafkaCluster(overrides=overrides) as cluster:
-        verdict, steps = check(cluster.bootstrap, log, "--timeout", "2", code=1)
-        assert not verdict["works"]
-        assert verdict["because"].startswith("coordinator: ")
-        assert steps["trial topic"]["state"] == "skipped"
-
-
 def test_a_time_out_that_does_not_fit_is_why(kafka, log):
     long = "kafka.transaction.timeout.ms=99999999"
     verdict, _ = check(kafka.bootstrap, log, "-o", long, code=1)
     assert "transaction.max.timeout.ms" in verdict["because"]
 
 
-@pytest.mark.long  # a broker of its own
-@pytest.mark.broker
-def test_compaction_that_is_refused_is_why(log):
-    """As a managed service's policy does; our broker refuses every topic with more than that."""
-    with KafkaCluster(overrides={"default.replication.factor": "3"}) as cluster:
-        verdict, steps = check(cluster.bootstrap, log, code=1)
-        assert verdict["because"].startswith("commit log: ")
-        assert "INVALID_REPLICATION_FACTOR" in verdict["because"]
-        assert steps["clean-up"]["state"] == "skipped"
-
-
-def test_a_topic_that_may_not_be_deleted_is_named(secure_kafka, log, tmp_path):
-    """The verdict stands; the row has the command."""
+@pytest.mark.parametrize(
+    ("missing", "row"),
+    [("CREATE", "trial topic"), ("READ", "aborted row"), ("DELETE", "clean-up")],
+)
+def test_a_right_of_the_trial_is_no_fault_of_the_service(secure_kafka, log, tmp_path, missing, row):
+    """Whether exactly-once works is not known without the first two, which a write does not need
+    on this topic; without the last it is, and the row has the command that deletes the topic.
+    """
     options = secure_kafka.cluster.client_options("SSL", user="bob")
-    file = tmp_path / "client.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
-    rights = [("TOPIC", f"{log}*", r) for r in ("CREATE", "WRITE", "READ", "DESCRIBE_CONFIGS")]
-    rights += [("TRANSACTIONAL_ID", "kprod~*", right) for right in ("WRITE", "DESCRIBE")]
-    bootstrap = options["bootstrap.servers"]
-    with acl(secure_kafka, "bob", *rights):
-        verdict, steps = check(bootstrap, log, "-c", str(file), code=1)
-    assert verdict == {"works": True, "because": None}
-    assert steps["clean-up"]["code"] == "KP0630"
-    assert "kafka-topics.sh" in steps["clean-up"]["change"]
-    topics, open_ = left_behind(secure_kafka.kafka.bootstrap, log)
-    assert open_ == []
-    assert steps["clean-up"]["change"].endswith(topics[0])
-
-
-@pytest.mark.parametrize("missing", ["CREATE", "READ"])
-def test_a_right_of_the_trial_is_no_fault_of_the_service(secure_kafka, log, tmp_path, missing):
-    """Whether exactly-once works is not known then; a write needs neither right on this topic."""
-    options = secure_kafka.cluster.client_options("SSL", user="bob")
-    file = tmp_path / "client.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+    file = properties(tmp_path / "client.properties", options)
     mine = {"CREATE", "WRITE", "READ", "DELETE"} - {missing}
     rights = [("TOPIC", f"{log}-check-*", right) for right in sorted(mine)]
     rights += [("TOPIC", log, right) for right in ("CREATE", "WRITE", "READ")]
     rights += [("TRANSACTIONAL_ID", "kprod~*", right) for right in ("WRITE", "DESCRIBE")]
     with acl(secure_kafka, "bob", *rights):
         verdict, steps = check(options["bootstrap.servers"], log, "-c", str(file), code=1)
+    if missing == "DELETE":
+        assert verdict == {"works": True, "because": None}
+        assert steps[row]["code"] == "KP0630"
+        (topic,), open_ = left_behind(secure_kafka.kafka.bootstrap, log)
+        assert open_ == []
+        assert "kafka-topics.sh" in steps[row]["change"]
+        assert steps[row]["change"].endswith(topic)
+        return
     assert verdict["works"] is None
-    row = {"CREATE": "trial topic", "READ": "aborted row"}[missing]
     assert verdict["because"].startswith(f"{row}: it can't be tried: ")
     assert missing in verdict["because"]
     assert "failed" not in {step["state"] for step in steps.values()}
     wait_for(lambda: left_behind(secure_kafka.kafka.bootstrap, log) == ([], []), 30, "the end")
-
-
-def test_a_check_that_is_killed_is_named_by_the_next(kafka, log):
-    """Nothing cleans up after SIGKILL; a topic of yesterday is deleted, one of today may be of a
-    check that runs.
-    """
-    old = f"{log}-check-20240229T120000-0a1b2c"
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
-    with TransactionClient(config) as client:
-        client.create_topic(NewTopic(old, 1))
-    program = [sys.executable, "-c", STOPPED, "transaction", kafka.bootstrap, log]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, cwd=ROOT, text=True) as killed:
-        assert killed.stdout.readline() == "there\n"
-        killed.kill()
-    wait_for(lambda: old not in left_behind(kafka.bootstrap, log)[0], 30, "the end of the old one")
-    (left,), open_ = left_behind(kafka.bootstrap, log)
-    verdict, steps = check(kafka.bootstrap, log)
-    assert verdict["works"]
-    assert steps["earlier checks"]["state"] == "warning"
-    assert left in steps["earlier checks"]["said"]
-    assert steps["earlier checks"]["change"].startswith("if no other check runs: kafka-topics.sh")
-    with TransactionClient(config) as client:
-        client.fence(open_, client.deadline())
-        delete_topics(client, [left], client.deadline())
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -15,23 +11,9 @@ import pytest
 
 from tests.real_kafka import consume_topic
 from tests.security.canaries import files_below, new_canary, search
+from tests.security.debug_job import run_at_debug
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(400)]
-ROOT = Path(__file__).parents[2]
-#: So that DEBUG is on in the workers, too, which nobody else configures.
-SITECUSTOMIZE = """
-import logging, os
-logging.basicConfig(level=logging.DEBUG,
-                    filename=os.path.join(os.environ["KPROD_TEST_LOGS"], f"py-{os.getpid()}.log"))
-"""
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.eventLog.enabled": "true",
-    "spark.eventLog.compress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -52,8 +34,6 @@ def test_nothing_of_a_row_is_shown_unless_asked_for(kafka, tmp_path):
     canaries = {name: new_canary() for name in ("key", "value", "header", "header key")}
     topic, queue = kafka.unique_topic("rows"), f"dlq.{uuid.uuid4().hex}"
     small = kafka.unique_topic("dlq", configs={"max.message.bytes": "700"})
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(SITECUSTOMIZE)
     pq.write_table(rows(canaries), tmp_path / "rows.parquet")
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap,
@@ -74,22 +54,14 @@ def test_nothing_of_a_row_is_shown_unless_asked_for(kafka, tmp_path):
 
     def run(writes: list[dict[str, str]], out: Path) -> list[str]:
         out.mkdir()
-        conf = CONF | {"spark.eventLog.dir": out.as_uri(), "spark.local.dir": str(out)}
-        spec = {"out": str(out), "conf": conf, "writes": writes}
-        (tmp_path / "spec.json").write_text(
-            json.dumps(spec | {"rows": str(tmp_path / "rows.parquet")})
-        )
-        places = {
-            "KPROD_TEST_LOGS": str(out),
-            "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)]),
+        places = {"spark.eventLog.dir": out.as_uri(), "spark.local.dir": str(out)}
+        spec = {
+            "out": str(out),
+            "conf": {"spark.ui.enabled": "false"} | places,
+            "rows": str(tmp_path / "rows.parquet"),
+            "writes": writes,
         }
-        with (out / "stderr").open("wb") as log:
-            subprocess.run(
-                [sys.executable, "-m", "tests.security.letters_job", str(tmp_path / "spec.json")],
-                cwd=tmp_path, env=os.environ | places, stdout=log, stderr=log, timeout=300,
-                check=True,
-            )  # fmt: skip
-        found: list[str] = json.loads((out / "outcomes.json").read_text())
+        found: list[str] = run_at_debug("tests.security.letters_job", spec, out)
         return found
 
     outcomes = run(writes, tmp_path / "out")

@@ -13,48 +13,23 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.security import local_files
 from spark_kafka_sink.base.security.allow_lists import PATHS, NotAllowedError, check_file
 from spark_kafka_sink.base.security.local_files import MAX_STORE, MAX_TEXT, UnusableFileError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
-from spark_kafka_sink.config.given_options import read_lines
-from spark_kafka_sink.config.logins.oauth_settings import TokenFile
 from spark_kafka_sink.config.logins.sasl_settings import KerberosSettings
 from spark_kafka_sink.config.named_columns import ColumnFormat, SubjectStrategy
 from spark_kafka_sink.config.schema_options import PayloadOptions
-from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.report.destinations import publish
-from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
-from spark_kafka_sink.datasource.report.write_report import Outcome
 from spark_kafka_sink.datasource.schemas.payload_schemas import given_schema
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.network.auth.sasl_gssapi import gssapi_contexts
-from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
-from tests.sasl.oauth_defaults import settings_of
+from tests.security.files_of_options import CONFIG_FILE, LINE, READERS, publish_to
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n"
 CHAIN = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-
-
-def publish_to(path):
-    """A report of a batch, as a commit hands it to ``reportPath``."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
-    publish(report_of_batch(config, [], Outcome.ABORTED, unfinished=[0]), config)
-
-
-#: Every way in which an option has a file read.
-READERS = {
-    "a reference": lambda p: resolve({"sasl.password": Password(f"${{file:{p}}}")}),
-    "a line of a file": lambda p: resolve({"sasl.password": Password(f"${{file:{p}:k}}")}),
-    "a truststore": lambda p: read_trust_store({"ssl.truststore.location": str(p)}),
-    "a keystore": lambda p: read_key_store({"ssl.keystore.location": str(p)}),
-    "a token": lambda p: token_fetcher(settings_of(TokenFile(str(p))), SystemClock())("b"),
-    "a configFile": lambda p: read_lines(str(p)),
-}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -172,14 +147,14 @@ def test_a_location_by_reference_is_named_by_it_in_the_warning(tmp_path, monkeyp
     assert "canary9" not in caplog.text
 
 
-@pytest.mark.parametrize("reader", [name for name in READERS if name != "a line of a file"])
+@pytest.mark.parametrize("reader", [name for name in READERS if name != LINE])
 @pytest.mark.parametrize("uri", ["s3://bucket/x", "file:///nowhere/x", "dbfs:/x", "https://h/x"])
 def test_a_uri_is_not_read_as_a_path(reader, uri, tmp_path, monkeypatch):
     """A directory ``s3:`` of the working directory would be somebody's to make."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / uri.rpartition("/")[0]).mkdir(parents=True)
     (tmp_path / uri).write_text(CHAIN)
-    if reader == "a configFile" and uri.startswith("file:"):
+    if reader == CONFIG_FILE and uri.startswith("file:"):
         return  # it is read: /nowhere/x, which is not there
     with pytest.raises((ConfigError, AuthenticationError)) as raised:
         READERS[reader](uri)

@@ -34,6 +34,11 @@ def look(secure_kafka, monkeypatch):
     return check
 
 
+def write_and_see(*topics):
+    """The rights to write to them, and to see their settings."""
+    return [("TOPIC", name, right) for name in topics for right in ("WRITE", "DESCRIBE_CONFIGS")]
+
+
 def warnings(caplog):
     """Of the checks: a thread of an earlier test may still warn."""
     return [
@@ -84,8 +89,7 @@ def test_a_commit_log_without_the_right_to_write_fails_before_tasks(secure_kafka
 
 def test_unfitting_settings_are_reported_once_a_process(secure_kafka, look, caplog):
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
-    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
-    with acl(secure_kafka, "bob", *rights):
+    with acl(secure_kafka, "bob", *write_and_see(topic)):
         for _ in range(2):
             assert topic in look(topic).cluster.topics
     row, batch, compression = warnings(caplog)
@@ -101,13 +105,11 @@ def test_unfitting_settings_are_reported_once_a_process(secure_kafka, look, capl
 
 def test_a_topic_of_reports_is_only_asked_whether_it_takes_them(secure_kafka, look, caplog):
     """Options of the producer have nothing to do with it: a report is a batch by itself."""
-    takes = {"max.message.bytes": "905000"}
-    topic = secure_kafka.kafka.unique_topic("preflight")
-    small = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
-    large = secure_kafka.kafka.unique_topic("preflight", 1, takes)
-    rights = [("TOPIC", name, "WRITE") for name in (topic, small, large)]
-    rights += [("TOPIC", name, "DESCRIBE_CONFIGS") for name in (topic, small, large)]
-    with acl(secure_kafka, "bob", *rights):
+    topic, small, large = (
+        secure_kafka.kafka.unique_topic("preflight", 1, settings)
+        for settings in ({}, SMALL, {"max.message.bytes": "905000"})
+    )
+    with acl(secure_kafka, "bob", *write_and_see(topic, small, large)):
         look(topic, reportTopic=large)
         assert warnings(caplog) == []
         look(topic, reportTopic=small)
@@ -118,9 +120,8 @@ def test_a_topic_of_reports_is_only_asked_whether_it_takes_them(secure_kafka, lo
 
 def test_settings_that_fit_are_not_spoken_of(secure_kafka, look, caplog):
     topic = secure_kafka.kafka.unique_topic("preflight", 1, SMALL)
-    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
     fits = {"kafka.batch.size": "10000", "kafka.compression.type": "gzip"}
-    with acl(secure_kafka, "bob", *rights):
+    with acl(secure_kafka, "bob", *write_and_see(topic)):
         look(topic, **fits)
     assert warnings(caplog) == []
 
@@ -139,6 +140,5 @@ def test_a_compacted_topic_is_known_by_who_may_see_its_settings(secure_kafka, lo
     topic = secure_kafka.kafka.unique_topic("preflight", 1, policy)
     with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE")):
         assert look(topic).compacted == frozenset()
-    rights = (("TOPIC", topic, "WRITE"), ("TOPIC", topic, "DESCRIBE_CONFIGS"))
-    with acl(secure_kafka, "bob", *rights):
+    with acl(secure_kafka, "bob", *write_and_see(topic)):
         assert look(topic).compacted == {topic}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -52,6 +51,7 @@ def test_a_variable_and_a_file_are_looked_up(monkeypatch, secret_file):
     monkeypatch.setenv("PW", "from the environment")
     assert resolved("ssl.key.password", "${env:PW}") == "from the environment"
     assert resolved("ssl.key.password", f"${{file:{secret_file}}}") == "s3cret"
+    assert is_one_reference(f" ${{file:{secret_file}}} ")
     assert resolved("ssl.key.password", "a ${env:PW} b") == "a from the environment b"
 
 
@@ -79,27 +79,6 @@ def test_a_properties_files_line_resolves_its_own_references(monkeypatch, tmp_pa
     options = login_module(file_reference(str(path), JAAS))
     assert options == {"username": "u", "password": 'with "quotes" and \\'}
     assert resolved("ssl.key.password", f"${{file:{path}:b}}") == "2"
-
-
-def test_a_value_in_quotes_of_a_login_module_ends_none_of_them(monkeypatch):
-    monkeypatch.setenv("PW", 'x" required evil="')
-    jaas = f'{MODULE} username="u\\"v" password="${{env:PW}}";'
-    assert login_module(jaas) == {"username": 'u"v', "password": 'x" required evil="'}
-    monkeypatch.setenv("ALL", f'{MODULE} username="u" password="${{env:PW}}";')
-    assert login_module("${env:ALL}") == {"username": "u", "password": "${env:PW}"}
-
-
-@given(
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(
-        lambda t: "\0" not in t
-    ),
-    st.sampled_from("'\""),
-)
-def test_any_password_comes_whole_out_of_a_quoted_login_module(password, quote):
-    with mock_environment(PW=password):
-        jaas = f"{MODULE} username='\"' password={quote}${{env:PW}}{quote} last=1;"
-        options = login_module(jaas)
-    assert options == {"username": '"', "password": password, "last": "1"}
 
 
 EVIL = 'x" awsCredentialsProvider="evil:f'
@@ -132,7 +111,8 @@ def test_a_secrets_content_never_changes_the_login_module(text, password, monkey
     st.sampled_from(["", "/* ' */", '// "\n', "/*'\"*/"]),
 )
 def test_no_content_ends_any_quotes_after_any_comment(password, quotes, comment):
-    with mock_environment(PW=password):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PW", password)
         given_text = quotes.replace("{}", "${env:PW}")
         options = login_module(f"{comment}M required {comment}password={given_text} last=1;")
     assert options == {"password": quotes.strip("\"'").replace("{}", password), "last": "1"}
@@ -145,14 +125,6 @@ def test_a_reference_to_a_whole_text_is_read_like_any_text(monkeypatch, tmp_path
     monkeypatch.setenv("PW", EVIL)
     assert login_module(f"${{file:{path}:a}}") == {"password": "${env:PW}"}
     assert login_module(f"${{file:{path}:b}}") == {"password": EVIL}
-
-
-@contextmanager
-def mock_environment(**variables):
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        yield
 
 
 def test_what_was_looked_up_is_not_looked_up_again(monkeypatch, tmp_path):
@@ -175,9 +147,7 @@ def test_text_without_a_reference_stays_as_it_is(text):
     [
         ("${env:KPROD_NOT_SET}", "environment variable that is not set"),
         ("${file:/nowhere/pw}", "No such file or directory"),
-        ("${file:/}", "Is a directory"),
         ("${file:/proc/version:key}", "a key that the file does not have"),
-        ("${file:/dev/zero}", "no regular file"),
     ],
 )
 def test_a_dangling_reference_names_option_reference_and_host(reference, problem):
@@ -255,9 +225,8 @@ def test_a_path_with_a_colon_has_no_reference_to_its_lines():
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIBcanary\n-----END PRIVATE KEY-----"
 
 
-@pytest.mark.parametrize("name", ["ssl.keystore.key"])
-def test_a_secret_that_spark_shows_is_refused_inline(name):
-    chain = "ssl.keystore.certificate.chain"
+def test_a_secret_that_spark_shows_is_refused_inline():
+    name, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.security.protocol": "SSL"}
     options[f"kafka.{chain}"] = "chain"
     with pytest.raises(ConfigError, match="Spark would show it") as raised:
@@ -299,9 +268,3 @@ def test_spark_hides_a_login_module_by_the_expected_words(spark):
         options = spark._jvm.PythonUtils.toScalaMap({"kafka.sasl.jaas.config": text})
         seen = conf.redactOptions(options).apply("kafka.sasl.jaas.config")
         assert (seen == text) == bool(shown_by_spark(text, own_options=True)), text
-
-
-def test_an_inline_password_still_prints_as_hidden_everywhere(secret_file):
-    config = ProducerConfig.parse(TLS | {"ssl.key.password": "pw9"})
-    assert "pw9" not in repr(config)
-    assert is_one_reference(f" ${{file:{secret_file}}} ")
