@@ -127,7 +127,12 @@ class Consumed:
 
 
 def consume_topic(
-    bootstrap: str, topic: str, *, isolation: str = "read_uncommitted", timeout: float = TIMEOUT_S
+    bootstrap: str,
+    topic: str,
+    *,
+    isolation: str = "read_uncommitted",
+    timeout: float = TIMEOUT_S,
+    options: Mapping[str, Any] | None = None,
 ) -> Consumed:
     """Read ``topic`` from its beginning up to the end that it has now.
 
@@ -146,6 +151,7 @@ def consume_topic(
             "auto.offset.reset": "error",
             "check.crcs": True,
             "fetch.wait.max.ms": 50,
+            **(options or {}),
         }
     )
     try:

@@ -163,7 +163,7 @@ def too_few_replicas(s: Script, stop: Callable[[int], None]) -> None:
     s.step("enough for acks=1", (error_name(found), found.base_offset))
 
 
-def markers_wait(s: Script, version: int, stop: Callable[[int], None]) -> None:
+def markers_wait(s: Script, stop: Callable[[int], None], version: int) -> None:
     """A follower of the data's partition is down, so that markers can't be written: every call
     while a transaction is decided and not complete. ``stop`` stops a node cleanly.
     """

@@ -1,4 +1,4 @@
-"""A record batch, right or wrong as wanted; written by hand."""
+"""Record batches whose header says what a script wants."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 
 import crc32c
 
+from spark_kafka_sink.records.single_record import record_bytes
 from tests.fakes.fake_cluster.batch_checks import record_header
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -27,10 +28,10 @@ def batch(
     crc: int | None = None,
     records: bytes | None = None,
 ) -> bytes:
-    """A record batch, right or wrong as wanted; written by hand."""
+    """A record batch, right or wrong as wanted."""
     texts = ["v"] * values if isinstance(values, int) else values
     if records is None:
-        records = b"".join(_record(i, key, text.encode()) for i, text in enumerate(texts))
+        records = b"".join(record_bytes(i, 0, key, text.encode()) for i, text in enumerate(texts))
     covered = record_header(
         attributes=attributes,
         last=len(texts) - 1 if last is None else last,
@@ -43,18 +44,3 @@ def batch(
         ">qiibI", base_offset, 49 + len(records), -1, magic, right if crc is None else crc
     )
     return prefix + covered + records
-
-
-def _zigzag(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def _record(index: int, key: bytes | None, value: bytes) -> bytes:
-    keyed = _zigzag(-1) if key is None else _zigzag(len(key)) + key
-    body = b"\0\0" + _zigzag(index) + keyed + _zigzag(len(value)) + value + b"\0"
-    return _zigzag(len(body)) + body

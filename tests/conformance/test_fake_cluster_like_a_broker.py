@@ -9,8 +9,7 @@ What can't be compared, and why:
 - ApiVersions' maxima of APIs in which brokers are ahead of kio or of this cluster.
 - NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT: replicas must fail within a request.
 - How many batches a Fetch brings at a time (brokers may end before a marker): scripts read on.
-- A producer id's 32767 epochs used up: 10 s of a real broker's time; found alike once, by
-  ``transaction_scripts.exhausted_epochs``.
+- A producer id's 32767 epochs used up: 10 s of a real broker's time; found alike once.
 - A restart's snapshot and expired producers: minutes of a real broker's time.
 - An empty transactional id in AddPartitionsToTxn and EndTxn: 5 lines of the same check.
 - A broker that is cut off from its controller and not from us (``FakeCluster.cut_off``): no network
@@ -90,27 +89,20 @@ def test_one_node_answers_as_a_broker_of_3_9_does(name: str, real_3_9: RealWorld
 
 
 def test_requests_to_the_wrong_node_are_answered_as_brokers_do(kafka3: RealKafka) -> None:
-    world = RealWorld(kafka3.bootstrap)
-    try:
+    with RealWorld(kafka3.bootstrap) as world:
         compare(cluster_scripts.three_nodes, world, FakeWorld(FakeCluster(3, random=Random(1))), 17)
-    finally:
-        world.close()
 
 
 def with_a_stop(tell: Callable[[Script, Callable[[int], None]], None]) -> Callable[..., None]:
     """Compares a script that stops nodes."""
 
     def compared(kafka: RealKafka, fake: FakeCluster, steps: int) -> None:
-        world = RealWorld(kafka.bootstrap)
-
         def told(script: Script) -> None:
-            real = script.world is world
+            real = isinstance(script.world, RealWorld)
             tell(script, (lambda node: kafka.node(node).stop()) if real else fake.stop_broker)
 
-        try:
+        with RealWorld(kafka.bootstrap) as world:
             compare(told, world, FakeWorld(fake), steps)
-        finally:
-            world.close()
 
     return compared
 
@@ -124,12 +116,8 @@ def test_a_decided_transaction_without_markers_answers_alike(
     kafka3: RealKafka, version: int
 ) -> None:
     """The markers' partition has too few replicas, so that the state between holds still."""
-    tell = partial(_markers_wait, version)
+    tell = partial(cluster_scripts.markers_wait, version=version)
     with_a_stop(tell)(kafka3, FakeCluster(3, random=Random(1)), 22)
-
-
-def _markers_wait(version: int, script: Script, stop: Callable[[int], None]) -> None:
-    cluster_scripts.markers_wait(script, version, stop)
 
 
 def test_a_coordinators_heir_knows_what_it_knew(kafka3: RealKafka) -> None:

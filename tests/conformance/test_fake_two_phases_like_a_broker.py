@@ -93,9 +93,7 @@ def two_phases(s: Script) -> None:
     s.state("in the end", tid)
 
 
-def test_two_phase_commit_is_answered_as_by_a_broker(
-    broker: tuple[bool | None, RealWorld],
-) -> None:
+def test_two_phase_commit_is_answered_as_by_a_broker(broker: tuple[bool | None, RealWorld]) -> None:
     enabled, world = broker
     fake = FakeWorld(FakeCluster(1, abort_scan_ms=200, two_phase_commit=enabled))
     compare(two_phases, world, fake, 14)

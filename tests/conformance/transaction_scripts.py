@@ -331,22 +331,3 @@ BEHIND_AN_INIT = {
     (2, True): {"CONCURRENT_TRANSACTIONS", "INVALID_TXN_STATE"},
     (2, False): {"CONCURRENT_TRANSACTIONS", "NONE"},
 }
-
-
-def exhausted_epochs(s: Script) -> None:
-    """What happens when a producer id's epochs are used up: 32767 aborts of nothing."""
-    tid = "exhausted"
-    s.coordinator(tid)
-    own = s.init("init", tid)
-    # (By InitProducerId: each goes up by one; only the end of it is a step.)
-    quiet = Script(s.world)
-    while own[1] < 32765:
-        own = quiet.init("", tid, own=own)
-    last = s.init("the last epoch but one", tid, own=own)
-    fresh = s.end("abort at the last epoch", tid, last, commit=False, version=5)
-    s.state("a new producer id", tid, until="CompleteAbort")
-    s.end("the same abort again", tid, last, commit=False, version=5)
-    s.end("commit instead", tid, last, commit=True, version=5)
-    s.end("the same abort by protocol 1", tid, last, commit=False, version=4)
-    s.init("init with what is used up", tid, own=last)
-    s.init("go on", tid, own=fresh)

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -20,7 +19,7 @@ from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
-from tests.java_programs import java
+from tests.java_programs import run_java
 from tests.real_kafka import Consumed
 
 Headers = list[tuple[str, bytes | None]]
@@ -126,6 +125,16 @@ def values_batch(values: Sequence[bytes] | pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([array], names=["value"])
 
 
+def to_partitions(values: list[bytes], partitions: list[int]) -> pa.RecordBatch:
+    """For ``ColumnPlan(topic, value_column=0, partition_column=1)``."""
+    columns = [pa.array(values, pa.binary()), pa.array(partitions, pa.int32())]
+    return pa.RecordBatch.from_arrays(columns, names=["value", "partition"])
+
+
+def pieces(batch: pa.RecordBatch, size: int) -> list[pa.RecordBatch]:
+    return [batch.slice(first, size) for first in range(0, batch.num_rows, size)]
+
+
 def stored(consumed: Consumed, partition: int = 0) -> list[Row]:
     """What the reader found in one partition, as rows."""
     return [
@@ -147,7 +156,7 @@ def stored(consumed: Consumed, partition: int = 0) -> list[Row]:
 
 @dataclass(slots=True)
 class LoggedBatch:
-    """One batch as DumpLogSegments prints it; each record is (offset, time, key, value size)."""
+    """One batch as DumpLogSegments prints it, and the lines of its records."""
 
     base_offset: int
     count: int
@@ -157,63 +166,52 @@ class LoggedBatch:
     size: int
     codec: str
     valid: bool
-    records: list[tuple[int, int, int, int]] = field(default_factory=list)
+    records: list[str] = field(default_factory=list)
 
 
 _BATCH = re.compile(
     r"^baseOffset: (\d+) lastOffset: \d+ count: (\d+) baseSequence: (-?\d+) lastSequence: (-?\d+) "
-    r"producerId: (-?\d+) .* size: (\d+) magic: 2 compresscodec: (\w+) .* isvalid: (true|false)"
-)
-_RECORD = re.compile(
-    r"^\| offset: (\d+) CreateTime: (\d+) keySize: (-?\d+) valueSize: (-?\d+) sequence: (-?\d+)"
+    r"producerId: (-?\d+) .* size: (\d+) magic: 2 compresscodec: (\w+) .* isvalid: (true|false)$"
 )
 
 
-def dump_log(cluster: KafkaCluster, topics: Sequence[str]) -> dict[str, list[LoggedBatch]]:
-    """Partition 0 of every topic, read by ``kafka-dump-log --deep-iteration`` in one JVM."""
+def dump_log(cluster: KafkaCluster, topic: str) -> dict[int, list[LoggedBatch]]:
+    """The batches of each partition; keys and values of records are in hexadecimal digits."""
     (node,) = cluster.nodes
-    files = {topic: _segments(node.directory / "data" / f"{topic}-0") for topic in topics}
-    listed = ",".join(str(path) for paths in files.values() for path in paths)
-    told = java("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", listed)
-    found: dict[str, list[LoggedBatch]] = {topic: [] for topic in topics}
-    current = ""
-    for line in told.splitlines():
+    files = sorted((node.directory / "data").glob(f"{topic}-*/*.log"))
+    printed = run_java("HexDump", [str(path) for path in files])
+    found: dict[int, list[LoggedBatch]] = {}
+    current: list[LoggedBatch] = []
+    # Not splitlines(): a header's name may hold what only Python takes for the end of a line.
+    for line in printed.split("\n"):
         if line.startswith("Dumping "):
-            current = Path(line.removeprefix("Dumping ")).parent.name.removesuffix("-0")
+            partition = int(line.rsplit("/", 2)[1].rsplit("-", 1)[1])
+            current = found.setdefault(partition, [])
         elif match := _BATCH.match(line):
-            offset, count, first, last, producer, size, codec, valid = match.groups()
-            found[current].append(
-                LoggedBatch(
-                    int(offset),
-                    int(count),
-                    int(first),
-                    int(last),
-                    int(producer),
-                    int(size),
-                    codec.lower(),
-                    valid == "true",
-                )
-            )
-        elif match := _RECORD.match(line):
-            offset, time_, key, value, _ = (int(part) for part in match.groups())
-            found[current][-1].records.append((offset, time_, key, value))
+            *numbers, codec, valid = match.groups()
+            current.append(LoggedBatch(*map(int, numbers), codec.lower(), valid == "true"))
+        elif line.startswith("| offset: "):
+            current[-1].records.append(line)
     return found
 
 
-def _segments(directory: Path) -> list[Path]:
-    paths = sorted(directory.glob("*.log"))
-    assert paths, directory
-    return paths
+def check_batches(batches: Sequence[LoggedBatch]) -> None:
+    """Every batch valid and whole, offsets without a gap."""
+    offset = 0
+    for batch in batches:
+        assert batch.valid
+        assert batch.base_offset == offset
+        offset += batch.count
+        offsets = [int(line.split(" ", 3)[2]) for line in batch.records]
+        assert offsets == list(range(batch.base_offset, offset))
 
 
 def check_sequences(batches: Sequence[LoggedBatch]) -> None:
-    """Every batch valid, offsets and sequences without a gap, one producer."""
-    offset = sequence = 0
+    """And sequences without a gap, one producer."""
+    check_batches(batches)
+    sequence = 0
     for batch in batches:
-        assert batch.valid
-        assert (batch.base_offset, batch.base_sequence) == (offset, sequence)
+        assert batch.base_sequence == sequence
         assert batch.last_sequence - batch.base_sequence + 1 == batch.count
-        assert [record[0] for record in batch.records] == list(range(offset, offset + batch.count))
-        offset += batch.count
         sequence = batch.last_sequence + 1
     assert len({batch.producer_id for batch in batches}) == 1

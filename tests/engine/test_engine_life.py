@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -82,18 +82,24 @@ class Watcher:
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("linger_ms", [5, 1000])
-def test_rows_that_trickle_in_are_visible_soon_after_linger(kafka, linger_ms):
-    """One row in 100 ms: no wait is ever as long as a linger of a second."""
+@pytest.mark.parametrize(
+    ("linger_ms", "waits", "bound_s"),
+    [(5, True, 1.005), (1000, True, 2.0), (5, False, 2.5)],
+    ids=["short linger", "long linger", "busy"],
+)
+def test_rows_that_trickle_in_are_visible_soon(kafka, linger_ms, waits, bound_s):
+    """One row in 100 ms: no wait for the next one is ever as long as a linger of a second, and a
+    busy writer waits for none.
+    """
     topic = kafka.unique_topic("trickle")
-    rows = [b"row %d" % i for i in range(20)]
+    rows = [b"row %d" % i for i in range(30)]
     producer = KafkaProducer(config(kafka.bootstrap, {"linger.ms": linger_ms}))
     attempt(producer, values_of(kafka.unique_topic("warm")), [values_batch([b"warm"])])
     sent: dict[bytes, float] = {}
     producer.start_attempt()
     with Watcher(kafka.bootstrap, topic, len(rows)) as watcher:
         for row in rows:
-            with producer.waiting_for_input():
+            with producer.waiting_for_input() if waits else nullcontext():
                 threading.Event().wait(0.1)
             sent[row] = time.monotonic()
             send(producer, values_of(topic), [values_batch([row])])
@@ -103,39 +109,7 @@ def test_rows_that_trickle_in_are_visible_soon_after_linger(kafka, linger_ms):
     producer.finish_attempt()
     producer.close(10_000)
     assert in_time > 0, "nothing was visible while the writer went on"
-    late = [watcher.seen[row] - sent[row] for row in rows]
-    assert max(late) < linger_ms / 1000 + 1
-
-
-@pytest.mark.timing
-def test_a_busy_writers_rows_are_visible_within_two_seconds(kafka):
-    topic = kafka.unique_topic("busy")
-    producer = KafkaProducer(config(kafka.bootstrap))
-    rows = [b"row %d" % i for i in range(60)]
-    sent: dict[bytes, float] = {}
-    producer.start_attempt()
-    with Watcher(kafka.bootstrap, topic, len(rows)) as watcher:
-        for row in rows:
-            sent[row] = time.monotonic()
-            send(producer, values_of(topic), [values_batch([row])])
-            threading.Event().wait(0.05)  # it computes, say
-        in_time = len(watcher.seen)
-        producer.finish_attempt()
-    producer.close(10_000)
-    assert in_time > 0, "nothing was visible while the writer went on"
-    assert max(watcher.seen[row] - sent[row] for row in rows) < 2.5
-
-
-@pytest.mark.long
-def test_thousands_of_tiny_batches_make_few_large_ones(kafka, consume):
-    """More pieces in one batch than one sendmsg takes (IOV_MAX is 1024)."""
-    topic = kafka.unique_topic("tiny")
-    producer = KafkaProducer(config(kafka.bootstrap, {"batch.size": 1_000_000}))
-    rows = [b"%d" % i for i in range(4000)]
-    report = attempt(producer, values_of(topic), (values_batch([row]) for row in rows))
-    producer.close(10_000)
-    assert report.batches < 40
-    assert consume(topic).values == rows
+    assert max(watcher.seen[row] - sent[row] for row in rows) < bound_s
 
 
 # ---- threads, forks, interrupts ------------------------------------------------------------------
@@ -190,26 +164,6 @@ def test_a_fork_can_not_use_the_producer_and_its_owner_still_can(kafka, consume)
     attempt(producer, values_of(topic), [values_batch([b"after"])])
     producer.close(10_000)
     assert consume(topic).values == [b"before", b"after"]
-
-
-def test_close_sends_the_queue_and_close_0_drops_it(kafka, consume):
-    topic = kafka.unique_topic("close")
-    rows = [b"%d" % i for i in range(1000)]
-    gc.collect()
-    files, threads = open_files(), len(network_threads())
-    producer = KafkaProducer(config(kafka.bootstrap))
-    producer.start_attempt()
-    send(producer, values_of(topic), [values_batch(rows)])
-    producer.close(20_000)
-    assert consume(topic).values == rows
-    dropped = KafkaProducer(config(kafka.bootstrap))
-    dropped.start_attempt()
-    began = time.monotonic()
-    send(dropped, values_of(topic), [values_batch(rows)])
-    dropped.close(0)
-    assert time.monotonic() - began < AT_ONCE_S
-    assert (open_files(), len(network_threads())) == (files, threads)
-    assert consume(topic).values in (rows, rows + rows)  # it may just have left
 
 
 @contextmanager
@@ -329,26 +283,6 @@ def test_an_interrupt_at_any_call_leaves_nothing_locked(kafka):
 
 
 # ---- warm reuse ----------------------------------------------------------------------------------
-
-
-def test_topics_whose_metadata_expired_are_asked_for_again(kafka, consume):
-    old = [kafka.unique_topic("old"), kafka.unique_topic("old")]
-    other = kafka.unique_topic("other")
-    options = {"metadata.max.idle.ms": 5000, "metadata.max.age.ms": 300}
-    producer = KafkaProducer(config(kafka.bootstrap, options))
-    for topic in old:
-        attempt(producer, values_of(topic), [values_batch([b"1"])])
-    deadline = time.monotonic() + 60
-    while any(topic in producer._metadata.cluster.topics for topic in old):
-        assert time.monotonic() < deadline
-        producer.start_attempt()
-        send(producer, values_of(other), [values_batch([b"x"])])
-        producer.finish_attempt()
-        threading.Event().wait(0.1)
-    for topic in old:
-        attempt(producer, values_of(topic), [values_batch([b"2"])])
-    producer.close(10_000)
-    assert [consume(topic).values for topic in old] == [[b"1", b"2"]] * 2
 
 
 def test_200_attempts_leave_threads_files_and_memory_unchanged(kafka):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections import defaultdict
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
-from tests.engine.rows import attempt, config, send, values_batch, write
+from tests.engine.rows import attempt, config, pieces, send, to_partitions, values_batch, write
 
 # ---- memory --------------------------------------------------------------------------------------
 
@@ -36,7 +37,7 @@ def test_a_megabyte_of_memory_is_enough_for_many_partitions(kafka, consume, part
     batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.binary()), keys], names=["value", "key"])
     columns = ColumnPlan(topic, value_column=0, key_column=1)
     options = {"buffer.memory": 1_048_576, "compression.type": codec}
-    write(kafka.bootstrap, columns, [batch.slice(i, 5000) for i in range(0, 40_000, 5000)], options)
+    write(kafka.bootstrap, columns, pieces(batch, 5000), options)
     found = consume(topic)
     assert sorted(found.values) == rows
     for values in found.by_partition().values():
@@ -69,11 +70,9 @@ PLAIN = {"enable.idempotence": "false"}
 def test_every_row_arrives_once_in_order_with(kafka, consume, options):
     topic = kafka.unique_topic("options", 2)
     rows = [b"%06d" % i + bytes(i % 50) for i in range(3000)]
-    partition = pa.array([i % 2 for i in range(len(rows))], pa.int32())
-    batch = pa.RecordBatch.from_arrays([pa.array(rows, pa.binary()), partition], names=["v", "p"])
+    batch = to_partitions(rows, [i % 2 for i in range(len(rows))])
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
-    pieces = [batch.slice(i, 500) for i in range(0, len(rows), 500)]
-    report = write(kafka.bootstrap, columns, pieces, options)
+    report = write(kafka.bootstrap, columns, pieces(batch, 500), options)
     assert report.rows == len(rows)
     found = consume(topic)
     assert found.by_partition() == {0: rows[0::2], 1: rows[1::2]}
@@ -82,40 +81,43 @@ def test_every_row_arrives_once_in_order_with(kafka, consume, options):
 # ---- partitions ----------------------------------------------------------------------------------
 
 
-def create_topics(bootstrap: str, names: list[str]) -> None:
+def create_topics(bootstrap: str, names: list[str], partitions: int = 1) -> None:
+    """Return when the controller has answered, with leaders that may not know yet."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(name, 1) for name in names]).values():
+    for made in admin.create_topics([NewTopic(name, partitions) for name in names]).values():
         made.result(60)
 
 
-def read_all(bootstrap: str, topics: list[str], rows: int) -> dict[str, list[bytes]]:
-    from confluent_kafka import Consumer, TopicPartition
+def fresh(count: int) -> list[str]:
+    return [f"fresh-{uuid.uuid4().hex[:12]}-{i}" for i in range(count)]
 
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "all", "enable.auto.commit": False}
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
-        found: dict[str, list[bytes]] = defaultdict(list)
-        got = 0
-        deadline = time.monotonic() + 60
-        while got < rows:
-            assert time.monotonic() < deadline, f"only {got} of {rows} rows are there"
-            messages = consumer.consume(20_000, timeout=5)
-            for message in messages:
-                assert message.error() is None, message.error()
-                found[message.topic()].append(message.value())
-            got += len(messages)
-        return found
-    finally:
-        consumer.close()
+
+@pytest.mark.parametrize("seeded", [False, True], ids=["asks for metadata", "shipped metadata"])
+def test_a_topic_written_right_after_its_creation_has_every_row(kafka, consume, seeded):
+    """The case in which kafka-clients 3.9 loops on OUT_OF_ORDER_SEQUENCE_NUMBER (1 in 10)."""
+    partitions, rows = 13, [b"%d" % i for i in range(2_600)]
+    batch = to_partitions(rows, [i % partitions for i in range(len(rows))])
+    for topic in fresh(10):
+        create_topics(kafka.bootstrap, [topic], partitions)
+        cluster = None
+        if seeded:
+            with KafkaProducer(config(kafka.bootstrap)) as scout:
+                cluster = scout._metadata.await_topics([topic], scout._clock.now_ms() + 10_000)
+        columns = ColumnPlan(topic, value_column=0, partition_column=1)
+        # Small batches: each partition has several in line behind the first.
+        small = config(kafka.bootstrap, {"batch.size": 300})
+        with KafkaProducer(small, cluster=cluster) as producer:
+            report = attempt(producer, columns, pieces(batch, 650))
+        assert report.rows == len(rows)
+        assert report.batches >= 3 * partitions
+        assert consume(topic).by_partition() == {p: rows[p::partitions] for p in range(partitions)}
 
 
 @pytest.mark.long
-def test_hundreds_of_topics_by_column(kafka):
-    names = [f"by-column-{random.randrange(2**40):x}-{i}" for i in range(500)]
+def test_hundreds_of_topics_by_column(kafka, consume):
+    names = fresh(500)
     create_topics(kafka.bootstrap, names)
     count = 30_000
     rng = np.random.default_rng(1)
@@ -126,12 +128,14 @@ def test_hundreds_of_topics_by_column(kafka):
         names=["value", "topic"],
     )
     columns = ColumnPlan(value_column=0, topic_column=1)
-    pieces = [batch.slice(i, 3000) for i in range(0, count, 3000)]
-    assert write(kafka.bootstrap, columns, pieces).rows == count
+    report = write(kafka.bootstrap, columns, pieces(batch, 3000))
     wanted: dict[str, list[bytes]] = defaultdict(list)
     for value, topic in zip(values, chosen, strict=True):
         wanted[names[topic]].append(value)
-    assert read_all(kafka.bootstrap, names, count) == wanted
+    ends = {tp.topic: last + 1 for tp, (_, last) in report.offsets.items()}
+    assert ends == {topic: len(found) for topic, found in wanted.items()}
+    for topic in names[::50]:
+        assert consume(topic).values == wanted[topic]
 
 
 @pytest.mark.long
@@ -139,16 +143,9 @@ def test_a_thousand_partitions_and_99_of_100_rows_to_one_of_them(kafka, consume)
     topic = kafka.unique_topic("wide", 1000)
     count = 50_000
     partitions = [7 if i % 100 else (i // 100 * 13) % 1000 for i in range(count)]
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array([b"%06d" % i + bytes(100) for i in range(count)], pa.binary()),
-            pa.array(partitions, pa.int32()),
-        ],
-        names=["value", "partition"],
-    )
+    batch = to_partitions([b"%06d" % i + bytes(100) for i in range(count)], partitions)
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
-    pieces = [batch.slice(i, 5000) for i in range(0, count, 5000)]
-    assert write(kafka.bootstrap, columns, pieces).rows == count
+    assert write(kafka.bootstrap, columns, pieces(batch, 5000)).rows == count
     found = consume(topic).by_partition()
     assert sum(map(len, found.values())) == count
     wanted: dict[int, list[int]] = defaultdict(list)
@@ -170,18 +167,9 @@ def test_tiny_batches_teach_nothing_about_how_full_ones_compress(kafka, codec):
         attempt(producer, columns, [values_batch([b"%d" % i])])
     rng = random.Random(5)
     rows = [b"%06d " % i + rng.randbytes(60).hex().encode() for i in range(40_000)]
-    report = attempt(
-        producer, columns, [values_batch(rows[i : i + 5000]) for i in range(0, 40_000, 5000)]
-    )
+    report = attempt(producer, columns, pieces(values_batch(rows), 5000))
     producer.close(10_000)
     assert report.bytes / report.batches > size / 2
-
-
-def to_partition(number: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([b"x"], pa.binary()), pa.array([number], pa.int32())],
-        names=["value", "partition"],
-    )
 
 
 def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
@@ -191,13 +179,13 @@ def test_a_partition_that_was_added_a_moment_ago_is_used(kafka, consume):
     topic = kafka.unique_topic("grows", 2)
     columns = ColumnPlan(topic, value_column=0, partition_column=1)
     producer = KafkaProducer(config(kafka.bootstrap))
-    attempt(producer, columns, [to_partition(1)])
+    attempt(producer, columns, [to_partitions([b"x"], [1])])
     producer.park()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
     while len(admin.list_topics(topic, 20).topics[topic].partitions) < 4:
         time.sleep(0.02)
-    attempt(producer, columns, [to_partition(3)])
+    attempt(producer, columns, [to_partitions([b"x"], [3])])
     producer.close(10_000)
     assert consume(topic).partitions == [1, 3]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,12 +20,26 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from tests.engine.rows import Headers, Row, attempt, config, in_pieces, now_ms, plan, stored
-from tests.java_programs import run_java
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from tests.engine.rows import (
+    Headers,
+    Row,
+    attempt,
+    check_batches,
+    config,
+    dump_log,
+    in_pieces,
+    now_ms,
+    plan,
+    stored,
+)
 
 EXAMPLES = 120
-#: Each codec has a partition of its own.
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+#: Codecs and their levels: each has a partition of its own.
+CODECS = (
+    *(("none", None), ("gzip", -1), ("gzip", 1), ("gzip", 9), ("snappy", None)),
+    *(("lz4", 1), ("lz4", 9), ("lz4", 17), ("zstd", -131_072), ("zstd", 3), ("zstd", 22)),
+)
 #: A broker refuses what lies in its future.
 LATEST = 1_790_000_000_000
 
@@ -38,7 +51,7 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    codec: str
+    partition: int
     batch_size: int
     way: Way
     #: Rows of one Arrow batch.
@@ -66,7 +79,7 @@ def example() -> st.SearchStrategy[Example]:
     )
     return st.builds(
         Example,
-        st.sampled_from(CODECS),
+        st.integers(0, len(CODECS) - 1),
         st.sampled_from([1, 400, 262_144]),
         st.sampled_from(Way),
         st.integers(1, 12),
@@ -92,8 +105,9 @@ def examples(number: int) -> list[Example]:
     gather()
     # Whatever Hypothesis takes a fancy to: every codec and way has a batch of several records.
     several = tuple(Row(b"value " * 50, b"%d" % i, [("h", b"1")], i) for i in range(20))
+    partitions = range(len(CODECS))
     return [
-        *(Example(codec, 262_144, way, 7, several) for codec in CODECS for way in Way),
+        *(Example(partition, 262_144, way, 7, several) for partition in partitions for way in Way),
         *found,
     ]
 
@@ -116,24 +130,33 @@ def written(kafka) -> Written:
     producers: dict[tuple[object, ...], KafkaProducer] = {}
     with ExitStack() as stack:
         for one in examples(number):
-            settings_ = (one.codec, one.batch_size, one.way)
+            settings_ = (one.partition, one.batch_size, one.way)
             if settings_ not in producers:
-                options = {"compression.type": one.codec, "batch.size": one.batch_size}
+                codec, level = CODECS[one.partition]
+                options: dict[str, object] = {
+                    "compression.type": codec,
+                    "batch.size": one.batch_size,
+                }
+                if level is not None:
+                    options[f"compression.{codec}.level"] = level
                 made = producers[settings_] = KafkaProducer(config(kafka.bootstrap, options))
                 stack.callback(partial(made.close, 10_000))
             begun = now_ms()
-            partition = CODECS.index(one.codec)
-            rows = [replace(row, partition=partition) for row in one.rows]
-            _send(producers[settings_], topic, one, rows)
+            rows = [replace(row, partition=one.partition) for row in one.rows]
+            there = result.rows[one.partition]
+            _send(producers[settings_], topic, one, rows, len(there))
             ended = now_ms()
-            result.rows[partition] += [(row, begun, ended) for row in rows]
+            there += [(row, begun, ended) for row in rows]
     assert sum(map(len, result.rows.values())) > EXAMPLES
     return result
 
 
-def _send(producer: KafkaProducer, topic: str, one: Example, rows: list[Row]) -> None:
+def _send(producer: KafkaProducer, topic: str, one: Example, rows: list[Row], first: int) -> None:
+    """What the producer says of partition and offset is so: ``first`` is the partition's next."""
     if one.way is Way.COLUMNS:
-        assert attempt(producer, plan(topic), in_pieces(rows, one.piece)).rows == len(rows)
+        report = attempt(producer, plan(topic), in_pieces(rows, one.piece))
+        tp = TopicPartition(topic, one.partition)
+        assert (report.rows, report.offsets) == (len(rows), {tp: (first, first + len(rows) - 1)})
         return
     futures = [
         producer.send(
@@ -142,7 +165,9 @@ def _send(producer: KafkaProducer, topic: str, one: Example, rows: list[Row]) ->
         for row in rows
     ]
     producer.flush()
-    assert {future.result(0).partition for future in futures} == {CODECS.index(one.codec)}
+    found = [future.result(0) for future in futures]
+    assert {metadata.partition for metadata in found} == {one.partition}
+    assert [metadata.offset for metadata in found] == list(range(first, first + len(rows)))
 
 
 def check(wanted: list[tuple[Row, int, int]], found: list[Row]) -> None:
@@ -164,43 +189,7 @@ def test_librdkafka_reads_whatever_was_written(consume, written):
 
 # ---- Kafka's own log tool ------------------------------------------------------------------------
 
-_BATCH = re.compile(
-    r"^baseOffset: (?P<base>\d+) lastOffset: (?P<last>\d+) count: (?P<count>\d+) .*"
-    r" magic: 2 compresscodec: (?P<codec>\w+) crc: \d+ isvalid: (?P<valid>\w+)$"
-)
 _TIME = re.compile(r"^\| offset: \d+ CreateTime: (\d+) ")
-
-
-@dataclass(slots=True)
-class Dumped:
-    """One batch: how it is described, and its records' lines."""
-
-    base: int
-    count: int
-    codec: str
-    valid: bool
-    records: list[str]
-
-
-def dump(kafka, topic: str) -> dict[int, list[Dumped]]:
-    (node,) = kafka.cluster.nodes
-    files = sorted((node.directory / "data").glob(f"{topic}-*/*.log"))
-    printed = run_java("HexDump", [str(path) for path in files])
-    found: dict[int, list[Dumped]] = {}
-    current: list[Dumped] = []
-    # Not splitlines(): a header's name may hold what only Python takes for the end of a line.
-    for line in printed.split("\n"):
-        if line.startswith("Dumping "):
-            partition = int(line.rsplit("/", 2)[1].rsplit("-", 1)[1])
-            current = found.setdefault(partition, [])
-        elif match := _BATCH.match(line):
-            base, last, count = (int(match[name]) for name in ("base", "last", "count"))
-            assert last - base + 1 == count
-            valid = match["valid"] == "true"
-            current.append(Dumped(base, count, match["codec"].lower(), valid, []))
-        elif line.startswith("| offset: "):
-            current[-1].records.append(line)
-    return found
 
 
 def as_dumped(row: Row, offset: int, sequence: int, time: int) -> str:
@@ -215,26 +204,18 @@ def as_dumped(row: Row, offset: int, sequence: int, time: int) -> str:
     )
 
 
-def flat(batches: list[Dumped]) -> Iterator[tuple[int, str]]:
-    """Every record with the offset that its batch gives it."""
-    for batch in batches:
-        assert len(batch.records) == batch.count
-        yield from enumerate(batch.records, batch.base)
-
-
 def test_kafkas_log_tool_finds_whatever_was_written(kafka, written):
     if kafka.cluster is None:
         pytest.skip("the log tool needs the broker's files")
-    found = dump(kafka, written.topic)
+    found = dump_log(kafka.cluster, written.topic)
     assert set(found) == set(written.rows)
     for partition, wanted in written.rows.items():
         batches = found[partition]
-        assert all(batch.valid for batch in batches)
-        assert {batch.codec for batch in batches} == {CODECS[partition]}
+        check_batches(batches)
+        assert {batch.codec for batch in batches} == {CODECS[partition][0]}
         assert any(batch.count > 1 for batch in batches)
-        records = list(flat(batches))
-        assert [offset for offset, _ in records] == list(range(len(wanted)))
-        for (row, begun, ended), (offset, line) in zip(wanted, records, strict=True):
+        lines = [line for batch in batches for line in batch.records]
+        for offset, ((row, begun, ended), line) in enumerate(zip(wanted, lines, strict=True)):
             time, sequence = _TIME.match(line), re.search(r" sequence: (\d+) ", line)
             assert time is not None
             assert sequence is not None

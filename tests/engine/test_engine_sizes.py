@@ -6,20 +6,22 @@ import random
 import re
 import time
 
+import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.records.record_columns import ColumnPlan
+from spark_kafka_sink.records.record_columns import CHUNK_BYTES, ColumnPlan
 from tests.engine.rows import (
     attempt,
     check_sequences,
     config,
     dump_log,
+    pieces,
     values_batch,
     write,
 )
-from tests.real_kafka import AT_ONCE_S
+from tests.real_kafka import AT_ONCE_S, consume_topic
 
 MB = 1_000_000
 LIMIT = 20_000
@@ -41,34 +43,13 @@ def test_a_value_of_100_mb_arrives_among_small_ones(own_kafka, codec, noise):
     }
     columns = ColumnPlan(topic, value_column=0)
     assert write(own_kafka.bootstrap, columns, [values_batch(values)], options).rows == 3
+    limits = {
+        "receive.message.max.bytes": 250 * MB,
+        "fetch.max.bytes": 200 * MB,
+        "max.partition.fetch.bytes": 200 * MB,
+    }
     # Compared, not shown: a failure would print 100 MB.
-    assert _same(_read_huge(own_kafka.bootstrap, topic), values)
-
-
-def _read_huge(bootstrap: str, topic: str) -> list[bytes | None]:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "huge",
-            "enable.auto.commit": False,
-            "receive.message.max.bytes": 250 * MB,
-            "fetch.max.bytes": 200 * MB,
-            "max.partition.fetch.bytes": 200 * MB,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[bytes | None] = []
-        deadline = time.monotonic() + 90
-        while len(found) < 3 and time.monotonic() < deadline:
-            for message in consumer.consume(10, timeout=1):
-                assert message.error() is None, message.error()
-                found.append(message.value())
-        return found
-    finally:
-        consumer.close()
+    assert _same(consume_topic(own_kafka.bootstrap, topic, options=limits).values, values)
 
 
 def _same(one: list[bytes | None], other: list[bytes]) -> bool:
@@ -95,25 +76,15 @@ def test_batches_too_large_for_the_topic_are_split_in_sequence(kafka, consume, c
         config(kafka.bootstrap, {"batch.size": 262_144, "compression.type": codec})
     )
     attempt(producer, columns, [values_batch(warm)])
-    report = attempt(
-        producer, columns, [values_batch(rows[i : i + 5000]) for i in range(0, len(rows), 5000)]
-    )
+    report = attempt(producer, columns, pieces(values_batch(rows), 5000))
     producer.close(10_000)
     assert report.rows == len(rows)
     assert report.splits > 0
     assert consume(topic).values == warm + rows
     if kafka.cluster is not None:
-        batches = dump_log(kafka.cluster, [topic])[topic]
+        batches = dump_log(kafka.cluster, topic)[0]
         check_sequences(batches)
         assert max(batch.size for batch in batches) <= LIMIT
-
-
-def test_a_split_goes_down_to_batches_of_one_record(kafka, consume):
-    topic = kafka.unique_topic("split", configs={"max.message.bytes": "1000"})
-    rows = [b"%03d" % i + bytes(800) for i in range(300)]
-    report = write(kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(rows)])
-    assert report.splits > 0
-    assert consume(topic).values == rows
 
 
 def test_batches_of_several_partitions_are_split_together(kafka, consume):
@@ -122,7 +93,7 @@ def test_batches_of_several_partitions_are_split_together(kafka, consume):
     rng = random.Random(12)
     columns = ColumnPlan(topic, value_column=0)
     rows = [b"%06d" % i + rng.randbytes(rng.choice([1, 100, 2000])) for i in range(6000)]
-    batches = [values_batch(rows[i : i + 300]) for i in range(0, len(rows), 300)]
+    batches = pieces(values_batch(rows), 300)
     report = write(kafka.bootstrap, columns, batches, {"batch.size": 60_000})
     assert report.splits > 0
     found = consume(topic)
@@ -148,12 +119,61 @@ def test_a_record_too_large_for_the_topic_is_a_clear_error(kafka, idempotent):
     assert re.search(r"25\d\d\d bytes", text)
 
 
-def test_without_idempotence_a_split_loses_and_doubles_nothing(kafka, consume):
-    topic = kafka.unique_topic("split", configs={"max.message.bytes": str(LIMIT)})
-    rows = [b"%08d" % i + bytes(190) for i in range(5000)]
-    options = {"enable.idempotence": "false", "max.in.flight.requests.per.connection": 1}
-    report = write(
-        kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(rows)], options
-    )
+@pytest.mark.parametrize(
+    ("most", "size", "options"),
+    [
+        (1000, 800, {}),
+        (
+            LIMIT,
+            190,
+            {"enable.idempotence": "false", "max.in.flight.requests.per.connection": 1},
+        ),
+    ],
+    ids=["down to single records", "without idempotence"],
+)
+def test_splits_lose_and_double_nothing(kafka, consume, most, size, options):
+    topic = kafka.unique_topic("split", configs={"max.message.bytes": str(most)})
+    rows = [b"%08d" % i + bytes(size) for i in range(1000)]
+    columns = ColumnPlan(topic, value_column=0)
+    report = write(kafka.bootstrap, columns, [values_batch(rows)], options)
     assert report.splits > 0
     assert consume(topic).values == rows
+
+
+# ---- chunks --------------------------------------------------------------------------------------
+
+
+def test_rows_around_the_chunk_limit_and_a_batch_of_many_chunks(kafka, consume):
+    """4 MiB of input is a chunk: rows just below, at and above it, and a 64 MB Arrow batch."""
+    sizes = [CHUNK_BYTES + near for near in (-2, -1, 0, 1, 2)] + [1, CHUNK_BYTES, 1, 1]
+    big = {"max.request.size": 5_000_000}
+    topic = kafka.unique_topic("chunks", configs={"max.message.bytes": "6000000"})
+    rows = [random.Random(size).randbytes(size) for size in sizes]
+    columns = ColumnPlan(topic, value_column=0)
+    write(kafka.bootstrap, columns, [values_batch(rows)], {**big, "buffer.memory": 16_000_000})
+    assert consume(topic).values == rows
+
+    topic = kafka.unique_topic("batch-of-64-mb")
+    rows = [b"%010d" % i + bytes(6390) for i in range(10_000)]
+    columns = ColumnPlan(topic, value_column=0)
+    report = write(kafka.bootstrap, columns, [values_batch(rows)])
+    assert report.rows == 10_000
+    assert consume(topic).values == rows
+
+
+@pytest.mark.long
+def test_columns_whose_bytes_lie_beyond_two_gibibytes_are_sent(kafka, consume):
+    """A slice at the end of a large_binary column: offsets no 32-bit number holds."""
+    import numpy as np
+
+    zeros = np.zeros(2**31 + 2**20, np.uint8)  # pages that nobody touches cost nothing
+    tail = b"the last bytes of the column"
+    zeros[-len(tail) :] = np.frombuffer(tail, np.uint8)
+    end = len(zeros)
+    offsets = np.array([0, end - len(tail), end - len(tail), end - 10, end], np.int64)
+    column = pa.Array.from_buffers(
+        pa.large_binary(), 4, [None, pa.py_buffer(offsets), pa.py_buffer(zeros)]
+    ).slice(1)
+    topic = kafka.unique_topic("far")
+    write(kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(column)])
+    assert consume(topic).values == [b"", tail[:-10], tail[-10:]]

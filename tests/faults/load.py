@@ -6,21 +6,20 @@ Every record's key is its row number, so that a reader can tell lost, doubled an
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
-from confluent_kafka import Consumer, TopicPartition
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
-from tests.real_kafka import watermarks
+from tests.real_kafka import consume_topic
 
 ROWS_PER_BATCH = 500
+VALUE_SIZE = 200
 
 
 def config(bootstrap: str, **options: str) -> ProducerConfig:
@@ -35,9 +34,9 @@ def config(bootstrap: str, **options: str) -> ProducerConfig:
     return ProducerConfig.parse(merged)
 
 
-def arrow_batch(first: int, rows: int, value_size: int) -> pa.RecordBatch:
+def arrow_batch(first: int, rows: int) -> pa.RecordBatch:
     keys = [b"%d" % i for i in range(first, first + rows)]
-    values = [key.rjust(value_size, b".") for key in keys]
+    values = [key.rjust(VALUE_SIZE, b".") for key in keys]
     return pa.record_batch(
         {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
     )
@@ -48,7 +47,6 @@ def write(
     topic: str,
     rows: int,
     *,
-    value_size: int = 200,
     at: Callable[[int], None] = lambda _sent: None,
     until: threading.Event | None = None,
 ) -> ProduceReport:
@@ -64,7 +62,7 @@ def write(
     while sent < rows or (until is not None and not until.wait(0.02)):
         at(sent)
         count = ROWS_PER_BATCH if sent >= rows else min(ROWS_PER_BATCH, rows - sent)
-        batch = arrow_batch(sent, count, value_size)
+        batch = arrow_batch(sent, count)
         producer.send_columns(from_record_batch(batch, plan, clock.wall_ms()))
         sent += count
     report = producer.finish_attempt()
@@ -72,68 +70,18 @@ def write(
     return report
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an independent reader found. ``clean`` is the only good one."""
-
-    lost: list[int]
-    doubled: list[int]
-    out_of_order: list[int]
-    corrupt: list[int]
-
-    @property
-    def clean(self) -> bool:
-        return not (self.lost or self.doubled or self.out_of_order or self.corrupt)
-
-    def __str__(self) -> str:
-        return ", ".join(
-            f"{name}: {len(rows)} {rows[:5]}"
-            for name, rows in (
-                ("lost", self.lost),
-                ("doubled", self.doubled),
-                ("out of order", self.out_of_order),
-                ("corrupt", self.corrupt),
-            )
-        )
-
-
-def verdict(bootstrap: str, topic: str, rows: int, *, value_size: int = 200) -> Verdict:
-    """Read the whole topic with confluent-kafka and judge it against rows 0..rows."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "verdict", "enable.auto.commit": False}
-    )
-    partitions = consumer.list_topics(topic, 20).topics[topic].partitions
-    ends: dict[int, int] = {}
-    assignment = []
-    for number in partitions:
-        low, high = watermarks(consumer, TopicPartition(topic, number))
-        if high > low:
-            ends[number] = high
-            assignment.append(TopicPartition(topic, number, low))
-    consumer.assign(assignment)
-    seen: Counter[int] = Counter()
-    last: dict[int, int] = {}
-    out_of_order, corrupt = [], []
-    idle = 0
-    while ends:
-        messages = consumer.consume(5000, timeout=1.0)
-        idle = 0 if messages else idle + 1
-        assert idle < 30, f"the reader gets no more from {ends}"
-        for message in messages:
-            assert message.error() is None, message.error()
-            number, row = message.partition(), int(message.key())
-            seen[row] += 1
-            if row <= last.get(number, -1):
-                out_of_order.append(row)
-            last[number] = row
-            if message.value() != message.key().rjust(value_size, b"."):
-                corrupt.append(row)
-            if message.offset() + 1 >= ends.get(number, 0):
-                ends.pop(number, None)
-    consumer.close()
-    return Verdict(
-        lost=[row for row in range(rows) if row not in seen],
-        doubled=[row for row, count in seen.items() if count > 1],
-        out_of_order=out_of_order,
-        corrupt=corrupt,
-    )
+def check(bootstrap: str, topic: str, rows: int) -> None:
+    """An independent reader finds each of rows 0..rows whole, once and in its partition's order."""
+    found = consume_topic(bootstrap, topic)
+    seen: dict[int, list[int]] = defaultdict(list)
+    for partition, key, value in zip(found.partitions, found.keys, found.values, strict=True):
+        assert key is not None
+        assert value == key.rjust(VALUE_SIZE, b"."), key
+        seen[partition].append(int(key))
+    counts = Counter(row for of_partition in seen.values() for row in of_partition)
+    lost = [row for row in range(rows) if row not in counts]
+    doubled = [row for row, count in counts.items() if count > 1]
+    assert not lost, f"lost: {len(lost)} {lost[:5]}"
+    assert not doubled, f"doubled: {len(doubled)} {doubled[:5]}"
+    for of_partition in seen.values():
+        assert of_partition == sorted(of_partition)

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
-from tests.faults.load import config, verdict, write
+from tests.faults.load import check, config, write
 
 pytestmark = [pytest.mark.faults, pytest.mark.broker, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 ROWS = 200_000
 
 
-def replicated_topic(bootstrap: str, partitions: int = 6) -> str:
-    name = f"replicated-{uuid.uuid4().hex[:12]}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
-    admin.create_topics([topic])[name].result(30)
-    return name
-
-
 def under_load(kafka3, fault: Callable[[], None]) -> ProduceReport:
     """Write while ``fault`` runs in another thread, from a third of the rows on, to its end."""
-    topic = replicated_topic(kafka3.bootstrap)
+    topic = kafka3.unique_topic("replicated", 6)
     producer = KafkaProducer(
         config(
             kafka3.bootstrap,
@@ -62,8 +52,7 @@ def under_load(kafka3, fault: Callable[[], None]) -> ProduceReport:
     thread.join()
     producer.close(20_000)
     assert not errors, errors
-    found = verdict(kafka3.bootstrap, topic, report.rows)
-    assert found.clean, str(found)
+    check(kafka3.bootstrap, topic, report.rows)
     return report
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Self
 
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.network.simulated import api_versions_body
 from tests.protocol import metadata_bytes as m
 
 TOPIC = b"t"
@@ -25,11 +26,6 @@ Lie = Callable[[bytes, int], bytes]
 
 def framed(correlation_id: int, body: bytes) -> bytes:
     return struct.pack(">ii", 4 + len(body), correlation_id) + body
-
-
-def api_versions(ranges: list[tuple[int, int, int]], end: bytes = b"\0") -> bytes:
-    out = struct.pack(">h", 0) + m.varint(len(ranges) + 1)
-    return out + b"".join(struct.pack(">hhh", *r) + b"\0" for r in ranges) + m.int32(0) + end
 
 
 def produced(
@@ -116,7 +112,7 @@ class Liar:
     def _honest(self, api_key: ApiKey) -> bytes:
         match api_key:
             case ApiKey.API_VERSIONS:
-                return api_versions([(key, 0, last) for key, last in _VERSIONS.items()])
+                return api_versions_body(4, {key: (0, last) for key, last in _VERSIONS.items()})
             case ApiKey.METADATA:
                 return self.metadata()
             case ApiKey.INIT_PRODUCER_ID:

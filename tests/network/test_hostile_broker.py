@@ -1,8 +1,9 @@
 """A hostile or broken broker on a connection (facts of reliability, section 8): each violation ends
 that connection with its reason, for a price that the bytes bound, and the next one is a new one.
 
-What can be wrong inside an answer is in ``tests/protocol/test_hostile_answers.py``; leaders that
-never settle in ``tests/producer/test_hostile_leaders.py``; SCRAM in ``tests/sasl``.
+What can be wrong inside an answer is in ``tests/protocol/test_hostile_answers.py``; streams that
+are no broker's in ``test_lies_to_a_producer.py``; leaders that never settle in
+``tests/producer/test_hostile_leaders.py``; SCRAM in ``tests/sasl``.
 """
 
 from __future__ import annotations
@@ -38,36 +39,6 @@ def read(data: bytes, step: int) -> bytes | None:
     while frame is None and not stream.over:
         frame = reader.read_from(stream)
     return None if frame is None else bytes(frame)
-
-
-@pytest.mark.parametrize("step", [1, 1 << 20])
-@pytest.mark.parametrize(
-    "start",
-    [
-        b"\xff\xff\xff\xff",
-        b"\x00\x00\x00\x00",
-        b"\x00\x00\x00\x03",
-        b"\x7f\xff\xff\xff",
-        b"HTTP",
-        b"\x15\x03\x03\x00",
-        b"\x15\x03\x01\x00",
-        b"\x16\x03\x01\x02",
-        b"SSH-",
-    ],
-)
-def test_a_stream_that_is_none_of_a_brokers_ends_at_its_length(start: bytes, step: int) -> None:
-    data = start + bytes(100_000)
-
-    def ends() -> None:
-        try:
-            read(data, step)
-        except RemoteProtocolError:
-            return
-        raise AssertionError("it was taken")
-
-    ends()
-    assert peak(ends) < 64 * 1024
-    assert work(ends) < 100
 
 
 @pytest.mark.parametrize("size", [4, 1000, 200_000])

@@ -18,7 +18,8 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.network.liar import TOPIC, Liar, Lie, api_versions, framed, identity, produced
+from tests.network.liar import TOPIC, Liar, Lie, framed, identity, produced
+from tests.network.simulated import api_versions_body
 from tests.protocol import metadata_bytes as m
 from tests.waiting import wait_for
 
@@ -62,7 +63,7 @@ class Case:
 
 
 _FIRST = ApiKey.API_VERSIONS
-_SPOKEN = [(0, 3, 8), (3, 4, 8), (18, 0, 4), (22, 0, 1)]
+_SPOKEN = {0: (3, 8), 3: (4, 8), 18: (0, 4), 22: (0, 1)}
 CASES = [
     Case(_FIRST, "length -1", raw(b"\xff" * 4), "a frame of -1 bytes was announced"),
     Case(
@@ -95,7 +96,7 @@ CASES = [
     Case(
         _FIRST,
         "versions of tomorrow",
-        instead(api_versions([(3, 99, 99), *(api for api in _SPOKEN if api[0] != 3)])),
+        instead(api_versions_body(4, _SPOKEN | {3: (99, 99)})),
         "the broker offers versions 99 to 99",
     ),
     Case(
@@ -104,7 +105,7 @@ CASES = [
     Case(
         _FIRST,
         "error 999",
-        instead(struct.pack(">h", 999) + api_versions([])[2:]),
+        instead(api_versions_body(4, {}, error=999)),
         "UNKNOWN_SERVER_ERROR",
     ),
     Case(

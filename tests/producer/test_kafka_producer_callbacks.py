@@ -13,9 +13,7 @@ from tests.producer.answered_producers import TP0, Heard, Producers, hold, refus
 from tests.real_kafka import AT_ONCE_S
 
 
-def test_callbacks_run_once_in_order_on_the_network_thread(
-    producers: Producers,
-):
+def test_callbacks_run_once_in_order_on_the_network_thread(producers: Producers):
     """ProducerBatchTest#testBatchCannotCompleteTwice."""
     producer, _ = producers(batch_size=1000)
     heard = Heard()

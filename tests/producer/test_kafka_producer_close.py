@@ -63,9 +63,7 @@ def interrupt_the_writer(client: AnsweringClient, when: Callable[[], bool]) -> N
     client.on_wakeup = interrupt
 
 
-def test_an_interrupted_wait_for_memory_changes_nothing(
-    producers: Producers,
-):
+def test_an_interrupted_wait_for_memory_changes_nothing(producers: Producers):
     producer, client = producers(buffer_memory=2000, answer=hold)
     interrupt_the_writer(client, lambda: producer._accumulator.pool.waiters > 0)
 
@@ -99,9 +97,7 @@ def test_an_interrupted_send_of_columns_only_allows_close(producers: Producers):
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
-def test_an_interrupt_after_an_append_returns_no_memory(
-    producers: Producers,
-):
+def test_an_interrupt_after_an_append_returns_no_memory(producers: Producers):
     """It lands where the sender is woken: the record is in its batch then, and is sent."""
     producer, client = producers(linger_ms=60_000)
     interrupt_the_writer(client, lambda: True)

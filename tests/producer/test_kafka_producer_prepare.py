@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -20,6 +19,9 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.producer_world import END, INIT, ProducerWorld, columns, texts
 
+#: Time passes only when a test waits.
+pytestmark = pytest.mark.simulated
+
 METADATA = 3
 PRODUCE = 0
 
@@ -27,16 +29,6 @@ PRODUCE = 0
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
 def world(request: pytest.FixtureRequest) -> ProducerWorld:
     return ProducerWorld(transaction_version=request.param)
-
-
-def as_the_writer(test: Callable[..., None]) -> Callable[..., None]:
-    """The test runs inside its world: time passes only when it waits."""
-
-    @functools.wraps(test)
-    def run(world: ProducerWorld, **given: object) -> None:
-        world.run(lambda: test(world, **given))
-
-    return run
 
 
 def begun(
@@ -51,10 +43,7 @@ def begun(
     return producer
 
 
-@as_the_writer
-def test_prepare_sends_everything_and_returns_what_ends_it(
-    world: ProducerWorld,
-) -> None:
+def test_prepare_sends_everything_and_returns_what_ends_it(world: ProducerWorld) -> None:
     producer = begun(world, rows=["a", "b"])
     prepared = producer.prepare()
     assert prepared.transactional_id == "id"
@@ -68,7 +57,6 @@ def test_prepare_sends_everything_and_returns_what_ends_it(
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 0, 1_000])
-@as_the_writer
 def test_closing_a_prepared_producer_asks_no_coordinator(
     world: ProducerWorld, timeout_ms: int | None
 ) -> None:
@@ -85,7 +73,6 @@ def test_closing_a_prepared_producer_asks_no_coordinator(
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("the task fails later")])
-@as_the_writer
 def test_leaving_the_with_block_keeps_a_prepared_transaction(
     world: ProducerWorld, error: Exception | None
 ) -> None:
@@ -101,10 +88,7 @@ def test_leaving_the_with_block_keeps_a_prepared_transaction(
     assert world.state_of("id") == "Ongoing"
 
 
-@as_the_writer
-def test_an_exception_in_the_with_block_sends_and_aborts(
-    world: ProducerWorld,
-) -> None:
+def test_an_exception_in_the_with_block_sends_and_aborts(world: ProducerWorld) -> None:
     """As Java's try-with-resources; readers would else wait for transaction.timeout.ms."""
 
     def leave(producer: KafkaProducer, *rows: str) -> None:
@@ -123,10 +107,7 @@ def test_an_exception_in_the_with_block_sends_and_aborts(
     assert world.values() == texts("b", "c")
 
 
-@as_the_writer
-def test_a_prepared_producer_can_not_send_end_or_prepare(
-    world: ProducerWorld,
-) -> None:
+def test_a_prepared_producer_can_not_send_end_or_prepare(world: ProducerWorld) -> None:
     producer = begun(world, rows=["a"])
     producer.prepare()
     for call in (
@@ -144,10 +125,7 @@ def test_a_prepared_producer_can_not_send_end_or_prepare(
     assert world.asked == [("init", "id")]
 
 
-@as_the_writer
-def test_a_warm_producer_has_a_new_identity_after_the_driver(
-    world: ProducerWorld,
-) -> None:
+def test_a_warm_producer_has_a_new_identity_after_the_driver(world: ProducerWorld) -> None:
     producer = begun(world)
     identities = set()
     for n in range(3):
@@ -166,10 +144,7 @@ def test_a_warm_producer_has_a_new_identity_after_the_driver(
     assert len(world.values()) == 6
 
 
-@as_the_writer
-def test_initializing_an_id_aborts_an_undecided_transaction(
-    world: ProducerWorld,
-) -> None:
+def test_initializing_an_id_aborts_an_undecided_transaction(world: ProducerWorld) -> None:
     """The loser of a speculative pair: its message was thrown away, its id comes to use again."""
     producer = begun(world, rows=["loser"])
     producer.prepare()
@@ -182,7 +157,6 @@ def test_initializing_an_id_aborts_an_undecided_transaction(
     producer.close(0)
 
 
-@as_the_writer
 def test_only_a_prepared_transaction_can_be_forgotten(world: ProducerWorld) -> None:
     producer = begun(world)
     with pytest.raises(IllegalStateError, match="forget a prepared"):
@@ -193,7 +167,6 @@ def test_only_a_prepared_transaction_can_be_forgotten(world: ProducerWorld) -> N
     producer.abandon(5_000)
 
 
-@as_the_writer
 def test_a_transaction_without_a_row_is_not_prepared(world: ProducerWorld) -> None:
     producer = begun(world)
     with pytest.raises(IllegalStateError, match="nothing was written"):
@@ -201,7 +174,6 @@ def test_a_transaction_without_a_row_is_not_prepared(world: ProducerWorld) -> No
     producer.abandon(5_000)
 
 
-@as_the_writer
 def test_a_transaction_with_a_refused_batch_is_not_prepared(world: ProducerWorld) -> None:
     fault = world.cluster.control.answer(PRODUCE, ErrorCode.INVALID_RECORD)
     producer = begun(world, rows=["a"])
@@ -214,7 +186,6 @@ def test_a_transaction_with_a_refused_batch_is_not_prepared(world: ProducerWorld
     assert world.values() == []
 
 
-@as_the_writer
 def test_without_transactions_there_is_nothing_to_prepare(world: ProducerWorld) -> None:
     producer = world.of(world.config)
     with pytest.raises(IllegalStateError, match="transactional"):
@@ -222,10 +193,7 @@ def test_without_transactions_there_is_nothing_to_prepare(world: ProducerWorld) 
     producer.abandon(1_000)
 
 
-@as_the_writer
-def test_counts_begin_with_each_transaction(
-    world: ProducerWorld,
-) -> None:
+def test_counts_begin_with_each_transaction(world: ProducerWorld) -> None:
     producer = begun(world)
     for n in range(2):
         producer.send_columns(columns(f"a{n}"))
@@ -240,10 +208,7 @@ def test_counts_begin_with_each_transaction(
 # --- giving up ---------------------------------------------------------------------------------
 
 
-@as_the_writer
-def test_abandoning_an_open_transaction_aborts_and_sends_nothing(
-    world: ProducerWorld,
-) -> None:
+def test_abandoning_an_open_transaction_aborts_and_sends_nothing(world: ProducerWorld) -> None:
     producer = begun(world, batch_size=262_144, linger_ms=60_000)
     producer.send_columns(columns("a"))
     producer.flush()
@@ -258,7 +223,6 @@ def test_abandoning_an_open_transaction_aborts_and_sends_nothing(
 
 
 @pytest.mark.parametrize("waits", [True, False])
-@as_the_writer
 def test_abandoning_without_a_leader_ends_nothing(world: ProducerWorld, waits: bool) -> None:
     """Its marker would be dropped. The driver ends it, or it times out. With rows that wait for the
     leader the producer knows already that it is lost.
@@ -277,7 +241,6 @@ def test_abandoning_without_a_leader_ends_nothing(world: ProducerWorld, waits: b
     assert world.state_of("id") == "Ongoing"
 
 
-@as_the_writer
 def test_abandoning_without_new_metadata_ends_nothing(world: ProducerWorld) -> None:
     """Those that it has may be from before a leader was lost."""
     producer = begun(world)
@@ -291,7 +254,6 @@ def test_abandoning_without_new_metadata_ends_nothing(world: ProducerWorld) -> N
     assert world.state_of("id") == "Ongoing"
 
 
-@as_the_writer
 def test_abandoning_with_an_unresolved_batch_fences_it(world: ProducerWorld) -> None:
     """Version 1's EndTxn leaves the epoch as it is: a late copy would open the next one."""
     producer = begun(world, delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0)
@@ -311,7 +273,6 @@ def test_abandoning_with_an_unresolved_batch_fences_it(world: ProducerWorld) -> 
     assert world.values() == []
 
 
-@as_the_writer
 def test_abandoning_takes_no_longer_than_it_may(world: ProducerWorld) -> None:
     producer = begun(world, rows=["a"])
     producer.flush()
@@ -325,7 +286,6 @@ def test_abandoning_takes_no_longer_than_it_may(world: ProducerWorld) -> None:
     assert world.scheduler.now - start <= 5_100
 
 
-@as_the_writer
 def test_abandoning_before_anything_was_written_asks_for_nothing(world: ProducerWorld) -> None:
     begun(world, "empty").abandon(5_000)
     assert world.asked == [("init", "empty")]
@@ -334,70 +294,53 @@ def test_abandoning_before_anything_was_written_asks_for_nothing(world: Producer
     assert world.asked == [("init", "empty")]
 
 
-def test_a_forked_child_leaves_its_parents_transaction_alone() -> None:
-    world = ProducerWorld()
-
-    def body() -> None:
-        producer = begun(world, rows=["a"])
-        producer.flush()
-        child = os.fork()
-        if child == 0:
-            producer.abandon(5_000)
-            producer.close(0)
-            os._exit(0 if world.asked == [("init", "id")] else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        world.end(producer.prepare())
-        assert world.values() == texts("a")
-        producer.close(0)
-
-    world.run(body)
-
-
-def test_rows_that_were_not_acknowledged_are_not_prepared() -> None:
-    world = ProducerWorld()
-
-    def body() -> None:
-        producer = begun(world, rows=["a"])
-        producer._rows_before -= 1  # a bug that loses a row
-        with pytest.raises(DeliveryError, match="2 rows were appended, but 1"):
-            producer.prepare()
-        with pytest.raises(KafkaError):
-            producer.prepare()
+def test_a_forked_child_leaves_its_parents_transaction_alone(world: ProducerWorld) -> None:
+    producer = begun(world, rows=["a"])
+    producer.flush()
+    child = os.fork()
+    if child == 0:
         producer.abandon(5_000)
-        assert world.asked[-1] == ("abort", "id")
+        producer.close(0)
+        os._exit(0 if world.asked == [("init", "id")] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    world.end(producer.prepare())
+    assert world.values() == texts("a")
+    producer.close(0)
 
-    world.run(body)
+
+def test_rows_that_were_not_acknowledged_are_not_prepared(world: ProducerWorld) -> None:
+    producer = begun(world, rows=["a"])
+    producer._rows_before -= 1  # a bug that loses a row
+    with pytest.raises(DeliveryError, match="2 rows were appended, but 1"):
+        producer.prepare()
+    with pytest.raises(KafkaError):
+        producer.prepare()
+    producer.abandon(5_000)
+    assert world.asked[-1] == ("abort", "id")
 
 
-def test_a_batch_that_expires_in_flight_is_waited_for(
-    world: ProducerWorld,
-) -> None:
+def test_a_batch_that_expires_in_flight_is_waited_for(world: ProducerWorld) -> None:
     """It left a moment before delivery.timeout.ms was over, and is never answered: the flush is
     over, without a word of a bug, when request.timeout.ms is.
     """
-    options = {
-        "delivery_timeout_ms": 95_000,
-        "request_timeout_ms": 60_000,
-        "retry_backoff_ms": 1000,
-        "retry_backoff_max_ms": 1000,
-    }
     world.cluster.control.answer(0, ErrorCode.NOT_ENOUGH_REPLICAS, times=85)
     world.cluster.control.drop(0, FOREVER, nth=86)
     heard: list[KafkaError | None] = []
-
-    def body() -> None:
-        producer = world.producer("a", **options)
-        producer.init_transactions()
-        producer.begin_transaction()
-        start = world.scheduler.now_ms()
-        producer.send(ProducerRecord("t", b"v"), lambda _, error: heard.append(error))
-        producer.flush()
-        assert 125_000 < world.scheduler.now_ms() - start < 155_000
-        with pytest.raises(KafkaError, match="Expiring 1 record"):
-            producer.prepare()
-        producer.close(0)
-
-    world.run(body)
+    producer = begun(
+        world,
+        "a",
+        delivery_timeout_ms=95_000,
+        request_timeout_ms=60_000,
+        retry_backoff_ms=1000,
+        retry_backoff_max_ms=1000,
+    )
+    start = world.scheduler.now_ms()
+    producer.send(ProducerRecord("t", b"v"), lambda _, error: heard.append(error))
+    producer.flush()
+    assert 125_000 < world.scheduler.now_ms() - start < 155_000
+    with pytest.raises(KafkaError, match="Expiring 1 record"):
+        producer.prepare()
+    producer.close(0)
     world.cluster.control.check()
     assert len(heard) == 1
     assert isinstance(heard[0], KafkaTimeoutError)

@@ -31,9 +31,7 @@ def test_a_future_has_the_offset_of_its_record(producers: Producers):
     ]
 
 
-def test_null_and_empty_keys_values_and_headers_are_preserved(
-    producers: Producers,
-):
+def test_null_and_empty_keys_values_and_headers_are_preserved(producers: Producers):
     producer, client = producers()
     headers = [("h", b"1"), ("h", None), ("empty", b"")]
     producer.send(to0(None, key=b"", headers=headers))

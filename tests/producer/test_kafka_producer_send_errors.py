@@ -231,9 +231,7 @@ def test_a_topic_that_no_request_can_carry_harms_no_other(producers: Producers, 
 # ---- of a batch ----------------------------------------------------------------------------------
 
 
-def test_an_idempotent_producer_continues_under_a_new_id(
-    producers: Producers,
-):
+def test_an_idempotent_producer_continues_under_a_new_id(producers: Producers):
     """As Java's. What was not sent before the refusal came goes out, each record of it once."""
     producer, client = producers(linger_ms=60_000, batch_size=2000, answer=hold)
     heard = Heard()

@@ -1,4 +1,4 @@
-"""Lifecycle: what a producer that has failed or is closed raises; NetworkLink before a client."""
+"""Lifecycle: what a producer that has failed or is closed raises."""
 
 from __future__ import annotations
 
@@ -10,16 +10,9 @@ from spark_kafka_sink.base.errors import (
     IllegalStateError,
     KafkaError,
 )
-from spark_kafka_sink.producer.lifecycle import ForkCounter, Lifecycle, NetworkLink
+from spark_kafka_sink.producer.lifecycle import ForkCounter, Lifecycle
 from tests.fakes.accumulator_world import TP0, World
 from tests.fakes.clock import FakeClock
-
-
-def test_an_open_producer_is_usable():
-    life = Lifecycle()
-    life.check()
-    assert life.is_open
-    assert life.fatal is None
 
 
 def test_the_first_failure_is_what_every_method_raises():
@@ -90,9 +83,3 @@ def test_a_failed_or_closed_producer_sends_what_is_open():
         assert world.ready_nodes() == set()
         end(world.accumulator.lifecycle)
         assert world.ready_nodes() == {1}
-
-
-def test_a_link_without_a_client_does_nothing():
-    link = NetworkLink()
-    link.wakeup()
-    assert link.connection_failures() == {}

@@ -186,9 +186,3 @@ def test_a_topic_of_a_row_cannot_break_the_message_into_lines() -> None:
     world = MetadataWorld()
     with pytest.raises(KafkaTimeoutError, match=r"\(Topic a\\nb not present"):
         world.metadata.await_topics(["a\nb"], world.now)
-
-
-def test_a_deadline_that_has_come_does_not_block() -> None:
-    world = MetadataWorld()
-    with pytest.raises(KafkaTimeoutError):
-        world.metadata.await_topics(["t"], world.now)

@@ -12,7 +12,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import (
 )
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import sequence_before
-from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.records.single_record import record_bytes
 from tests.fakes.accumulator_world import HEADER, TP0, Listener, Sequences, World
 from tests.fakes.record_reader import Record, parse_batch
 
@@ -22,13 +22,10 @@ BASE = 1_700_000_000_000
 
 def encoded(records: list[tuple[bytes | None, int]], first: int = 0) -> bytes:
     """Values and timestamps as record bytes, written record by record."""
-    out = b""
-    for delta, (value, timestamp) in enumerate(records, start=first):
-        body = b"\0" + varint(timestamp - BASE) + varint(delta) + varint(-1)
-        body += varint(-1) if value is None else varint(len(value)) + value
-        body += varint(0)
-        out += varint(len(body)) + body
-    return out
+    return b"".join(
+        record_bytes(delta, timestamp - BASE, None, value)
+        for delta, (value, timestamp) in enumerate(records, start=first)
+    )
 
 
 def batch_of(
@@ -94,6 +91,7 @@ def test_bytes_are_frozen_at_close_and_retries_send_the_same():
     ],
 )
 def test_each_transition_starts_from_its_state_only(origin, target, move):
+    """MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed."""
     assert target in TRANSITIONS[origin]
     for state in BatchState:
         batch = ProducerBatch(TP0, 0, 1, 0, Listener())
@@ -105,21 +103,6 @@ def test_each_transition_starts_from_its_state_only(origin, target, move):
             with pytest.raises(IllegalStateError):
                 move(batch)
             assert batch.state is state
-
-
-def test_every_transition_not_in_the_table_raises():
-    """MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed."""
-    for state, allowed in TRANSITIONS.items():
-        for target in BatchState:
-            batch = batch_of(ROWS)
-            batch.state = state
-            if target in allowed:
-                batch.move(target)
-                assert batch.state is target
-            else:
-                with pytest.raises(IllegalStateError):
-                    batch.move(target)
-                assert batch.state is state
 
 
 def test_a_batch_ends_once():
@@ -297,16 +280,6 @@ def test_pieces_never_sent_alone_count_as_sent():
 )
 def test_sequences_keep_their_order_over_the_wrap(one: int, other: int, *, before: bool):
     assert sequence_before(one, other) is before
-
-
-def test_the_times_of_sending_and_return_are_reported():
-    batch = batch_of(ROWS)
-    batch.close(NONE)
-    assert batch.drained_ms == 0
-    batch.drained(10)
-    assert batch.drained_ms == 10
-    batch.reenqueued(120)
-    assert (batch.retry_at_ms, batch.attempts) == (120, 1)
 
 
 def test_pieces_know_the_leader_that_the_whole_was_sent_to():

@@ -64,13 +64,6 @@ def test_a_record_that_is_sent_changes_no_headers_of_others():
     producer.close(0)
 
 
-def test_a_record_is_frozen():
-    record = ProducerRecord("test", headers=GIVEN)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        record.headers = Headers()  # type: ignore[misc]
-    assert "headers" not in repr(record)
-
-
 @pytest.mark.parametrize("looked_at", [True, False])
 def test_a_record_sent_without_headers_can_not_get_any(looked_at: bool):
     producer = without_thread(CLUSTER)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ from spark_kafka_sink.producer.send.record_partitioner import (
 )
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.partitioning.key_rules import IGNORED, KEY_RULES, Choice
-from spark_kafka_sink.records.partitioning.murmur2 import murmur2
 from spark_kafka_sink.records.partitioning.partitioners import RoundRobinPartitioner
 from spark_kafka_sink.records.partitioning.partitioners import partitioner as by_name
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
@@ -35,19 +33,13 @@ def choice(partitioner: RecordPartitioner, cluster: Cluster, key: bytes | None =
     return partitioner.partition("test", key, b"v", cluster.topics["test"])
 
 
-@given(st.binary(max_size=80))
-def test_a_key_decides_as_it_does_by_columns(key: bytes):
-    """DefaultPartitionerTest#testKeyPartitionIsStable."""
-    cluster = cluster_of([1, -1, 2, 1, 2, -1, 1])  # with or without leader
-    hashed = int((murmur2(pa.array([key])) & np.uint32(0x7FFFFFFF))[0])
-    assert choice(partitioner_of(cluster), cluster, key) == hashed % 7
-
-
 @pytest.mark.parametrize("name", sorted(KEY_RULES))
 @settings(max_examples=40, deadline=None)
 @given(key=st.one_of(st.none(), st.just(b""), st.binary(max_size=80)))
 def test_a_single_record_goes_where_its_column_would(name: str, key: bytes | None):
-    """Only partition 5 has a leader, so that load and chance have no choice either."""
+    """DefaultPartitionerTest#testKeyPartitionIsStable. Only partition 5 has a leader, so that load
+    and chance have no choice either.
+    """
     cluster = cluster_of([-1, -1, -1, -1, -1, 1, -1])
     alone = partitioner_of(cluster, rule=KEY_RULES[name])
     columns = RecordColumns(1, "test", key=pa.array([key], pa.binary()))

@@ -11,6 +11,7 @@ from spark_kafka_sink.base.errors import (
     AuthorizationError,
     ErrorCode,
     OutOfOrderSequenceError,
+    TransactionAbortableError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
@@ -59,6 +60,7 @@ def test_no_node_for_the_producer_id_means_waiting_not_spinning() -> None:
     ("prepared", "kind"),
     [
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.TRANSACTION_ABORTABLE, TransactionAbortableError),
         (UnsupportedVersionError("no common version"), UnsupportedVersionError),
         (AuthenticationError("wrong password"), AuthenticationError),
     ],

@@ -13,11 +13,9 @@ from spark_kafka_sink.producer.transaction.partition_sequences import (
     Answer,
 )
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
-from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.producer.transaction.txn_requests import Reaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
-from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 from tests.fakes.kafka_messages import init_response
@@ -53,14 +51,6 @@ def leave(manager: TransactionManager, tp: TopicPartition = TP, records: int = 1
     return batch
 
 
-def test_an_illegal_transition_raises_and_changes_nothing() -> None:
-    manager = new_manager()
-    with pytest.raises(IllegalStateError):
-        manager._identity.transition(State.READY)
-    assert manager.state is State.UNINITIALIZED
-    assert manager.producer_id_and_epoch == NO_PRODUCER_ID
-
-
 def test_an_id_is_requested_once() -> None:
     manager = new_manager()
     assert manager.requests.waiting
@@ -87,18 +77,6 @@ def test_a_retriable_refusal_of_an_id_is_retried() -> None:
         assert answer(manager, init_response(code, -1, -1)) is Reaction.RETRY
         assert lifecycle.fatal is None
     assert answer(manager, OK) is Reaction.DONE
-
-
-@pytest.mark.parametrize(
-    "code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTION_ABORTABLE]
-)
-def test_any_other_refusal_of_an_id_is_fatal(code: ErrorCode) -> None:
-    lifecycle = Lifecycle()
-    manager = new_manager(lifecycle=lifecycle)
-    answer(manager, init_response(code, -1, -1))
-    assert manager.state is State.FATAL_ERROR
-    assert isinstance(lifecycle.fatal, type(code.error("x")))
-    assert "InitProducerId on broker b" in lifecycle.fatal.message
 
 
 def test_sequences_count_records_and_are_each_partitions_own() -> None:
@@ -152,14 +130,6 @@ def test_an_old_acknowledgement_lapses_and_the_producer_probes() -> None:
     assert not manager._sequences.of[TP].acknowledged
     leave(manager)
     assert not manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
-
-
-def test_an_idempotent_producer_may_use_produce_12() -> None:
-    manager = ready()
-    assert manager.produce_versions == (0, 12)
-    assert not manager.is_transactional
-    assert not manager.is_completing
-    assert manager.transactional_id is None
 
 
 def test_the_producer_id_0_is_one() -> None:

@@ -152,9 +152,7 @@ def test_an_unknown_producer_is_fatal_where_no_epoch_can_rise(
     "code",
     [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED],
 )
-def test_a_refused_id_may_be_requested_again_with_rights(
-    code: ErrorCode,
-) -> None:
+def test_a_refused_id_may_be_requested_again_with_rights(code: ErrorCode) -> None:
     """TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId."""
     with TransactionWorld() as world:
         result = refused(world, "init", code)

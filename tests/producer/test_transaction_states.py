@@ -17,10 +17,6 @@ def test_the_table_knows_every_state_and_any_may_fail_for_good() -> None:
     assert TRANSITIONS[State.FATAL_ERROR] == {State.FATAL_ERROR}
 
 
-def test_nothing_but_the_drivers_word_leads_out_of_prepared() -> None:
-    assert TRANSITIONS[State.PREPARED] == {State.UNINITIALIZED, State.FATAL_ERROR}
-
-
 def test_calls_in_a_wrong_state_raise_and_change_nothing() -> None:
     """TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction,
     TransactionManagerTest#testInitializeTransactionsTwiceRaisesError,

@@ -1,18 +1,30 @@
 """Transactions on real brokers, both versions, read back by an independent read_committed client.
 
-Transactions of version 2 on the shared broker, of version 1 on a Kafka 3.9.
+Transactions of version 2 on the shared broker, of version 1 on a Kafka 3.9. The states behind them
+are in test_transaction_manager_*.py.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
+from collections.abc import Callable, Sequence
 
+import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import (
+    DataError,
+    ErrorCode,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -22,7 +34,7 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_requests import end_txn, find_coordinator
-from tests.real_kafka import RealKafka, consume_topic
+from tests.real_kafka import Consumed, RealKafka, consume_topic
 
 pytestmark = pytest.mark.broker
 
@@ -264,3 +276,136 @@ def test_a_dead_coordinator_is_replaced_within_a_transaction(kafka3: RealKafka) 
         producer.abort_transaction()
     found = consume_topic(kafka3.bootstrap, topic, isolation="read_committed").by_partition()
     assert found == {p: values("a", "b") for p in range(3)}
+
+
+# ---- what a caller sees --------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_before_init_and_begin(kafka: RealKafka):
+    """TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction."""
+    topic = kafka.unique_topic("txn-order")
+    record = ProducerRecord(topic, b"v")
+    with new_producer(kafka, topic) as producer:
+        for call in (
+            producer.begin_transaction,
+            producer.commit_transaction,
+            lambda: producer.send(record),
+            lambda: producer.send_batch(pa.record_batch({"value": ["v"]}), topic),
+        ):
+            with pytest.raises(IllegalStateError):
+                call()
+        producer.init_transactions()
+        with pytest.raises(IllegalStateError):
+            producer.send(record)
+        with pytest.raises(IllegalStateError):
+            producer.init_transactions()
+
+
+def refused(producer: KafkaProducer, *record: object, **fields: object) -> BaseException | None:
+    """What becomes of a record."""
+    return producer.send(ProducerRecord(*record, **fields)).exception(60)  # type: ignore[arg-type]
+
+
+def refused_row(producer: KafkaProducer, topic: str) -> BaseException:
+    with pytest.raises(DataError, match="Partition 99") as caught:
+        producer.send_batch(pa.record_batch({"value": ["v"], "partition": [99]}), topic)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("send", "kind", "words"),
+    [
+        (lambda producer, topic: refused(producer, topic, b"x" * 20_000), RecordTooLargeError, ()),
+        (
+            lambda producer, topic: refused(producer, topic, b"v", partition=99),
+            KafkaTimeoutError,
+            (),
+        ),
+        (
+            lambda producer, _: refused(producer, "topic abc", b"v"),
+            InvalidTopicError,
+            ("INVALID_TOPIC_EXCEPTION", "kprod explain KP1017"),
+        ),
+        (refused_row, DataError, ()),
+    ],
+    ids=["too large", "no partition", "invalid topic", "a row"],
+)
+def test_what_cannot_be_sent_forbids_the_commit(
+    kafka: RealKafka,
+    consume: Callable[..., Consumed],
+    send: Callable[[KafkaProducer, str], BaseException | None],
+    kind: type[KafkaError],
+    words: Sequence[str],
+):
+    """KafkaProducerTest#testCommitTransactionWithRecordTooLargeException,
+    KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic. Abortable; then it goes on.
+    """
+    topic = kafka.unique_topic("txn-abortable")
+    with new_producer(kafka, topic, max_request_size=10_000, max_block_ms=3000) as producer:
+        begun(producer)
+        producer.send(ProducerRecord(topic, b"before"))
+        assert isinstance(send(producer, topic), kind)
+        with pytest.raises(KafkaError):
+            producer.send(ProducerRecord(topic, b"after"))
+        with pytest.raises(KafkaError) as caught:
+            producer.commit_transaction()
+        assert all(word in str(caught.value) for word in words)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send_batch(pa.record_batch({"value": ["good"]}), topic)
+        producer.commit_transaction()
+    assert consume(topic, isolation="read_committed").values == [b"good"]
+
+
+def test_a_partition_joins_the_transaction_at_its_first_append(kafka: RealKafka):
+    """KafkaProducerTest#testPartitionAddedToTransaction."""
+    topic = kafka.unique_topic("txn-partitions", partitions=3)
+    with new_producer(kafka, topic, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        manager = manager_of(begun(producer))
+        assert producer.send(ProducerRecord(topic, b"x" * 2_000_000, partition=0)).done()
+        assert not manager._identity.transaction.partitions
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, b"v", partition=1))
+        producer.flush()
+        assert {tp.partition for tp in manager._identity.transaction.partitions} == {1}
+        producer.commit_transaction()
+
+
+def test_transactional_calls_in_a_callback_are_refused(kafka: RealKafka):
+    topic = kafka.unique_topic("txn-callback")
+    caught: list[KafkaError] = []
+
+    def end(metadata: object, error: object) -> None:
+        try:
+            producer.commit_transaction()
+        except IllegalStateError as refused:
+            caught.append(refused)
+
+    with new_producer(kafka, topic) as producer:
+        begun(producer)
+        producer.send(ProducerRecord(topic, b"v"), end)
+        producer.commit_transaction()
+    assert "inside a callback is not permitted" in str(caught[0])
+
+
+def test_many_threads_write_one_transaction(kafka: RealKafka, consume: Callable[..., Consumed]):
+    topic = kafka.unique_topic("txn-threads", partitions=4)
+    with new_producer(kafka, topic) as producer:
+        begun(producer)
+
+        def send(name: int) -> None:
+            for n in range(500):
+                producer.send(ProducerRecord(topic, b"%d-%d" % (name, n), b"%d" % n))
+
+        threads = [threading.Thread(target=send, args=(name,)) for name in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        producer.commit_transaction()
+        # A commit is answered before all its markers are written; the next one waits for them.
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, b"next"))
+        producer.flush()
+    assert len(set(consume(topic, isolation="read_committed").values)) == 1500

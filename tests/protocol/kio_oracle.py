@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from spark_kafka_sink.protocol import answers
@@ -23,3 +24,13 @@ def decode(request: Any, version: int, data: bytes) -> Any:
 
 def in_every_version(*requests: Any) -> list[tuple[Any, int]]:
     return [(r, version) for r in requests for version in range(r.versions.min, r.versions.max + 1)]
+
+
+def by_topic(
+    topics: Iterable[tuple[str, Iterable[int]]], name: str = "name", **each: Any
+) -> list[dict[str, Any]]:
+    """Topics of an answer, whose partitions are ``each`` alike."""
+    return [
+        {name: topic, "partitions": [{"partition_index": n, **each} for n in numbers]}
+        for topic, numbers in topics
+    ]

@@ -32,7 +32,6 @@ from tests.protocol.control_answers import (
     INIT_2PC,
     METADATA,
     TOPIC_ID,
-    TOPIC_NAMES,
     api_versions,
     created_topics,
     deleted_topics,
@@ -166,9 +165,3 @@ def test_delete_topics_names_each_once(version: int) -> None:
     for wrong in (("a",), ("a", "a"), ("a", "b", "c")):
         with pytest.raises(RemoteProtocolError):
             decode(request, version, deleted_topics(version, wrong))
-
-
-@pytest.mark.parametrize("version", range(4, 14))
-def test_the_names_of_all_topics_are_read(version: int) -> None:
-    topics = decode(TOPIC_NAMES, version, metadata(version)).topics
-    assert {one.name for one in topics} >= {"orders", "nope"}

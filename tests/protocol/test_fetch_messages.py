@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hostile import refused
-from kio_oracle import THROTTLE_MS, decode, in_every_version, response
+from kio_oracle import THROTTLE_MS, by_topic, decode, in_every_version, response
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -52,11 +52,7 @@ def listed_offsets(
     code: ErrorCode = ErrorCode.NONE,
     offset: int = 1234,
 ) -> bytes:
-    plain = {"error_code": code, "timestamp": -1, "offset": offset, "leader_epoch": 5}
-    told = [
-        {"name": topic, "partitions": [{"partition_index": n, **plain} for n in numbers]}
-        for topic, numbers in topics
-    ]
+    told = by_topic(topics, error_code=code, timestamp=-1, offset=offset, leader_epoch=5)
     return response("list_offsets", version, topics=told)
 
 
@@ -78,10 +74,7 @@ def fetched(
         "records": b"bytes",
     }
     plain |= fields
-    told = [
-        {"topic": topic, "partitions": [{"partition_index": n, **plain} for n in numbers]}
-        for topic, numbers in topics
-    ]
+    told = by_topic(topics, "topic", **plain)
     return response("fetch", version, error_code=top, session_id=0, responses=told)
 
 

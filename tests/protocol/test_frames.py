@@ -35,25 +35,20 @@ from tests.fakes.fake_cluster.codec import top_entity
 from tests.fakes.kafka_messages import API_VERSIONS
 
 
-def kio_versions() -> list[tuple[ApiKey, int]]:
-    found = []
-    for api_key in ApiKey:
-        for version in range(14):
-            try:
-                top_entity(api_key.name.lower(), version, "request")
-            except ModuleNotFoundError:
-                continue
-            found.append((api_key, version))
-    return found
-
-
-@pytest.mark.parametrize(("api_key", "version"), kio_versions())
-def test_the_table_of_flexible_versions_is_kafkas(api_key: ApiKey, version: int) -> None:
-    entity = top_entity(api_key.name.lower(), version, "request")
-    answer = top_entity(api_key.name.lower(), version, "response")
-    assert is_flexible(api_key, version) is entity.__flexible__
-    assert request_header_version(api_key, version) == entity.__header_schema__.__version__
-    assert response_header_version(api_key, version) == answer.__header_schema__.__version__
+@pytest.mark.parametrize("api_key", ApiKey)
+def test_the_table_of_flexible_versions_is_kafkas(api_key: ApiKey) -> None:
+    compared = 0
+    for version in range(14):
+        try:
+            entity = top_entity(api_key.name.lower(), version, "request")
+        except ModuleNotFoundError:
+            continue
+        answer = top_entity(api_key.name.lower(), version, "response")
+        assert is_flexible(api_key, version) is entity.__flexible__
+        assert request_header_version(api_key, version) == entity.__header_schema__.__version__
+        assert response_header_version(api_key, version) == answer.__header_schema__.__version__
+        compared += 1
+    assert compared
 
 
 def test_an_api_that_is_never_flexible_is_not_in_the_table() -> None:

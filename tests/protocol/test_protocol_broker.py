@@ -6,41 +6,29 @@ says to those ``conformance/`` asks it.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from blocking_connection import BlockingConnection
-from crc32c import crc32c
 
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.frames import frame, parse_response_header
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
 )
+from spark_kafka_sink.protocol.request import Request
+from tests.conformance.worlds import RealWorld
 from tests.real_kafka import Consumed, RealKafka
-
-#: Records (k, v), (null, v2, with headers h: null and e: empty), (k, null); base 1700000000000.
-GOLDEN = bytes.fromhex(
-    "000000000000000000000052ffffffff02ccad2a7f0010000000020000018bcfe568000000018bcfe56be8"
-    "00000000000003e80003000000070000000310000000026b0276001c0009020104763204026801026500"
-    "1000d00f04026b0100"
-)
-
-
-def golden_batch() -> bytes:
-    """The golden batch, not transactional, of no producer."""
-    body = bytearray(GOLDEN[21:])
-    body[0:2] = b"\x00\x00"
-    body[22:36] = struct.pack(">qhi", -1, -1, -1)
-    return GOLDEN[:17] + crc32c(bytes(body)).to_bytes(4, "big") + bytes(body)
+from tests.records.test_records_batch import batch_of, encoded, golden_columns
 
 
 def produce(topic: str, *partitions: int) -> ProduceRequest:
-    data = golden_batch()
+    data = batch_of(encoded(golden_columns()))
     parts = [memoryview(data)[:61], memoryview(data)[61:]]
     return ProduceRequest(
         -1,
@@ -49,16 +37,33 @@ def produce(topic: str, *partitions: int) -> ProduceRequest:
     )
 
 
+Call = Callable[[Request[Any], int], Any]
+
+
 @pytest.fixture
-def connection(kafka: RealKafka) -> Iterator[BlockingConnection]:
-    with BlockingConnection(kafka.bootstrap) as opened:
-        yield opened
+def call(kafka: RealKafka) -> Iterator[Call]:
+    """Our frames on a blocking socket to the broker, and our reading of its answers."""
+    with RealWorld(kafka.bootstrap) as world:
+
+        def exchange(request: Request[Any], version: int) -> Any:
+            buffers, size = frame(request, version, 7, "protocol-test")
+            data = b"".join(buffers)
+            assert len(data) == size
+            answer = world.exchange(1, data[4:], answered=True)
+            assert answer is not None, "the broker closed the connection"
+            correlation_id, body = parse_response_header(
+                request.api_key, version, memoryview(answer)
+            )
+            assert correlation_id == 7
+            return decode(request, version, body)
+
+        yield exchange
 
 
 @pytest.mark.parametrize("version", range(4, 14))
-def test_metadata(connection: BlockingConnection, kafka: RealKafka, version: int) -> None:
+def test_metadata(call: Call, kafka: RealKafka, version: int) -> None:
     topic = kafka.unique_topic("metadata", partitions=3)
-    response = connection.call(MetadataRequest((topic, "no-such-topic"), False), version)
+    response = call(MetadataRequest((topic, "no-such-topic"), False), version)
     assert response.error is ErrorCode.NONE
     assert len(response.brokers) == 1
     found = {t.name: t for t in response.topics}
@@ -68,12 +73,12 @@ def test_metadata(connection: BlockingConnection, kafka: RealKafka, version: int
     assert {p.leader for p in found[topic].partitions} == set(response.brokers)
     assert {p.leader_epoch for p in found[topic].partitions} == {0 if version >= 9 else -1}
     assert (found[topic].topic_id is not None) == (version >= 10)
-    assert connection.call(MetadataRequest((), False), version).topics == ()
+    assert call(MetadataRequest((), False), version).topics == ()
 
 
 @pytest.mark.parametrize("version", range(3, 13))
 def test_produce_and_read_back(
-    connection: BlockingConnection,
+    call: Call,
     kafka: RealKafka,
     consume: Callable[..., Consumed],
     version: int,
@@ -81,14 +86,14 @@ def test_produce_and_read_back(
     topic, other = kafka.unique_topic("produce", partitions=2), kafka.unique_topic("produce")
     batches = (*produce(topic, 1, 0).data, *produce(other, 0).data)
     request = ProduceRequest(-1, 10_000, (batches[0], batches[2], batches[1]))
-    response = connection.call(request, version)
+    response = call(request, version)
     assert {p.tp for p in response.partitions} == {item.tp for item in batches}
     for partition in response.partitions:
         start = 0 if version >= 5 else -1
         assert partition == PartitionProduceResponse(
             partition.tp, ErrorCode.NONE, 0, log_start_offset=start
         )
-    again = connection.call(produce(topic, 0), version).partitions[0]
+    again = call(produce(topic, 0), version).partitions[0]
     assert again.base_offset == 3
     read = consume(other)
     assert read.keys == [b"k", None, b"k"]
@@ -99,10 +104,10 @@ def test_produce_and_read_back(
 
 @pytest.mark.parametrize("version", [7, 8, 12])
 def test_a_refused_record_is_named_from_version_8_on(
-    connection: BlockingConnection, kafka: RealKafka, version: int
+    call: Call, kafka: RealKafka, version: int
 ) -> None:
     topic = kafka.unique_topic("compacted", configs={"cleanup.policy": "compact"})
-    (partition,) = connection.call(produce(topic, 0), version).partitions
+    (partition,) = call(produce(topic, 0), version).partitions
     assert partition.error is ErrorCode.INVALID_RECORD
     if version >= 8:
         assert [error.batch_index for error in partition.record_errors] == [1]

@@ -14,7 +14,7 @@ import pytest
 from hostile import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio_oracle import THROTTLE_MS, decode, in_every_version, response
+from kio_oracle import THROTTLE_MS, by_topic, decode, in_every_version, response
 
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import listed
@@ -87,11 +87,7 @@ def described_producers(
         "error_message": "the broker's words" if code else None,
         "active_producers": [producer, producer],
     }
-    told = [
-        {"name": topic, "partitions": [{"partition_index": n, **plain} for n in numbers]}
-        for topic, numbers in topics
-    ]
-    return response("describe_producers", 0, topics=told)
+    return response("describe_producers", 0, topics=by_topic(topics, **plain))
 
 
 def answer(request: Any, version: int) -> bytes:

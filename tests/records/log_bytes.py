@@ -10,7 +10,7 @@ from crc32c import crc32c
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
-from spark_kafka_sink.records.varint import varint
+from spark_kafka_sink.records.single_record import record_bytes
 
 BASE = 1_700_000_000_000
 CODECS = list(CompressionType)
@@ -29,28 +29,18 @@ def batch(
     count: int | None = None,
 ) -> bytes:
     """A batch with its base offset; each record is (offset delta, key, value)."""
-    section = bytearray()
-    for delta, key, value in records:
-        body = b"\0" + varint(delta) + varint(delta)
-        for field_ in (key, value):
-            body += varint(-1) if field_ is None else varint(len(field_)) + field_
-        body += varint(0)
-        section += varint(len(body)) + body
-    packed = Codec(codec).compress([section]) if codec else bytes(section)
-    attributes = int(codec) | 8 * appended | 16 * transactional | 32 * control
-    covered = struct.pack(
-        ">hiqqqhii",
-        attributes,
-        max((r[0] for r in records), default=0) if last is None else last,
-        BASE,
-        BASE + 1000,
-        producer,
-        0 if producer >= 0 else -1,
-        -1,
+    section = b"".join(record_bytes(delta, delta, key, value) for delta, key, value in records)
+    return raw_batch(
+        int(codec),
+        Codec(codec).compress([section]) if codec else section,
         len(records) if count is None else count,
+        base=base,
+        last=max((r[0] for r in records), default=0) if last is None else last,
+        producer=(producer, 0 if producer >= 0 else -1),
+        transactional=transactional,
+        control=control,
+        appended=appended,
     )
-    body = covered + packed
-    return struct.pack(">qiibI", base, 9 + len(body), 3, 2, crc32c(body)) + body
 
 
 def raw_batch(
@@ -59,14 +49,23 @@ def raw_batch(
     count: int,
     *,
     base: int = 0,
+    last: int | None = None,
+    producer: tuple[int, int] | None = None,
     transactional: bool = True,
     control: bool = False,
+    appended: bool = False,
 ) -> bytes:
     """A batch with a section as it is given."""
-    attributes = codec | 0x10 * transactional | 0x20 * control
-    producer = (7, 0) if transactional else (-1, -1)
+    attributes = codec | 8 * appended | 16 * transactional | 32 * control
     covered = struct.pack(
-        ">hiqqqhii", attributes, max(0, count - 1), BASE, BASE, *producer, -1, count
+        ">hiqqqhii",
+        attributes,
+        max(0, count - 1) if last is None else last,
+        BASE,
+        BASE + 1000,
+        *(producer or ((7, 0) if transactional else (-1, -1))),
+        -1,
+        count,
     )
     body = covered + packed
     return struct.pack(">qiibI", base, 9 + len(body), 0, 2, crc32c(body)) + body

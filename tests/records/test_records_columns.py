@@ -1,6 +1,5 @@
 """Arrow columns of every kind that Spark sends, as RecordColumns."""
 
-import datetime as dt
 import itertools
 import pickle
 
@@ -193,12 +192,6 @@ def test_seconds_that_overflow_milliseconds_are_refused():
     column = pa.array([2**62], pa.int64()).cast(pa.timestamp("s"))
     with pytest.raises(DataError, match="64 bits"):
         columns(TIMESTAMP, value=["1"], timestamp=column)
-
-
-def test_a_datetime_arrives_as_its_instant():
-    when = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
-    got = columns(TIMESTAMP, value=["1"], timestamp=pa.array([when], pa.timestamp("us", "UTC")))
-    assert got.timestamp.tolist() == [int(when.timestamp() * 1000)]
 
 
 # ---- headers ---------------------------------------------------------------------------------

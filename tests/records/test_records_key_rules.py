@@ -26,6 +26,7 @@ LED = 5
 VIEWS = {"t": TopicView(7, (LED,), 10_000)}
 
 HASHES = {
+    None: lambda key: murmur2_of(key) & 0x7FFFFFFF,
     "consistent": zlib.crc32,
     "consistent_random": zlib.crc32,
     "murmur2": lambda key: murmur2_of(key) & 0x7FFFFFFF,

@@ -1,4 +1,7 @@
-"""Which partition rows go to: keys, sticky pieces, explicit numbers, Java's class names."""
+"""Which partition rows go to: sticky pieces, missing numbers, Java's class names.
+
+Keys are in ``test_records_key_rules.py``.
+"""
 
 import random
 from collections import Counter
@@ -9,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.partitioner.default import murmur2 as murmur2_of_one_key
 
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.protocol.cluster import (
@@ -61,39 +63,7 @@ def runs(partitions):
     return [(int(p[0]), len(p)) for p in np.split(partitions, cuts)]
 
 
-def by_key(key, count):
-    return (murmur2_of_one_key(key) & 0x7FFFFFFF) % count
-
-
-@given(st.lists(st.binary(max_size=30), min_size=1, max_size=50), st.integers(1, 2000))
-def test_a_key_hashes_over_all_partitions_with_or_without_leader(keys, count):
-    columns = rows(len(keys), key=pa.array(keys, pa.binary()))
-    got = BuiltInPartitioner().assign(columns, {"t": view(count, available=(0,))}, no_batches)
-    assert got.dtype == np.int32
-    assert got.tolist() == [by_key(k, count) for k in keys]
-
-
-def test_an_empty_key_is_a_key_and_a_null_key_is_none():
-    columns = rows(3, key=pa.array([b"", None, b""]))
-    got = BuiltInPartitioner().assign(columns, {"t": view(100, available=(55,))}, no_batches)
-    assert got.tolist() == [by_key(b"", 100), 55, by_key(b"", 100)]
-
-
-def test_every_topic_has_its_own_count():
-    names = pa.array(["a", "b", "a", "b"]).dictionary_encode()
-    columns = RecordColumns(4, names, key=pa.array([b"21", b"21", b"abc", b"abc"]))
-    views = {"a": view(7), "b": view(13)}
-    got = BuiltInPartitioner().assign(columns, views, no_batches)
-    assert got.tolist() == [1173551340 % 7, 1173551340 % 13, 479470107 % 7, 479470107 % 13]
-
-
 # ---- explicit partitions -----------------------------------------------------------------------
-
-
-def test_an_explicit_partition_beats_key_and_stickiness():
-    columns = rows(3, key=pa.array([b"21", b"21", None]), partition=np.array([2, -1, 3], np.int32))
-    got = BuiltInPartitioner().assign(columns, {"t": view()}, no_batches)
-    assert got.tolist() == [2, 1173551340 % 4, 3]
 
 
 def test_a_missing_partition_names_count_topic_and_row():

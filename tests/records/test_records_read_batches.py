@@ -24,6 +24,7 @@ from spark_kafka_sink.records.log_records import (
     Unreadable,
     read_batches,
 )
+from spark_kafka_sink.records.single_record import record_bytes
 from spark_kafka_sink.records.varint import varint
 from tests.protocol.hostile import peak
 from tests.records.log_bytes import BASE, CODECS, batch, data, fetched, marker, raw_batch
@@ -38,8 +39,7 @@ def read(
 
 
 def record(delta: int, key: bytes, value: bytes, headers: bytes = b"\0") -> bytes:
-    body = b"\0\0" + varint(delta) + varint(len(key)) + key + varint(len(value)) + value + headers
-    return varint(len(body)) + body
+    return record_bytes(delta, 0, key, value, headers)
 
 
 def section(
@@ -128,9 +128,7 @@ def test_a_fetch_that_failed_is_no_log() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_of_another_key_is_skipped_however_large(
-    codec: CompressionType,
-) -> None:
+def test_a_batch_of_another_key_is_skipped_however_large(codec: CompressionType) -> None:
     poison = section(codec, record(0, b"theirs", bytes(17 * MIB)), 1)
     log = poison + data(1, b"mine")
     skipped, mine = read(log)
