@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.transactions.conftest import operator_client, operator_topics, operators_kafka, stage
+from tests.transactions.conftest import client, operator_topics, operators_kafka, stage
 
-__all__ = ["operator_client", "operator_topics", "operators_kafka", "stage"]
+__all__ = ["client", "operator_topics", "operators_kafka", "stage"]

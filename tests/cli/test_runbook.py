@@ -25,10 +25,10 @@ from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from tests.transactions.open_transactions import task_that_wrote
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]  # a broker of its own, for the page's names
@@ -59,16 +59,9 @@ class RunbookCluster:
 
     def task(self, run: str, number: int) -> KafkaProducer:
         """A task that has written, and is silent since."""
-        options = {
-            "bootstrap.servers": self.bootstrap,
-            "transactional.id": f"orders-sink~{run}~5a0e~{number}",
-        }
-        producer = self._stack.enter_context(KafkaProducer(options))
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord("orders", b"row", partition=number))
-        producer.flush()
-        return producer
+        name = f"orders-sink~{run}~5a0e~{number}"
+        task = task_that_wrote(self.bootstrap, name, "orders", "row", partition=number)
+        return self._stack.enter_context(task)
 
     def state(self, state: CommitState) -> None:
         log = CommitLog(self.client, COMMIT_LOG_TOPIC)

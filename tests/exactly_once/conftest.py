@@ -101,52 +101,40 @@ def ruled_world(_ruled_world: FaultyCluster, record_property: Found) -> Iterator
     yield from _ruled_world.of_a_test(record_property)
 
 
-@pytest.fixture(scope="package")
-def _drivers(_world: FaultyCluster) -> Iterator[list[Driver]]:
+def _closed_later() -> Iterator[list[Driver]]:
     drivers: list[Driver] = []
     yield drivers
     for driver in drivers:
         driver.close()
 
 
-@pytest.fixture(scope="module")
-def _spares(_world: FaultyCluster) -> Iterator[list[Driver]]:
-    spares: list[Driver] = []
-    yield spares
-    for spare in spares:
-        spare.close()
+_drivers = pytest.fixture(_closed_later, scope="package", name="_drivers")
+_connect_drivers = pytest.fixture(_closed_later, scope="package", name="_connect_drivers")
+_spares = pytest.fixture(_closed_later, scope="module", name="_spares")
+_killed = pytest.fixture(_closed_later, name="_killed")
 
 
 @pytest.fixture
-def new_driver(_world: FaultyCluster, _spares: list[Driver]) -> Iterator[Callable[[], Driver]]:
+def new_driver(
+    _world: FaultyCluster, _spares: list[Driver], _killed: list[Driver]
+) -> Callable[[], Driver]:
     """A driver that the test may kill; closed after the test at the latest. The next one starts
     while this one works.
     """
-    mine: list[Driver] = []
 
     def make() -> Driver:
-        mine.append(_spares.pop() if _spares else Driver(_world.home))
-        mine[-1].wait_until_ready()
+        _killed.append(_spares.pop() if _spares else Driver(_world.home))
+        _killed[-1].wait_until_ready()
         _spares.append(Driver(_world.home))
-        return mine[-1]
+        return _killed[-1]
 
-    yield make
-    for driver in mine:
-        driver.close()
+    return make
 
 
 @pytest.fixture
 def driver(_world: FaultyCluster, _drivers: list[Driver]) -> Driver:
     """One that lives on from test to test: a JVM's start is dear."""
     return _living(_drivers, lambda: Driver(_world.home))
-
-
-@pytest.fixture(scope="package")
-def _connect_drivers(_world: FaultyCluster) -> Iterator[list[Driver]]:
-    drivers: list[Driver] = []
-    yield drivers
-    for driver in drivers:
-        driver.close()
 
 
 @pytest.fixture

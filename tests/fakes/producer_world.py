@@ -13,8 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.metadata import Metadata
+from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -71,20 +74,25 @@ class ProducerWorld:
         return self.of(replace(self.config, transactional_id=transactional_id, **options))
 
     def of(self, config: ProducerConfig, cluster: Cluster | None = None) -> KafkaProducer:
+        producer = KafkaProducer(
+            config,
+            cluster=cluster,
+            clock=self.scheduler,
+            new_client=self._new_client,
+            start_thread=self.scheduler.start,
+        )
+        self._made.append(producer)
+        return producer
+
+    def _new_client(
+        self, config: ProducerConfig, metadata: Metadata, clock: Clock
+    ) -> NetworkClient:
         network = SimulatedNetwork(
             self.scheduler, self.cluster, self.cluster.ports, random.Random(0)
         )
         self.networks.append(network)
         self.scheduler.sources.append(network)
-        producer = KafkaProducer(
-            config,
-            cluster=cluster,
-            clock=self.scheduler,
-            new_client=lambda c, m, k: new_network_client(c, m, k, selector=network),
-            start_thread=self.scheduler.start,
-        )
-        self._made.append(producer)
-        return producer
+        return new_network_client(config, metadata, clock, selector=network)
 
     def run(self, body: Callable[[], None]) -> None:
         """``body`` once; then everything that it left open is closed."""

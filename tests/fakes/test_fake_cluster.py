@@ -12,7 +12,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.conformance.raw_batch import TRANSACTIONAL, batch
 from tests.conformance.script import END, INIT, METADATA, PRODUCE, Script
 from tests.conformance.worlds import FakeWorld
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster import FOREVER, FakeCluster, FakeConnection
 
 T0 = TopicPartition("t", 0)
 
@@ -156,16 +156,10 @@ def test_faults_are_met_by_the_requests_that_they_were_laid_for():
 def test_an_answer_may_be_late_or_lost_after_its_request_ran():
     cluster = FakeCluster(1)
     cluster.create_topic("t")
-    frames: list[bytes] = []
-    world = FakeWorld(cluster)
-    world.exchange = lambda node, frame, *, answered: frames.append(frame)
-    script = Script(world)
-    for _ in range(3):
-        script.produce("write", "t", batch())
+    frames = writes(3)
     cluster.control.delay(PRODUCE, 100, nth=1)
     cluster.control.drop(PRODUCE, nth=2)
-    connection = cluster.connect(1)
-    assert connection is not None
+    connection = connected(cluster)
     for frame in frames:
         connection.send(frame, 10)
     assert connection.due(109) == []
@@ -182,13 +176,8 @@ def test_a_dead_connections_requests_are_worked_on():
     cluster = FakeCluster(1)
     cluster.create_topic("t")
     cluster.work_ms = lambda: 30
-    world = FakeWorld(cluster)
-    frames: list[bytes] = []
-    world.exchange = lambda node, frame, *, answered: frames.append(frame)
-    Script(world).produce("write", "t", batch())
-    connection = cluster.connect(1)
-    assert connection is not None
-    connection.send(frames[0], 10)
+    connection = connected(cluster)
+    connection.send(writes(1)[0], 10)
     connection.close()
     assert connection.pending
     assert connection.due(40) == []
@@ -203,8 +192,7 @@ def test_requests_during_a_pending_change_must_wait():
     s.add("add", "id", own, {"t": [0]})
     cluster.append_ms = lambda: 50
     frames = requests_of(lambda script: script.init("fence", "id", settle=False))
-    fencing = cluster.connect(1)
-    assert fencing is not None
+    fencing = connected(cluster)
     fencing.send(frames[0], 2000)
     assert fencing.due(2000) == []
     s.world.now = 2000  # type: ignore[attr-defined]
@@ -228,13 +216,25 @@ def test_no_answer_precedes_its_write_even_when_time_jumps():
     own = s.init("init", "id")
     s.add("add", "id", own, {"t": [0]})
     cluster.append_ms, cluster.work_ms = lambda: 50, lambda: 10
-    connection = cluster.connect(1)
-    assert connection is not None
+    connection = connected(cluster)
     connection.send(requests_of(lambda script: script.init("fence", "id", settle=False))[0], 2000)
     assert connection.due(2300) == [], "it is worked on now, not when it was due"
     assert cluster.transactions.transactions["id"].state.value == "Ongoing"
     assert len(connection.due(2350)) == 1
     assert cluster.transactions.transactions["id"].state.value != "Ongoing"
+
+
+def connected(cluster: FakeCluster) -> FakeConnection:
+    connection = cluster.connect(1)
+    assert connection is not None
+    return connection
+
+
+def writes(count: int) -> list[bytes]:
+    """Produce requests."""
+    return requests_of(
+        lambda script: [script.produce("write", "t", batch(), settle=False) for _ in range(count)]
+    )
 
 
 def requests_of(tell: Any) -> list[bytes]:
@@ -321,12 +321,9 @@ def test_an_isolated_coordinator_answers_with_old_state():
 def test_a_held_request_runs_later_and_those_behind_it_wait():
     cluster = FakeCluster(1)
     cluster.create_topic("t")
-    frames = requests_of(
-        lambda script: [script.produce("write", "t", batch(), settle=False) for _ in range(2)]
-    )
+    frames = writes(2)
     cluster.control.hold(PRODUCE, 100)
-    connection = cluster.connect(1)
-    assert connection is not None
+    connection = connected(cluster)
     for frame in frames:
         connection.send(frame, 10)
     assert connection.due(109) == []

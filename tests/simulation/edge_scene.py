@@ -17,34 +17,40 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 
-from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import calling_query, foreach_batch
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
-from spark_kafka_sink.datasource.exactly_once.transaction_commit import prepared_transactions
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
     TransactionPlan,
     plan_transactions,
 )
-from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.network.channel.selectable import NetworkSend
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.codec import Request, read_request
 from tests.simulation.processes import Network, Process
-from tests.simulation.spark_scene import Scene, owner_of
+from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_sink import Frame
-from tests.simulation.spark_tasks import Attempt, PythonWorker
-from tests.simulation.spark_world import PREFIX, QUERY, TIMEOUT_MS, TOPIC, Run, SparkLife
+from tests.simulation.spark_tasks import Attempt, PythonWorker, new_client
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, QUERY, TIMEOUT_MS, TOPIC, Run, SparkLife
 
 #: The error of a job that is to fail.
 PLANNED = "a task's process was killed, as planned"
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+TOLD_OR_NOT = pytest.mark.parametrize("tells_query", [True, False])
 _LENGTH = 4
 
 #: Whose driver process the code that runs now belongs to.
@@ -85,16 +91,16 @@ class WatchedRequests:
 
 class EdgeScene(Scene):
     """``tells_query``: the tasks of a batch job have the local properties of their micro-batch, as
-    in foreachBatch on the stream's own thread. They have none in a thread pool, and none over Spark
-    Connect.
+    in foreachBatch on the stream's own thread. They have none in a thread pool, none over Spark
+    Connect, and none in a plain batch job.
     """
 
-    tells_query = True
-
-    def __init__(self, play: Callable[[Any], None], life: SparkLife | None = None) -> None:
-        super().__init__(play, life)
+    def __init__(self, life: SparkLife, *, tells_query: bool = True) -> None:
+        super().__init__(life)
+        self.tells_query = tells_query
         self._identities: dict[int, TaskIdentity] = {}
         self._task_errors: list[KafkaError] = []
+        self._starts = 0
 
     def play(self) -> None:
         """Each process has named writes of its own."""
@@ -134,21 +140,8 @@ class EdgeScene(Scene):
     ) -> list[Attempt]:
         """One attempt of each task, when all are over."""
         found = [self.launch(run, number, task, attempt, plan) for task in range(tasks)]
-        self.scheduler.block(lambda: all(a.over for a in found), NEVER)
+        self.wait(lambda: all(a.over for a in found))
         return found
-
-    def stop(
-        self,
-        run: Run,
-        number: int,
-        plan: TransactionPlan,
-        messages: list[TaskCommitMessage],
-    ) -> tuple[str, ...]:
-        """Spark's abort of a micro-batch of which not every task has reported."""
-        owner = owner_of(run.id, plan)
-        with self.driver_side(run) as aborter:
-            prepared = prepared_transactions(messages, owner)
-            return aborter.abort(owner, number, prepared, tasks_may_run=True)
 
     def watch(self) -> WatchedRequests:
         """Every request from now on."""
@@ -244,9 +237,18 @@ class EdgeScene(Scene):
                 raise
         return plan
 
-    def micro_batch(self, run: Run, write: ForeachBatch, number: int, **how: Any) -> None:
-        """Spark's call of a function for foreachBatch."""
-        write(self.frame(run, number, **how), number)
+    def version_of_job(self, run: Run, number: int, name: str = "app", **how: Any) -> WritePlan:
+        """A job with a version, which is also what its rows say of their batch."""
+        return self.job(run, self.options(txnAppId=name, txnVersion=number), number, **how)
+
+    def foreach_batch(self, name: str) -> Callable[..., None]:
+        """A start of a query in a driver of its own: the function gets the number of a micro-batch,
+        and what :meth:`frame` gets.
+        """
+        self._starts += 1
+        run = self.run(f"driver {self._starts}")
+        write = foreach_batch.foreach_batch(name, **self.options())
+        return lambda number, **how: write(self.frame(run, number, **how), number)
 
     def frame(self, run: Run, number: int, **how: Any) -> Any:
         """A DataFrame whose rows say that they are of batch ``number``; ``how`` as :meth:`job`."""
@@ -274,14 +276,42 @@ class EdgeScene(Scene):
     def _batches(self, identity: TaskIdentity) -> Iterator[pa.RecordBatch]:
         return super()._batches(self._identities.get(identity.task_attempt_id, identity))
 
+    # -- brokers and operators --
+
+    def lose_leader(self, back_ms: int, of: TransactionDescription | None = None) -> None:
+        """Of a partition with rows, or of the first one of a transaction; for ``back_ms``."""
+        cluster = self.cluster
+        cluster.drops_markers = True
+        if of is not None:
+            topic, partitions = of.partitions[0]
+            tp = TopicPartition(topic, partitions[0])
+        else:
+            tp = next(tp for tp, log in cluster.logs.items() if tp.topic == TOPIC and log.batches)
+        leader = cluster.logs[tp].leader
+        cluster.move_leader(tp, -1)
+        cluster.at(cluster.now + back_ms, lambda: cluster.move_leader(tp, leader))
+
+    def change_log(self, key: str, change: Callable[[CommitState], CommitState | None]) -> None:
+        """The state of ``key``, as an operator does."""
+        with self.driver_side(self.run("operator")) as driver:
+            session = CommitLog(driver.client, LOG_TOPIC).open(key, driver.client.deadline())
+            session.write(change(session.state), driver.client.deadline())
+
+    @contextmanager
+    def by_hand(self, timeout_ms: int = TIMEOUT_MS, by: Run | None = None) -> Iterator[Operator]:
+        """``kprod txn``, whose transaction.timeout.ms is ``timeout_ms``."""
+        config = replace(self.config("cli"), transaction_timeout_ms=timeout_ms)
+        client = new_client((by or self.run("operator")).process)
+        with TransactionClient(config, clock=self.scheduler, new_client=client) as found:
+            yield Operator(CommitLog(found, LOG_TOPIC), found)
+
+    def commit_by_hand(self, timeout_ms: int = TIMEOUT_MS, by: Run | None = None) -> CommitState:
+        """``kprod txn commit``."""
+        with self.by_hand(timeout_ms, by) as commands:
+            return commands.commit(commands.plan_commit(PREFIX)).state
+
     # -- what came of it --
 
     def data_ids(self) -> list[str]:
         """Transactional ids that coordinators know, but for those of keys themselves."""
         return [i for i in self.cluster.transactions.transactions if "~~" not in i]
-
-
-class UntoldScene(EdgeScene):
-    """Plain batch jobs; and foreachBatch from a thread pool, or over Spark Connect."""
-
-    tells_query = False

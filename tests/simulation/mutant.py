@@ -7,10 +7,17 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def mutants_of(module: ModuleType) -> tuple[Mutant, ...]:
+    """All functions of ``module`` that have no underscore, in their order."""
+    own = (value for value in vars(module).values() if inspect.isfunction(value))
+    return tuple(f for f in own if f.__module__ == module.__name__ and f.__name__[0] != "_")
 
 
 def all_of(*patches: AbstractContextManager[Any]) -> AbstractContextManager[Any]:

@@ -7,8 +7,9 @@ a new sequence, a batch completed twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
@@ -30,8 +31,7 @@ from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.transaction.partition_sequences import Answer, PartitionSequences
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
 from tests.fakes.simulated_network import SimulatedNetwork
-
-Mutation = Callable[[], AbstractContextManager[Any]]
+from tests.simulation.mutant import all_of, mutants_of
 
 
 def _wrap(
@@ -199,48 +199,17 @@ def go_on_after_a_failed_batch() -> AbstractContextManager[Any]:
     the same.
     """
 
-    @contextmanager
-    def both() -> Iterator[None]:
-        with (
-            patch.object(Sender, "_fail_producer", lambda *given: None),
-            patch.object(ProduceRecorder, "_fails_alone", lambda *given: True),
-        ):
-            yield
-
-    return both()
+    return all_of(
+        patch.object(Sender, "_fail_producer", lambda *given: None),
+        patch.object(ProduceRecorder, "_fails_alone", lambda *given: True),
+    )
 
 
 def never_learn_of_a_new_leader() -> AbstractContextManager[Any]:
-    @contextmanager
-    def both() -> Iterator[None]:
-        with (
-            patch.object(Metadata, "request_update", lambda *given, **named: None),
-            patch.object(Metadata, "update_leader", lambda *given, **named: False),
-        ):
-            yield
-
-    return both()
+    return all_of(
+        patch.object(Metadata, "request_update", lambda *given, **named: None),
+        patch.object(Metadata, "update_leader", lambda *given, **named: False),
+    )
 
 
-MUTATIONS: tuple[Mutation, ...] = (
-    drop_a_reenqueued_batch,
-    resend_with_a_new_sequence,
-    complete_a_batch_twice,
-    tell_a_row_twice,
-    lose_a_batch_at_its_expiry,
-    retry_in_the_wrong_order,
-    retry_behind_what_is_new,
-    let_the_first_batch_have_company,
-    take_a_lost_answer_for_success,
-    take_out_of_order_for_a_duplicate,
-    keep_the_memory_of_a_failed_batch,
-    give_memory_back_twice,
-    forget_the_requests_of_a_lost_connection,
-    let_no_request_time_out,
-    lose_wakeups,
-    forget_refused_slices,
-    append_to_a_batch_that_another_closed,
-    split_and_lose_a_half,
-    go_on_after_a_failed_batch,
-    never_learn_of_a_new_leader,
-)
+MUTATIONS = mutants_of(sys.modules[__name__])

@@ -11,10 +11,7 @@ from unittest.mock import patch
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError, ProducerFencedError
-from spark_kafka_sink.datasource.exactly_once import (
-    transaction_commit,
-    transaction_plan,
-)
+from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import TransactionalProducers
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.transactions import committer, ending, ownership

@@ -166,7 +166,7 @@ class Disturbances:
                 FOREVER,
                 where=lambda r: r.body.transactional_id != own,
             )
-            app.timeline.after(app.life.loads_ms, lambda: setattr(fault, "times", fault.fired))
+            app.timeline.after(app.life.loads_ms, fault.stop)
         comes = app.life.comes_ms
         if app.life.meanwhile == "operator":
             app.timeline.after(comes, lambda: app.operators.operate("commit"))
@@ -193,7 +193,7 @@ class Disturbances:
         loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         fault = control.answer(ApiKey.END_TXN, loading, FOREVER, where=is_refused)
         until = app.life.late_end + 400
-        app.timeline.after(until, lambda: setattr(fault, "times", fault.fired))
+        app.timeline.after(until, fault.stop)
 
     def _meets_a_start(self, request: Request) -> bool:
         if self._met or not _is_the_drivers(request):
@@ -228,7 +228,7 @@ class Disturbances:
             nth=self._app.fate.choice((1, 1, 2)),
             where=lambda r: r.body.transactional_id != own,
         )
-        self._app.timeline.after(3_000, lambda: setattr(fault, "times", fault.fired))
+        self._app.timeline.after(3_000, fault.stop)
 
     def _sweeps(self, request: Request) -> bool:
         """It ends, or fences, a transaction that no task has reported. (The driver begins its own,

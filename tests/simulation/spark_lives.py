@@ -21,11 +21,7 @@ from tests.simulation.spark_application_life import OPERATIONS, ApplicationLife,
 from tests.simulation.spark_invariants import judge
 from tests.simulation.spark_long_run import long_run
 from tests.simulation.spark_misfortunes import MISFORTUNES, SHORT, Misfortune
-from tests.simulation.spark_situations import (
-    SITUATIONS,
-    versions_are_written_again,
-    with_more,
-)
+from tests.simulation.spark_situations import SITUATIONS, versions_are_written_again, with_more
 
 #: Of the lives.
 _IN_A_SITUATION = 0.4

@@ -11,22 +11,13 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from inspect import isfunction
-from types import ModuleType
 
 from tests.simulation import block_mutants, careless_mutants, reviewed_mutants
-from tests.simulation.mutant import Mutant
+from tests.simulation.mutant import Mutant, mutants_of
 from tests.simulation.spark_lives import SparkLifeError, live
 
-
-def _mutants(module: ModuleType) -> tuple[Mutant, ...]:
-    """All functions of ``module`` that have no underscore, in their order."""
-    own = (value for value in vars(module).values() if isfunction(value))
-    return tuple(f for f in own if f.__module__ == module.__name__ and f.__name__[0] != "_")
-
-
-CARELESS, REVIEWED = _mutants(careless_mutants), _mutants(reviewed_mutants)
-OF_BLOCKS = _mutants(block_mutants)
+CARELESS, REVIEWED = mutants_of(careless_mutants), mutants_of(reviewed_mutants)
+OF_BLOCKS = mutants_of(block_mutants)
 
 
 def found_by(mutant: Mutant, seeds: Sequence[int]) -> tuple[int, str] | None:

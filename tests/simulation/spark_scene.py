@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
@@ -18,6 +19,7 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.commit_state import CommitState
@@ -26,7 +28,7 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
-from tests.fakes.fake_cluster.control import FOREVER
+from tests.fakes.fake_cluster.control import FOREVER, Control, Fault
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Task
@@ -58,25 +60,56 @@ class Written(NamedTuple):
     plan: TransactionPlan
     messages: list[TaskCommitMessage]
 
+    @property
+    def prepared(self) -> list[PreparedTransaction]:
+        return [m.prepared for m in self.messages if m.prepared is not None]
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.transactional_id for one in self.prepared]
+
 
 class Scene(SparkWorld):
-    """``play`` gets the scene and runs as a process of its own; at the end all are gone."""
+    """A test with the fixture ``scene`` is its play, which runs as a process of its own."""
 
-    def __init__(self, play: Callable[[Any], None], life: SparkLife | None = None) -> None:
-        super().__init__(life or SparkLife(1, tasks=1))
-        self._play = play
+    def __init__(self, life: SparkLife) -> None:
+        super().__init__(life)
+        #: Of the configuration of each producer and driver.
+        self.changes: dict[str, Any] = {}
         #: Of warm drivers, when nothing went wrong with them.
         self._kept: dict[Run, ExactlyOnceDriver] = {}
+        self._play: Callable[[], None] = lambda: None
+        self._last_batches: set[int] | None = None
+        self._last_tasks: set[tuple[int, int]] | None = None
 
-    @classmethod
-    def of(cls, play: Callable[[Self], None], life: SparkLife | None = None) -> Self:
-        """Played to its end, and let time end what is open."""
-        scene = cls(play, life)
-        scene.live()
-        return scene
+    def perform(self, play: Callable[[], None]) -> None:
+        """To its end; then time ends what is open, and what is seen must be what it ends with."""
+        self._play = play
+        self.live()
+        if self._last_batches is not None:
+            seen = self.batches()
+            assert seen == self._last_batches, f"{seen}, not {self._last_batches}"
+        if self._last_tasks is not None:
+            tasks = {(batch, task) for batch, task, _ in self.visible()}
+            assert tasks == self._last_tasks, f"{tasks}, not {self._last_tasks}"
+
+    def ends_with(self, *batches: int) -> None:
+        """When all is over, rows of these batches are visible, each once, and of no others."""
+        self._last_batches = set(batches)
+
+    def ends_with_tasks(self, *tasks: tuple[int, int]) -> None:
+        """As :meth:`ends_with`, of each (batch, task)."""
+        self._last_tasks = set(tasks)
 
     def play(self) -> None:
-        self._play(self)
+        self._play()
+
+    @property
+    def control(self) -> Control:
+        return self.cluster.control
+
+    def wait(self, until: Callable[[], object]) -> None:
+        self.scheduler.block(lambda: bool(until()), NEVER)
 
     def run(self, name: str) -> Run:
         """A start of the query, in a driver process of its own."""
@@ -104,15 +137,41 @@ class Scene(SparkWorld):
         plan = self.plan(run)
         return Written(run, number, plan, self.write(run, number, plan))
 
+    def first_batch(self) -> Written:
+        """Written, by run-0."""
+        return self.written(self.run("run-0"), 0)
+
+    def second_batch(self) -> Written:
+        """Written, by run-0, which has committed the first one."""
+        run = self.run("run-0")
+        self.batch(run, 0)
+        return self.written(run, 1)
+
+    def attempt_of(
+        self, run: Run, number: int, task: int, attempt: int, plan: TransactionPlan
+    ) -> TaskCommitMessage:
+        """What an attempt of a task reports, when it is over."""
+        found = self.launch(run, number, task, attempt, plan)
+        self.wait(lambda: found.over)
+        assert found.message is not None
+        return found.message
+
+    def speculative_pair(
+        self, run: Run, number: int, plan: TransactionPlan
+    ) -> tuple[TaskCommitMessage, TaskCommitMessage]:
+        """Two attempts of the first task, which have both prepared."""
+        first, second = (self.launch(run, number, 0, attempt, plan) for attempt in (0, 1))
+        self.wait(lambda: first.over and second.over)
+        assert first.message is not None
+        assert second.message is not None
+        return first.message, second.message
+
     def taken_over(self) -> tuple[Written, Written]:
         """run-0 has committed batch 0 and written batch 1. run-1, planned before and beside it, has
         committed that one, and so has the key; and it has written batch 2.
         """
-        old, new = self.run("run-0"), self.run("run-1")
-        self.batch(old, 0)
-        plan_old, plan_new = self.plan(old), self.plan(new)
-        late = Written(old, 1, plan_old, self.write(old, 1, plan_old))
-        self.commit(new, 1, plan_new, self.write(new, 1, plan_new))
+        late, new = self.second_batch(), self.run("run-1")
+        self.commit(*self.written(new, 1))
         return late, self.written(new, 2)
 
     def commit(
@@ -140,27 +199,48 @@ class Scene(SparkWorld):
 
         return process.start(run, "a call beside others"), told
 
+    def at_once(self, run: Run, *calls: Callable[[], object]) -> list[object]:
+        """What each gives, or raises, of threads of one process, when all have ended."""
+        threads = [self.beside(run.process, call) for call in calls]
+        self.wait(lambda: all(thread.done for thread, _ in threads))
+        return [told[0] for _, told in threads]
+
+    def dies_undecided(self, name: str, number: int) -> None:
+        """A start of the query that writes a micro-batch, and dies before its commit."""
+        dead = self.written(self.run(name), number)
+        dead.run.process.kill()
+
     def decides_and_dies(
         self, run: Run, number: int, plan: TransactionPlan, messages: list[TaskCommitMessage]
     ) -> None:
         """The driver is killed behind its decision; none of the transactions is ended."""
-        silent = self.cluster.control.drop(
-            ApiKey.END_TXN, FOREVER, processed=False, where=lambda r: not of_the_log(r)
-        )
+        silent = self.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
         commit = run.process.start(lambda: self.commit(run, number, plan, messages), "commit")
-        self.scheduler.block(lambda: silent.fired > 0, NEVER)
+        self.wait(lambda: silent.fired)
         run.process.kill()
         assert commit.done
         self.scheduler.sleep(100)  # what it has sent arrives
-        self.cluster.control.clear()
+        self.control.clear()
+
+    def coordinators_load(self, where: Callable[[Request], bool] = lambda _: True) -> Fault:
+        """They end nothing that fits, until the fault is over."""
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self.control.answer(ApiKey.END_TXN, loading, FOREVER, where=where)
 
     def abort(
-        self, run: Run, number: int, plan: TransactionPlan, messages: list[TaskCommitMessage]
+        self,
+        run: Run,
+        number: int,
+        plan: TransactionPlan,
+        messages: list[TaskCommitMessage],
+        *,
+        tasks_may_run: bool = False,
     ) -> tuple[str, ...]:
+        """Spark's; tasks may run where not every one has reported."""
         owner = owner_of(run.id, plan)
         with self.driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)
-            return aborter.abort(owner, number, prepared, tasks_may_run=False)
+            return aborter.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
 
     def batch(self, run: Run, number: int) -> Commit:
         """A whole micro-batch."""
@@ -219,7 +299,7 @@ class Scene(SparkWorld):
         )
 
     def config(self, client_id: str) -> ProducerConfig:
-        return ProducerConfig.parse(
+        config = ProducerConfig.parse(
             {
                 "bootstrap.servers": "127.0.0.1:9093,127.0.0.1:9094,127.0.0.1:9095",
                 "client.id": client_id,
@@ -231,6 +311,7 @@ class Scene(SparkWorld):
                 "batch.size": "200",
             }
         )
+        return replace(config, **self.changes)
 
     # -- tasks --
 
@@ -269,6 +350,19 @@ class Scene(SparkWorld):
 
 def of_the_log(request: Request) -> bool:
     return bool(request.body.transactional_id == log_id(PREFIX))
+
+
+def of_data(request: Request) -> bool:
+    """Of any key, named ones, too."""
+    return "~~" not in request.body.transactional_id
+
+
+def ends_data(request: Request) -> bool:
+    return request.api == ApiKey.END_TXN and of_data(request)
+
+
+def of_id(transactional_id: str) -> Callable[[Request], bool]:
+    return lambda request: bool(request.body.transactional_id == transactional_id)
 
 
 def of_a_sweep(request: Request) -> bool:

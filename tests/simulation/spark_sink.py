@@ -226,8 +226,7 @@ class Frame:
         """With the frame without rows that ends a transaction."""
         nothing = Frame(self._save, self._query_id, None, self._run_id)
         session = SimpleNamespace(
-            range=lambda _: SimpleNamespace(selectExpr=lambda *_: nothing),
-            read=read_by_spark(),
+            range=lambda _: SimpleNamespace(selectExpr=lambda *_: nothing), read=read_by_spark()
         )
         if self._query_id is not None:
             session._jsparkSession = _session_of(self._query_id, self._run_id)
@@ -269,9 +268,7 @@ def _session_of(query_id: str, run_id: str) -> Any:
 
     session = SimpleNamespace(sessionUUID=lambda: f"session of {query_id} {run_id}")
     query = SimpleNamespace(
-        id=lambda: java(query_id),
-        runId=lambda: java(run_id),
-        sparkSessionForStream=lambda: session,
+        id=lambda: java(query_id), runId=lambda: java(run_id), sparkSessionForStream=lambda: session
     )
     session.sharedState = lambda: SimpleNamespace(activeStreamingQueries=lambda: {run_id: query})
     return session

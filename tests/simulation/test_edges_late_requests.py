@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
@@ -16,77 +15,66 @@ from spark_kafka_sink.transactions.lease import margin_ms
 from tests.fakes.fake_cluster import api_list_transactions
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_scene import of_the_log
-from tests.simulation.spark_world import TIMEOUT_MS, SparkLife
+from tests.simulation.spark_world import TIMEOUT_MS, Run
 
 #: What a healthy step may take, in simulated milliseconds: nobody is waited for longer than 2 s.
 SOON_MS = 2_500
 ENDS = (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_late_request_of_a_sweep_spares_the_next_batch(version: int) -> None:
+@VERSIONS
+@pytest.mark.life(tasks=2, new_worker=0.0)
+def test_a_late_request_of_a_sweep_spares_the_next_batch(scene: EdgeScene) -> None:
     """The loser of a speculative pair lives on, warm; what ends its transaction is on its way for
     long (a network that heals sends the bytes of a closed connection again), and arrives when the
     driver has looked at the next batch. (Its id is never used again.)
     """
+    run = scene.run("run-0")
+    scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
+    plan = scene.plan(run)
+    winner, loser = scene.speculative_pair(run, 1, plan)
+    assert loser.prepared is not None
+    hit = loser.prepared.transactional_id
+    lost: list[tuple[Request, int]] = []
 
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
-        plan = scene.plan(run)
-        winner = scene.launch(run, 1, 0, 0, plan)
-        loser = scene.launch(run, 1, 0, 1, plan)
-        scene.scheduler.block(lambda: winner.over and loser.over, NEVER)
-        assert winner.message is not None
-        assert loser.message is not None
-        assert loser.message.prepared is not None
-        hit = loser.message.prepared.transactional_id
-        lost: list[tuple[Request, int]] = []
-
-        def keeps(request: Request) -> bool:
-            if request.body.transactional_id != hit:
-                return False
-            lost.append((request, scene.cluster.coordinator_of(hit)))
-            return True
-
-        control = scene.cluster.control
-        for api in ENDS:
-            control.drop(api, FOREVER, processed=False, where=keeps)
-        assert scene.commit(run, 1, plan, [winner.message]) is Commit.COMMITTED
-        control.clear()
-        on_their_way = tuple(lost)
-        assert on_their_way
-        assert scene.open_ids() == [hit]
-        plan = scene.plan(run)
-        attempts = scene.attempts(run, 2, plan, 2)
-        messages = [a.message for a in attempts if a.message is not None]
-        assert len(messages) == 2
-        assert hit not in {m.prepared.transactional_id for m in messages if m.prepared}
-        arrived: list[Request] = []
-
-        def arrives(request: Request) -> bool:
-            if of_the_log(request) and not arrived:
-                for late, node in on_their_way:
-                    arrived.append(late)
-                    scene.cluster._work(late, node, {})
-                scene.cluster.advance(scene.cluster.now)
+    def keeps(request: Request) -> bool:
+        if request.body.transactional_id != hit:
             return False
+        lost.append((request, scene.cluster.coordinator_of(hit)))
+        return True
 
-        control.delay(ApiKey.END_TXN, 1, FOREVER, where=arrives)
-        assert scene.commit(run, 2, plan, messages) is Commit.COMMITTED
-        assert arrived
+    for api in ENDS:
+        scene.control.drop(api, FOREVER, processed=False, where=keeps)
+    assert scene.commit(run, 1, plan, [winner]) is Commit.COMMITTED
+    scene.control.clear()
+    on_their_way = tuple(lost)
+    assert on_their_way
+    assert scene.open_ids() == [hit]
+    written = scene.written(run, 2)
+    assert hit not in written.ids
+    arrived: list[Request] = []
 
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, new_worker=0.0, transaction_version=version))
-    assert {(b, t) for b, t, _ in scene.visible()} == {(0, 0), (0, 1), (1, 0), (2, 0), (2, 1)}
+    def arrives(request: Request) -> bool:
+        if of_the_log(request) and not arrived:
+            for late, node in on_their_way:
+                arrived.append(late)
+                scene.cluster._work(late, node, {})
+            scene.cluster.advance(scene.cluster.now)
+        return False
+
+    scene.control.delay(ApiKey.END_TXN, 1, FOREVER, where=arrives)
+    assert scene.commit(*written) is Commit.COMMITTED
+    assert arrived
+    scene.ends_with_tasks((0, 0), (0, 1), (1, 0), (2, 0), (2, 1))
 
 
 # -- a broker that comes back ----------------------------------------------------------------------
 
 
-def behind_broker_3(scene: EdgeScene, *, was_down: bool) -> Any:
+def behind_broker_3(scene: EdgeScene, *, was_down: bool) -> Run:
     """A warm driver, whose metadata is from when broker 3 was down; it coordinates all ids of tasks
     from now on.
     """
@@ -105,41 +93,36 @@ def behind_broker_3(scene: EdgeScene, *, was_down: bool) -> Any:
 
 
 @pytest.mark.parametrize("was_down", [True, False])
-def test_an_orphan_at_a_broker_that_came_back_is_swept(was_down: bool) -> None:
-    def play(scene: EdgeScene) -> None:
-        run = behind_broker_3(scene, was_down=was_down)
-        plan = scene.plan(run)
-        loser = scene.launch(run, 1, 0, 1, plan)
-        messages = scene.write(run, 1, plan)
-        scene.scheduler.block(lambda: loser.over, NEVER)
-        assert len(scene.open_ids()) == 2
-        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
-        assert scene.open_ids() == []
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, warm_driver=True))
-    assert scene.batches() == {0, 1}
+@pytest.mark.life(warm_driver=True)
+def test_an_orphan_at_a_broker_that_came_back_is_swept(scene: EdgeScene, was_down: bool) -> None:
+    run = behind_broker_3(scene, was_down=was_down)
+    plan = scene.plan(run)
+    loser = scene.launch(run, 1, 0, 1, plan)
+    messages = scene.write(run, 1, plan)
+    scene.wait(lambda: loser.over)
+    assert len(scene.open_ids()) == 2
+    assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+    assert scene.open_ids() == []
+    scene.ends_with(0, 1)
 
 
 @pytest.mark.parametrize("was_down", [True, False])
+@pytest.mark.life(warm_driver=True)
 def test_old_transactions_at_a_returned_broker_are_not_decided(
-    was_down: bool,
+    scene: EdgeScene, was_down: bool
 ) -> None:
-    def play(scene: EdgeScene) -> None:
-        run = behind_broker_3(scene, was_down=was_down)
-        plan = scene.plan(run)
-        messages = scene.write(run, 1, plan)
-        scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
-        with pytest.raises(KafkaError, match="took too long"):
-            scene.commit(run, 1, plan, messages)
-        assert scene.open_ids() == []
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, warm_driver=True))
-    assert scene.batches() == {0}
+    run = behind_broker_3(scene, was_down=was_down)
+    written = scene.written(run, 1)
+    scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
+    with pytest.raises(KafkaError, match="took too long"):
+        scene.commit(*written)
+    assert scene.open_ids() == []
+    scene.ends_with(0)
 
 
 @pytest.mark.parametrize("times", [1, FOREVER])
 def test_an_id_that_no_coordinator_lists_is_not_young(
-    times: int, monkeypatch: pytest.MonkeyPatch
+    scene: EdgeScene, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its coordinator's partition moves: who has resigned lists it no more, who hasn't loaded it
     doesn't list it yet.
@@ -160,23 +143,16 @@ def test_an_id_that_no_coordinator_lists_is_not_young(
             cluster.transactions.transactions.update(held)
 
     monkeypatch.setattr(api_list_transactions, "handle", without)
-
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        scene.batch(run, 0)
-        plan = scene.plan(run)
-        messages = scene.write(run, 1, plan)
-        scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
-        hidden.extend(m.prepared.transactional_id for m in messages if m.prepared is not None)
-        with pytest.raises(KafkaError):
-            scene.commit(run, 1, plan, messages)
-        assert listings
-        hidden.clear()
-        scene.abort(run, 1, plan, messages)
-        assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
-
-    scene = EdgeScene.of(play)
-    assert scene.batches() == {0, 1}
+    written = scene.second_batch()
+    scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
+    hidden.extend(written.ids)
+    with pytest.raises(KafkaError):
+        scene.commit(*written)
+    assert listings
+    hidden.clear()
+    scene.abort(*written)
+    assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
+    scene.ends_with(0, 1)
 
 
 # -- a broker that is none of ours -----------------------------------------------------------------
@@ -202,40 +178,28 @@ def without_broker_3(scene: EdgeScene) -> None:
     cluster.create_topic = create
 
 
-def test_a_silent_broker_without_our_ids_stops_no_commit() -> None:
+@pytest.mark.life(warm_driver=True)
+def test_a_silent_broker_without_our_ids_stops_no_commit(scene: EdgeScene) -> None:
     """A firewall swallows what we send. (The process is warm: a new one may have to find out which
     of the bootstrap addresses answers.)
     """
-
-    def play(scene: EdgeScene) -> None:
-        without_broker_3(scene)
-        run = scene.run("run-0")
-        scene.batch(run, 0)
-        plan = scene.plan(run)
-        messages = scene.write(run, 1, plan)
-        for api in scene.cluster.ranges:
-            scene.cluster.control.drop(api, FOREVER, processed=False, node=3)
-        begun = scene.scheduler.now
-        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
-        assert scene.scheduler.now - begun < SOON_MS
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=1, warm_driver=True))
-    assert scene.batches() == {0, 1}
+    without_broker_3(scene)
+    written = scene.second_batch()
+    for api in scene.cluster.ranges:
+        scene.control.drop(api, FOREVER, processed=False, node=3)
+    begun = scene.scheduler.now
+    assert scene.commit(*written) is Commit.COMMITTED
+    assert scene.scheduler.now - begun < SOON_MS
+    scene.ends_with(0, 1)
 
 
-def test_a_refusing_broker_without_our_ids_stops_no_commit() -> None:
+def test_a_refusing_broker_without_our_ids_stops_no_commit(scene: EdgeScene) -> None:
     """Its advertised address is wrong for us."""
-
-    def play(scene: EdgeScene) -> None:
-        without_broker_3(scene)
-        scene.batch(scene.run("run-0"), 0)
-        scene.cluster.faults = ClusterFaults(dead_node=3)
-        run = scene.run("run-1")
-        plan = scene.plan(run)
-        messages = scene.write(run, 1, plan)
-        begun = scene.scheduler.now
-        assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
-        assert scene.scheduler.now - begun < SOON_MS
-
-    scene = EdgeScene.of(play)
-    assert scene.batches() == {0, 1}
+    without_broker_3(scene)
+    scene.batch(scene.run("run-0"), 0)
+    scene.cluster.faults = ClusterFaults(dead_node=3)
+    written = scene.written(scene.run("run-1"), 1)
+    begun = scene.scheduler.now
+    assert scene.commit(*written) is Commit.COMMITTED
+    assert scene.scheduler.now - begun < SOON_MS
+    scene.ends_with(0, 1)

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from unittest.mock import patch
+from functools import partial
 
 import pytest
 
-from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
-    payload_of,
-    prepared_transactions,
-)
+from spark_kafka_sink.datasource.exactly_once.transaction_commit import payload_of
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import PLANNED, EdgeScene, UntoldScene
+from tests.simulation.edge_scene import PLANNED, VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import of_the_log, owner_of
-from tests.simulation.spark_world import TOPIC, Run, SparkLife
+from tests.simulation.spark_scene import of_data, of_the_log, owner_of
+from tests.simulation.spark_world import TOPIC, Run
 
-VERSIONS = pytest.mark.parametrize("version", [1, 2])
-
+pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
 #: What the rows of the two writes say of their batch; a key's micro-batch has two of these.
 FIRST, SECOND = 0, 100
+ALL = tuple(of + number for number in range(3) for of in (FIRST, SECOND))
+
+
+@pytest.fixture
+def tells_query() -> bool:
+    """A block needs nothing of what Spark tells its tasks."""
+    return False
 
 
 def writes(scene: EdgeScene, run: Run, number: int, **of_second: str) -> None:
@@ -46,194 +47,143 @@ def half(scene: EdgeScene, run: Run, number: int, then: Callable[[], None]) -> N
         raise ValueError("planned")
 
 
-def played(version: int) -> SparkLife:
-    return SparkLife(1, tasks=2, rows=2, new_worker=1.0, transaction_version=version)
-
-
-@VERSIONS
-def test_all_writes_of_a_block_become_visible_when_it_ends(version: int) -> None:
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("driver")
-        for number in range(3):
-            writes(scene, run, number)
-            assert {FIRST + number, SECOND + number} <= scene.batches()
-            assert scene.open_ids() == []
-
-    UntoldScene.of(play, played(version))
-
-
-@VERSIONS
-def test_a_write_that_fails_fails_all_of_its_block(version: int) -> None:
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("driver")
-        writes(scene, run, 0)
-        with pytest.raises(KafkaError, match=PLANNED):
-            writes(scene, run, 1, ends="fail")
-        assert scene.open_ids() == []
-        assert scene.batches() == {FIRST, SECOND}
-        writes(scene, run, 1)
-        assert scene.open_ids() == []
-
-    scene = UntoldScene.of(play, played(version))
-    assert scene.batches() == {FIRST, FIRST + 1, SECOND, SECOND + 1}
-
-
-@VERSIONS
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_block_that_raises_leaves_none_visible_and_none_open(number: int, version: int) -> None:
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("driver")
-        for before in range(number):
-            writes(scene, run, before)
-        with pytest.raises(ValueError, match="planned"):
-            half(scene, run, number, lambda: None)
-        assert scene.open_ids() == []
+def test_all_writes_of_a_block_become_visible_when_it_ends(scene: EdgeScene) -> None:
+    run = scene.run("driver")
+    for number in range(3):
         writes(scene, run, number)
+        assert {FIRST + number, SECOND + number} <= scene.batches()
         assert scene.open_ids() == []
 
-    scene = UntoldScene.of(play, played(version))
-    assert len(scene.batches()) == 2 * (number + 1)
+
+def test_a_write_that_fails_fails_all_of_its_block(scene: EdgeScene) -> None:
+    run = scene.run("driver")
+    writes(scene, run, 0)
+    with pytest.raises(KafkaError, match=PLANNED):
+        writes(scene, run, 1, ends="fail")
+    assert scene.open_ids() == []
+    assert scene.batches() == {FIRST, SECOND}
+    writes(scene, run, 1)
+    assert scene.open_ids() == []
+    scene.ends_with(FIRST, FIRST + 1, SECOND, SECOND + 1)
 
 
-@VERSIONS
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_driver_dead_between_two_writes_writes_both_again(number: int, version: int) -> None:
-    def play(scene: EdgeScene) -> None:
-        dead, run = scene.run("driver 1"), scene.run("driver 2")
-        for before in range(number):
-            writes(scene, dead, before)
-
-        def die() -> None:
-            dead.process.kill()
-            scene.scheduler.block(lambda: False, NEVER)
-
-        dead.process.start(lambda: half(scene, dead, number, die), "micro-batch")
-        scene.scheduler.block(lambda: dead.process.dead, NEVER)
-        assert len(scene.open_ids()) == 2
-        writes(scene, run, number)
-        assert scene.open_ids() == []
-
-    # (The dead one's block is unwound when all is over, and must not wait for a cluster then.)
-    with patch.object(Transaction, "abort", lambda _: None):
-        scene = UntoldScene.of(play, played(version))
-    assert len(scene.batches()) == 2 * (number + 1)
-
-
-@VERSIONS
-def test_a_driver_dead_after_the_decision_has_all_writes_ended(
-    version: int,
+def test_a_block_that_raises_leaves_none_visible_and_none_open(
+    scene: EdgeScene, number: int
 ) -> None:
-    def play(scene: EdgeScene) -> None:
-        dead, run = scene.run("driver 1"), scene.run("driver 2")
-        writes(scene, dead, 0)
-        silent = scene.cluster.control.drop(
-            ApiKey.END_TXN,
-            FOREVER,
-            processed=False,
-            where=lambda r: "~~" not in r.body.transactional_id,
-        )
-        scene.timeline.after(40_000, scene.cluster.control.clear)
-        with pytest.raises(KafkaError):
-            writes(scene, dead, 1)
-        assert silent.fired
+    run = scene.run("driver")
+    for before in range(number):
+        writes(scene, run, before)
+    with pytest.raises(ValueError, match="planned"):
+        half(scene, run, number, lambda: None)
+    assert scene.open_ids() == []
+    writes(scene, run, number)
+    assert scene.open_ids() == []
+    scene.ends_with(*ALL[: 2 * (number + 1)])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_driver_dead_between_two_writes_writes_both_again(
+    scene: EdgeScene, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # (The dead one's block is unwound when all is over, and must not wait for a cluster then.)
+    monkeypatch.setattr(Transaction, "abort", lambda _: None)
+    dead, run = scene.run("driver 1"), scene.run("driver 2")
+    for before in range(number):
+        writes(scene, dead, before)
+
+    def die() -> None:
         dead.process.kill()
-        scene.cluster.control.clear()
-        writes(scene, run, 1)  # Spark runs it again: it is done
-        assert scene.open_ids() == []
-        writes(scene, run, 2)
+        scene.wait(lambda: False)
 
-    scene = UntoldScene.of(play, played(version))
-    assert scene.batches() == {FIRST + n for n in range(3)} | {SECOND + n for n in range(3)}
+    dead.process.start(lambda: half(scene, dead, number, die), "micro-batch")
+    scene.wait(lambda: dead.process.dead)
+    assert len(scene.open_ids()) == 2
+    writes(scene, run, number)
+    assert scene.open_ids() == []
+    scene.ends_with(*ALL[: 2 * (number + 1)])
 
 
-@VERSIONS
-def test_two_writes_of_a_block_at_once_keep_their_reports(version: int) -> None:
+def test_a_driver_dead_after_the_decision_has_all_writes_ended(scene: EdgeScene) -> None:
+    dead, run = scene.run("driver 1"), scene.run("driver 2")
+    writes(scene, dead, 0)
+    silent = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+    scene.timeline.after(40_000, scene.control.clear)
+    with pytest.raises(KafkaError):
+        writes(scene, dead, 1)
+    assert silent.fired
+    dead.process.kill()
+    scene.control.clear()
+    writes(scene, run, 1)  # Spark runs it again: it is done
+    assert scene.open_ids() == []
+    writes(scene, run, 2)
+    scene.ends_with(*ALL)
+
+
+def test_two_writes_of_a_block_at_once_keep_their_reports(scene: EdgeScene) -> None:
     """In threads: the second one is written as the first one, whose read of the log found no part,
     is about to begin the transaction of its report.
     """
-
-    def play(scene: EdgeScene) -> None:
-        scene.cluster.create_topic("reports", 1)
-        run = scene.run("driver")
-        with transaction("sinks", 0, **scene.options(reportTopic="reports")) as t:
-            second = scene.before_send(
-                run,
-                lambda request: (
-                    request.api == ApiKey.INIT_PRODUCER_ID
-                    and request.body.transactional_id.endswith(".report~0")
-                ),
-                lambda: t.write(scene.frame(run, SECOND)),
-            )
-            t.write(scene.frame(run, FIRST))
-            assert second
-        assert scene.open_ids() == []
-
-    scene = UntoldScene.of(play, played(version))
-    assert scene.batches() == {FIRST, SECOND}
+    scene.cluster.create_topic("reports", 1)
+    run = scene.run("driver")
+    with transaction("sinks", 0, **scene.options(reportTopic="reports")) as t:
+        second = scene.before_send(
+            run,
+            lambda request: (
+                request.api == ApiKey.INIT_PRODUCER_ID
+                and request.body.transactional_id.endswith(".report~0")
+            ),
+            lambda: t.write(scene.frame(run, SECOND)),
+        )
+        t.write(scene.frame(run, FIRST))
+        assert second
+    assert scene.open_ids() == []
+    scene.ends_with(FIRST, SECOND)
 
 
-@VERSIONS
-def test_writes_of_a_block_in_threads_do_not_fail_each_other(version: int) -> None:
+@pytest.mark.life(rows=2, new_worker=1.0, cluster=ClusterFaults(work_ms=50, append_ms=30))
+def test_writes_of_a_block_in_threads_do_not_fail_each_other(scene: EdgeScene) -> None:
     """Each opens the log in a process of its own, and shuts out who is about to record its write;
     brokers are slow.
     """
     count = 8
-
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("driver")
-        with transaction("sinks", 0, **scene.options()) as t:
-            threads = [
-                scene.beside(run.process, lambda n=n: t.write(scene.frame(run, n)))
-                for n in range(count)
-            ]
-            scene.scheduler.block(lambda: all(thread.done for thread, _ in threads), NEVER)
-            assert [told for _, told in threads] == [[None]] * count
-        assert scene.open_ids() == []
-
-    life = replace(played(version), tasks=1, cluster=ClusterFaults(work_ms=50, append_ms=30))
-    scene = UntoldScene.of(play, life)
-    assert scene.batches() == set(range(count))
+    run = scene.run("driver")
+    with transaction("sinks", 0, **scene.options()) as t:
+        frames = [scene.frame(run, number) for number in range(count)]
+        assert scene.at_once(run, *(partial(t.write, one) for one in frames)) == [None] * count
+    assert scene.open_ids() == []
+    scene.ends_with(*range(count))
 
 
-@VERSIONS
-def test_a_block_that_its_successor_rolled_forward_succeeds(version: int) -> None:
+def test_a_block_that_its_successor_rolled_forward_succeeds(scene: EdgeScene) -> None:
     """Its decision is in the log, and it does not hear of it, until the successor owns the key.
     (The commit that decides the writes of a block has no transaction of its own.)
     """
+    written = scene.first_batch()
+    old, owner = written.run, owner_of(written.run.id, written.plan)
+    payload = payload_of(written.messages, TOPIC)
+    with scene.driver_side(old) as driver:
+        driver.commit(owner, Batch(0, tuple(written.prepared), payload, block=Block("b")))
+    lost = scene.control.drop(ApiKey.END_TXN, where=of_the_log)
 
-    def play(scene: EdgeScene) -> None:
-        old = scene.run("run-0")
-        plan = scene.plan(old)
-        messages = scene.write(old, 0, plan)
-        owner = owner_of(old.id, plan)
-        prepared = prepared_transactions(messages, owner)
+    def commit() -> Commit:
         with scene.driver_side(old) as driver:
-            driver.commit(owner, Batch(0, prepared, payload_of(messages, TOPIC), block=Block("b")))
-        lost = scene.cluster.control.drop(ApiKey.END_TXN, where=of_the_log)
+            return driver.commit(owner, Batch(0, (), block=Block("b", 1)))
 
-        def commit() -> Commit:
-            with scene.driver_side(old) as driver:
-                return driver.commit(owner, Batch(0, (), block=Block("b", 1)))
-
-        late, told = scene.beside(old.process, commit)
-        scene.scheduler.block(lambda: bool(lost.fired), NEVER)
-        assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
-        scene.scheduler.block(lambda: late.done, NEVER)
-        assert told == [Commit.COMMITTED]
-
-    scene = EdgeScene.of(play, played(version))
-    assert scene.batches() == {0, 1}
+    late, told = scene.beside(old.process, commit)
+    scene.wait(lambda: lost.fired)
+    assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
+    scene.wait(lambda: late.done)
+    assert told == [Commit.COMMITTED]
+    scene.ends_with(0, 1)
 
 
-def test_a_block_leaves_what_others_have_open_alone() -> None:
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("driver")
-        theirs = ["orders~others~run~w~0", "orders~sinks.eu~run~w~0", "orders~run~w~0"]
-        for transactional_id in theirs:
-            scene.begin_foreign(transactional_id)
-        writes(scene, run, 0)
-        with pytest.raises(KafkaError, match=PLANNED):
-            writes(scene, run, 1, ends="fail")
-        assert scene.open_ids() == sorted(theirs)
-
-    UntoldScene.of(play, played(2))
+def test_a_block_leaves_what_others_have_open_alone(scene: EdgeScene) -> None:
+    run = scene.run("driver")
+    theirs = ["orders~others~run~w~0", "orders~sinks.eu~run~w~0", "orders~run~w~0"]
+    for transactional_id in theirs:
+        scene.begin_foreign(transactional_id)
+    writes(scene, run, 0)
+    with pytest.raises(KafkaError, match=PLANNED):
+        writes(scene, run, 1, ends="fail")
+    assert scene.open_ids() == sorted(theirs)

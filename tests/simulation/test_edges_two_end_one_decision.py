@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import ErrorCode, PartialCommitError
+from spark_kafka_sink.base.errors import PartialCommitError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.codec import Request
-from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_scene import Scene, of_the_log
-from tests.simulation.spark_world import SparkLife
+from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.spark_scene import of_data, of_id
 
 TASKS = 6
-VERSIONS = pytest.mark.parametrize("version", [1, 2])
+pytestmark = [VERSIONS, pytest.mark.life(tasks=TASKS)]
 
 
-@pytest.fixture(autouse=True)
-def _patient_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def scene(scene: EdgeScene) -> EdgeScene:
     """delivery.timeout.ms as it is shipped, above the transactions' own time-out."""
-    given = Scene.config
-
-    def config(self: Scene, client_id: str) -> object:
-        return replace(given(self, client_id), delivery_timeout_ms=120_000)
-
-    monkeypatch.setattr(Scene, "config", config)
+    scene.changes = {"delivery_timeout_ms": 120_000}
+    return scene
 
 
-@VERSIONS
 @pytest.mark.parametrize(
     ("comes_ms", "back_ms"),
     [
@@ -44,66 +34,43 @@ def _patient_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_start_beside_a_driver_tears_no_decision(
-    comes_ms: int, back_ms: int, version: int
+    scene: EdgeScene, comes_ms: int, back_ms: int
 ) -> None:
     """The driver was never away; the start finds its decision ``comes_ms`` old, and about to time
     out. The coordinators are back at ``back_ms``, one after another.
     """
-
-    def play(scene: EdgeScene) -> None:
-        old, new = scene.run("run-0"), scene.run("run-1")
-        plan = scene.plan(old)
-        messages = scene.write(old, 0, plan)
-        begun = scene.scheduler.now
-        loading = [
-            scene.cluster.control.answer(
-                ApiKey.END_TXN,
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                FOREVER,
-                where=lambda r, nth=nth: not of_the_log(r) and _number(r) % 3 == nth,
-            )
-            for nth in range(3)
-        ]
-        one, told = scene.beside(old.process, lambda: scene.commit(old, 0, plan, messages))
-        scene.scheduler.block(lambda: loading[0].fired > 0, NEVER)
-        for nth, fault in enumerate(loading):
-            after = begun + back_ms + 150 * nth - scene.scheduler.now
-            scene.timeline.after(after, lambda fault=fault: setattr(fault, "times", fault.fired))
-        scene.scheduler.sleep(begun + comes_ms - scene.scheduler.now)
-        two, planned = scene.beside(new.process, lambda: scene.plan(new))
-        scene.scheduler.block(lambda: one.done and two.done, NEVER)
-        assert not any(isinstance(one, PartialCommitError) for one in (*told, *planned))
-        seen = {task for _, task, _ in scene.visible()}
-        assert seen == (set(range(TASKS)) if told == [Commit.COMMITTED] else set())
-
-    EdgeScene.of(play, SparkLife(1, tasks=TASKS, transaction_version=version))
+    old, new = scene.run("run-0"), scene.run("run-1")
+    written = scene.written(old, 0)
+    begun = scene.scheduler.now
+    loading = [
+        scene.coordinators_load(lambda r, nth=nth: of_data(r) and _number(r) % 3 == nth)
+        for nth in range(3)
+    ]
+    one, told = scene.beside(old.process, lambda: scene.commit(*written))
+    scene.wait(lambda: loading[0].fired)
+    for nth, fault in enumerate(loading):
+        after = begun + back_ms + 150 * nth - scene.scheduler.now
+        scene.timeline.after(after, fault.stop)
+    scene.scheduler.sleep(begun + comes_ms - scene.scheduler.now)
+    two, planned = scene.beside(new.process, lambda: scene.plan(new))
+    scene.wait(lambda: one.done and two.done)
+    assert not any(isinstance(one, PartialCommitError) for one in (*told, *planned))
+    seen = {task for _, task, _ in scene.visible()}
+    assert seen == (set(range(TASKS)) if told == [Commit.COMMITTED] else set())
 
 
-@VERSIONS
-def test_what_is_committed_is_not_committed_again(version: int) -> None:
+def test_what_is_committed_is_not_committed_again(scene: EdgeScene) -> None:
     """One coordinator loads for longer than the lease; the others have committed at once."""
-
-    def play(scene: EdgeScene) -> None:
-        run = scene.run("run-0")
-        plan = scene.plan(run)
-        messages = scene.write(run, 0, plan)
-        prepared = [m.prepared for m in messages if m.prepared is not None]
-        slow, *others = [one.transactional_id for one in prepared]
-        loading = scene.cluster.control.answer(
-            ApiKey.END_TXN,
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            FOREVER,
-            where=lambda r: r.body.transactional_id == slow,
-        )
-        scene.timeline.after(14_000, scene.cluster.control.clear)
-        watched = scene.watch()
-        assert scene.commit(run, 0, plan, messages) is Commit.COMMITTED
-        assert loading.fired
-        ended = [request.body.transactional_id for request in watched.of(ApiKey.END_TXN)]
-        assert {ended.count(one) for one in others} == {1}
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=TASKS, transaction_version=version))
-    assert scene.batches() == {0}
+    written = scene.first_batch()
+    slow, *others = written.ids
+    loading = scene.coordinators_load(of_id(slow))
+    scene.timeline.after(14_000, scene.control.clear)
+    watched = scene.watch()
+    assert scene.commit(*written) is Commit.COMMITTED
+    assert loading.fired
+    ended = [request.body.transactional_id for request in watched.of(ApiKey.END_TXN)]
+    assert {ended.count(one) for one in others} == {1}
+    scene.ends_with(0)
 
 
 def _number(request: Request) -> int:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.programs import run_python
 from tests.simulation.life import draw
-from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.mutant import Mutant
+from tests.simulation.mutations import MUTATIONS
 from tests.simulation.run import LifeError, live
 from tests.simulation.world import World
 
@@ -20,9 +21,7 @@ SEEDS = [range(60), pytest.param(range(60, 200), marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=["the first seeds", "more seeds"])
-def test_every_acknowledged_row_is_there_once_and_in_order(
-    seeds: range,
-) -> None:
+def test_every_acknowledged_row_is_there_once_and_in_order(seeds: range) -> None:
     fired: Counter[str] = Counter()
     for seed in seeds:
         world = live(seed)
@@ -91,7 +90,7 @@ SEEDS_PER_MUTATION = 800
 
 @pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_broken_producer_is_found(mutation: Mutation) -> None:
+def test_a_broken_producer_is_found(mutation: Mutant) -> None:
     """What the invariants are worth: each deliberate fault breaks one within some hundred seeds."""
     with mutation():
         for seed in range(SEEDS_PER_MUTATION):

@@ -109,9 +109,7 @@ def test_whatever_happens_each_committed_row_is_visible_once():
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_a_driver_frozen_after_its_decision_reports_no_partial(
-    seed,
-):
+def test_a_driver_frozen_after_its_decision_reports_no_partial(seed):
     """One transaction has timed out when it wakes up, and the other one is still open."""
     frozen = Strike("commit", 0, 0, Blow.FREEZE, 50_000, "decided")
     world = lived(
@@ -161,19 +159,10 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
     [
         (careless.no_age_check, situations.tasks_begin_one_by_one),
         (careless.abort_ignores_the_decision, misfortunes.abort_beside_a_commit),
-        (
-            reviewed.s2_the_gap_before_a_write_is_not_looked_at,
-            misfortunes.at_a_deposed_leader,
-        ),
+        (reviewed.s2_the_gap_before_a_write_is_not_looked_at, misfortunes.at_a_deposed_leader),
         (reviewed.s4_named_jobs_sweep_no_dead_runs, misfortunes.two_die),
-        (
-            reviewed.s7_brokers_are_as_they_were_minutes_ago,
-            misfortunes.a_broker_was_down,
-        ),
-        (
-            reviewed.s16_a_late_request_may_open_what_was_committed,
-            misfortunes.a_partition_is_late,
-        ),
+        (reviewed.s7_brokers_are_as_they_were_minutes_ago, misfortunes.a_broker_was_down),
+        (reviewed.s16_a_late_request_may_open_what_was_committed, misfortunes.a_partition_is_late),
         (reviewed.s18_other_rows_are_dropped, misfortunes.a_stranger),
         (of_blocks.x2_a_block_decides_what_is_recorded, situations.a_write_fails_unseen),
         (of_blocks.x3_undo_does_not_look_again, situations.an_end_is_late),
@@ -181,10 +170,7 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
             of_blocks.x5_whoevers_decision_was_ended_counts_as_ours,
             situations.a_copy_meets_a_decision,
         ),
-        (
-            of_blocks.x6_a_commit_does_not_look_again,
-            situations.coordinators_load_for_long,
-        ),
+        (of_blocks.x6_a_commit_does_not_look_again, situations.coordinators_load_for_long),
         (of_blocks.f5_a_group_may_have_members, situations.readers_are_a_live_group),
     ],
     ids=lambda value: value.__name__,

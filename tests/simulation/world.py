@@ -97,12 +97,7 @@ class World:
             trace=self._note,
         )
         self.network = SimulatedNetwork(
-            self.scheduler,
-            self.cluster,
-            self.cluster.ports,
-            fate,
-            life.network,
-            trace=self._note,
+            self.scheduler, self.cluster, self.cluster.ports, fate, life.network, trace=self._note
         )
         self.cluster.on_down = self.network.cut_all
         self.timeline = Timeline(self.scheduler)

@@ -4,15 +4,9 @@ on a fake cluster with the topic ``t`` of two partitions.
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client.client_factory import new_network_client
-from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -20,7 +14,6 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.producer_world import ProducerWorld, columns
-from tests.fakes.simulated_network import SimulatedNetwork
 
 LOG_TOPIC = "commits"
 
@@ -78,13 +71,3 @@ class CommittingWorld(ProducerWorld):
         """To read_committed consumers, once the markers are there."""
         self.scheduler.sleep(200)
         return [value.decode() for value in self.values() if value is not None]
-
-    def _new_client(
-        self, config: ProducerConfig, metadata: Metadata, clock: Clock
-    ) -> NetworkClient:
-        network = SimulatedNetwork(
-            self.scheduler, self.cluster, self.cluster.ports, random.Random(0)
-        )
-        self.networks.append(network)
-        self.scheduler.sources.append(network)
-        return new_network_client(config, metadata, clock, selector=network)

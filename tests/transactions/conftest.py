@@ -34,7 +34,7 @@ def operators_kafka(kafka: RealKafka) -> RealKafka:
 
 
 @pytest.fixture(scope="module")
-def operator_client(operators_kafka: RealKafka) -> Iterator[TransactionClient]:
+def client(operators_kafka: RealKafka) -> Iterator[TransactionClient]:
     config = ProducerConfig.parse({"bootstrap.servers": operators_kafka.bootstrap})
     with TransactionClient(config) as found:
         yield found
@@ -47,9 +47,7 @@ def operator_topics(operators_kafka: RealKafka) -> tuple[str, str]:
 
 @pytest.fixture
 def stage(
-    operators_kafka: RealKafka,
-    operator_client: TransactionClient,
-    operator_topics: tuple[str, str],
+    operators_kafka: RealKafka, client: TransactionClient, operator_topics: tuple[str, str]
 ) -> Iterator[Stage]:
-    with set_stage(operators_kafka, operator_client, operator_topics) as found:
+    with set_stage(operators_kafka, client, operator_topics) as found:
         yield found

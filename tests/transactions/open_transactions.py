@@ -1,4 +1,6 @@
-"""Open transactions without a producer: what tasks would have prepared, thousands in a second."""
+"""What tasks would have prepared, thousands in a second without a producer, or with one; and what
+readers of committed records see of it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ from collections.abc import Sequence
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnResponse,
-)
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    InitProducerIdResponse,
-)
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
 from tests.fakes.kafka_messages import init_request
+from tests.real_kafka import RealKafka, consume_topic
+from tests.waiting import wait_for
 
 TIMEOUT_MS = 30_000
 
@@ -50,6 +52,40 @@ def open_transactions(
     return [PreparedTransaction(i, *identities[i], 1) for i in ids]
 
 
+def task_that_wrote(
+    bootstrap: str,
+    transactional_id: str,
+    topic: str,
+    *values: str,
+    partition: int | None = None,
+    **options: str,
+) -> KafkaProducer:
+    """A task's producer, whose transaction is open with these values; to be closed."""
+    config = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id}
+    config |= {name.replace("_", "."): value for name, value in options.items()}
+    producer = KafkaProducer(config)
+    producer.init_transactions()
+    producer.begin_transaction()
+    for value in values:
+        producer.send(ProducerRecord(topic, value.encode(), partition=partition))
+    producer.flush()
+    return producer
+
+
 def fence(client: TransactionClient, ids: Sequence[str]) -> dict[str, ErrorCode | None]:
     """InitProducerId for each: what was open is aborted."""
     return dict(client.fence(ids, client.clock.now_ms() + TIMEOUT_MS))
+
+
+def visible(kafka: RealKafka, topic: str, expected: Sequence[str]) -> bool:
+    """A read_committed reader sees exactly these rows, once the markers are written (within
+    milliseconds of the EndTxn's answer) and nothing is open.
+    """
+    wanted = sorted(value.encode() for value in expected)
+
+    def shows_them() -> bool:
+        found = consume_topic(kafka.bootstrap, topic, isolation="read_committed").values
+        return sorted(value or b"" for value in found) == wanted
+
+    wait_for(shows_them, 60, f"{wanted}")
+    return True

@@ -16,7 +16,9 @@ from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.transactions.commit_state import CommitState
+from tests.transactions.open_transactions import task_that_wrote
 from tests.transactions.operator_stage import Stage
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -24,14 +26,11 @@ def topic(stage: Stage) -> str:
     return stage.kafka.unique_topic("blocked")
 
 
-def of_a_task(stage: Stage, topic: str, name: str, value: bytes) -> KafkaProducer:
-    """A task of this package that has written, and is silent since."""
-    producer = KafkaProducer({"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name})
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send(ProducerRecord(topic, value))
-    producer.flush()
-    return producer
+def produce(stage: Stage, topic: str, value: bytes) -> None:
+    """In no transaction."""
+    producer = Producer({"bootstrap.servers": stage.kafka.bootstrap})
+    producer.produce(topic, value)
+    producer.flush(30)
 
 
 def of_another_client(stage: Stage, topic: str, name: str, value: bytes) -> Producer:
@@ -78,11 +77,9 @@ def follow(stage: Stage, advice: str) -> None:
 def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, topic: str) -> None:
     ours = f"{stage.prefix}~run-1~w~0"
     stage.write(CommitState(generation=1, run_id="run-1", last_done=3))
-    task = of_a_task(stage, topic, ours, b"ours")
+    task = task_that_wrote(stage.kafka.bootstrap, ours, topic, "ours")
     other = of_another_client(stage, topic, f"flink-{stage.prefix}", b"another's")
-    plain = Producer({"bootstrap.servers": stage.kafka.bootstrap})
-    plain.produce(topic, b"waits")
-    plain.flush(30)
+    produce(stage, topic, b"waits")
     try:
         assert visible(stage, topic) == []
         second, first = stage.json("blockers", topic, code=3)["blockers"]
@@ -118,7 +115,9 @@ def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, t
 
 
 def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: str) -> None:
-    with of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"decided") as task:
+    with task_that_wrote(
+        stage.kafka.bootstrap, f"{stage.prefix}~run-1~w~0", topic, "decided"
+    ) as task:
         prepared = task.prepare()
     stage.write(stage.state([prepared]))
     (found,) = stage.json("blockers", topic, code=3)["blockers"]
@@ -151,7 +150,10 @@ def test_a_topic_that_is_not_there_is_one_line(stage: Stage) -> None:
 def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
     stage.write(stage.state(superseded=("run-0",)))
     runs = {"run-1": "owner", "run-0": "orphan", "run-x": "not in the log"}
-    tasks = [of_a_task(stage, topic, f"{stage.prefix}~{run}~w~0", b"row") for run in runs]
+    tasks = [
+        task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~{run}~w~0", topic, "row")
+        for run in runs
+    ]
     found = stage.json("blockers", topic, code=3)["blockers"]
     assert [b["whose"] for b in found] == ["orphan", "not in the log", "owner"]
     advice = {b["whose"]: b["advice"] for b in found}
@@ -164,12 +166,9 @@ def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
 
 def test_groups_that_wait_are_named(stage: Stage, topic: str) -> None:
     """One has read up to the open transaction, one has a row to read; others don't wait."""
-    plain = Producer({"bootstrap.servers": stage.kafka.bootstrap})
-    plain.produce(topic, b"before")
-    plain.flush(30)
-    task = of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"open")
-    plain.produce(topic, b"behind")
-    plain.flush(30)
+    produce(stage, topic, b"before")
+    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-1~w~0", topic, "open")
+    produce(stage, topic, b"behind")
     names = {name: f"{stage.prefix}-{name}" for name in ("waits", "comes", "reads-all", "gone")}
     with ExitStack() as stack:
         for name, offset in (("waits", 1), ("comes", 0), ("reads-all", 3), ("gone", 1)):
@@ -208,13 +207,11 @@ def member(stage: Stage, group: str, topic: str) -> Consumer:
 
 def test_only_what_is_old_is_an_exit_code(stage: Stage, topic: str) -> None:
     """For cron: a live stream always has a transaction that is open."""
-    task = of_a_task(stage, topic, f"{stage.prefix}~run-1~w~0", b"row")
+    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-1~w~0", topic, "row")
     young = stage.json("blockers", topic, "--older-than", "1h")
     assert (young["blockers"], young["younger"]) == ([], 1)
     assert "1 younger" in stage.run("blockers", topic, "--older-than", "1h").stdout
-    deadline = stage.soon()
-    while stage.json("list")["open"][0]["ageMs"] <= 1:
-        assert stage.client.clock.now_ms() < deadline
+    wait_for(lambda: stage.json("list")["open"][0]["ageMs"] > 1)
     assert stage.json("blockers", topic, "--older-than", "1ms", code=3)["younger"] == 0
     task.close(0)
 
@@ -235,10 +232,9 @@ def test_what_blocks_is_metrics_for_cron(stage: Stage, topic: str) -> None:
     before = metrics_of(stage, topic)
     assert {value for (name, _), value in before.items() if name in (age, open_)} == {0}
     assert {whose for name, whose in before if name == age} == {one.value for one in Whose}
-    task = of_a_task(stage, topic, f"{stage.prefix}~run-x~w~0", b"row")
-    deadline = stage.soon()
-    while (found := metrics_of(stage, topic))[age, "not in the log"] == 0:
-        assert stage.client.clock.now_ms() < deadline
+    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-x~w~0", topic, "row")
+    wait_for(lambda: metrics_of(stage, topic)[age, "not in the log"] > 0)
+    found = metrics_of(stage, topic)
     assert found.keys() == before.keys()
     assert found[open_, "not in the log"] == 1
     assert found["kprod_topic_held_offsets", ""] == 1

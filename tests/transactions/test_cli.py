@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +12,15 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import KafkaError, SupersededError
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload, Phase
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import Consumed, RealKafka
-from tests.transactions.open_transactions import fence, open_transactions
+from tests.transactions.open_transactions import fence, open_transactions, task_that_wrote
 from tests.transactions.operator_stage import Stage, names
+from tests.waiting import wait_for
 
 Json = dict[str, Any]
 
@@ -35,9 +34,7 @@ COMMITTED = {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
 # -- list, describe -------------------------------------------------------------------------------
 
 
-def test_list_shows_open_transactions_of_exactly_the_prefix(
-    stage: Stage,
-) -> None:
+def test_list_shows_open_transactions_of_exactly_the_prefix(stage: Stage) -> None:
     ours = stage.open(2)
     old = stage.open(1, run="run-0")
     job = stage.open(1, run="job", name="job")
@@ -131,12 +128,8 @@ def test_commit_makes_a_decided_batch_visible(
 ) -> None:
     topic = stage.kafka.unique_topic("decided")
     name = str(TransactionalId(stage.prefix, "run-1", "w", 0))
-    options = {"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name}
-    with KafkaProducer(options) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(topic, b"row"))
-        prepared = producer.prepare()
+    with task_that_wrote(stage.kafka.bootstrap, name, topic, "row") as task:
+        prepared = task.prepare()
     stage.write(stage.state([prepared]))
     assert "Would commit batch 8" in stage.run("commit", stage.prefix, "--dry-run").stdout
     dry = stage.json("commit", stage.prefix, "--dry-run")
@@ -181,9 +174,7 @@ def test_commit_aborts_nothing_for_an_option_of_its_own(stage: Stage, tmp_path: 
     stage.write(stage.state(transactions))
     config = tmp_path / "theirs.properties"
     config.write_text("transaction.timeout.ms=400\nsecurity.protocol=PLAINTEXT\n")
-    deadline = time.monotonic() + 30
-    while not stage.client.older_than(names(transactions), 400, stage.soon()):
-        assert time.monotonic() < deadline
+    wait_for(lambda: stage.client.older_than(names(transactions), 400, stage.soon()))
     result = stage.run("commit", stage.prefix, "--yes", "--config", str(config))
     assert f"'{stage.prefix}' is DONE, last batch 8" in result.stdout
     assert result.stderr == "", "nothing is said of options that only a write has"
@@ -281,10 +272,7 @@ def test_abort_asks_first(stage: Stage) -> None:
 def test_abort_refuses_what_a_decision_names_unless_forced(stage: Stage) -> None:
     decided, free = stage.open(2)
     stage.write(stage.state([decided]))
-    for arguments in (
-        names([free, decided]),
-        ["--run", "run-1", "--prefix", stage.prefix],
-    ):
+    for arguments in (names([free, decided]), ["--run", "run-1", "--prefix", stage.prefix]):
         told = stage.refused("abort", *arguments)
         assert f"batch 8 of '{stage.prefix}' is decided" in told
         assert f"kprod txn commit {stage.prefix}" in told
@@ -306,18 +294,13 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
 def test_an_aborted_task_can_not_go_on(stage: Stage, consume: Callable[..., Consumed]) -> None:
     topic = stage.kafka.unique_topic("alive")
     name = str(TransactionalId(stage.prefix, "run-1", "w", 0))
-    options = {"bootstrap.servers": stage.kafka.bootstrap, "transactional.id": name}
     stage.write(stage.state())
-    with KafkaProducer(options) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(topic, b"before"))
-        producer.flush()
+    with task_that_wrote(stage.kafka.bootstrap, name, topic, "before") as producer:
         stage.run("abort", name, "--force", "--yes")
         # A leader that has no marker yet takes a row, which the marker then aborts.
-        deadline = stage.soon()
-        while stage.client.describe([name], deadline)[name].state in OPEN_OR_ENDING:
-            assert stage.client.clock.now_ms() < deadline
+        wait_for(
+            lambda: stage.client.describe([name], stage.soon())[name].state not in OPEN_OR_ENDING
+        )
         producer.send(ProducerRecord(topic, b"after"))
         with pytest.raises(KafkaError):
             producer.prepare()

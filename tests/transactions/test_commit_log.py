@@ -161,15 +161,20 @@ def test_an_open_write_is_reported_and_delays_no_other_key(drivers: Drivers) -> 
     assert stuck.commits_in_vain()
 
 
+def begun(kafka: RealKafka, transactional_id: str, **options: object) -> Producer:
+    """Another client, in a transaction."""
+    given = {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id}
+    producer = Producer(given | {k.replace("_", "."): v for k, v in options.items()})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    return producer
+
+
 class DyingWriter:
     """A driver, by another client, that dies between its Produce and its EndTxn; or is stunned."""
 
     def __init__(self, drivers: Drivers, key: str) -> None:
-        self.producer = Producer(
-            {"bootstrap.servers": drivers.kafka.bootstrap, "transactional.id": log_id(key)}
-        )
-        self.producer.init_transactions(30)
-        self.producer.begin_transaction()
+        self.producer = begun(drivers.kafka, log_id(key))
         self.producer.produce(drivers.topic, state(99).encode(), key.encode())
         assert self.producer.flush(30) == 0
 
@@ -224,12 +229,6 @@ class Fetches:
 
 
 # --- the topic
-
-
-@pytest.fixture
-def client(kafka: RealKafka) -> Iterator[TransactionClient]:
-    with TransactionClient(ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})) as found:
-        yield found
 
 
 def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: TransactionClient) -> None:
@@ -339,16 +338,8 @@ def test_a_too_large_record_affects_only_its_own_key(
 ) -> None:
     """17 MiB of zeros, which are 600 bytes in the log."""
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
-    bomb = Producer(
-        {
-            "bootstrap.servers": kafka.bootstrap,
-            "transactional.id": f"bomb-{uuid.uuid4().hex}",
-            "compression.type": "zstd",
-            "message.max.bytes": 20_000_000,
-        }
-    )
-    bomb.init_transactions(30)
-    bomb.begin_transaction()
+    large = {"compression_type": "zstd", "message_max_bytes": 20_000_000}
+    bomb = begun(kafka, f"bomb-{uuid.uuid4().hex}", **large)
     bomb.produce(topic, bytes(17 * 1024 * 1024), b"k")
     bomb.commit_transaction(30)
     log = CommitLog(client, topic)
@@ -363,12 +354,8 @@ def test_a_record_of_another_client_is_an_error(
     kafka: RealKafka, client: TransactionClient
 ) -> None:
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
-    producer = Producer(
-        {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"x-{uuid.uuid4().hex}"}
-    )
-    producer.init_transactions(30)
     for value in (b"{", b"[1]", b'{"part":0,"of":2,"revision":1}\nabc', b'{"part":"x"}'):
-        producer.begin_transaction()
+        producer = begun(kafka, f"x-{uuid.uuid4().hex}")
         producer.produce(topic, value, b"k")
         producer.commit_transaction(30)
         with pytest.raises(CommitError, match=r"no other client may write"):

@@ -34,6 +34,7 @@ KEY, TOPIC = "orders", "commits"
 TP = TopicPartition(TOPIC, 0)
 ID = "orders~~log"
 _GONE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+_NO_RIGHT = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 pytestmark = pytest.mark.simulated
 
 
@@ -145,9 +146,7 @@ def test_a_refusal_after_an_unclear_end_leaves_it_unknown(world: DriverWorld) ->
     """The right to find the coordinator is taken away in the middle: that answers nothing."""
     found = session(world)
     world.cluster.control.cut(ApiKey.END_TXN, 1)
-    world.cluster.control.answer(
-        ApiKey.FIND_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FOREVER
-    )
+    world.cluster.control.answer(ApiKey.FIND_COORDINATOR, _NO_RIGHT, FOREVER)
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         found.write(state(2), world.soon())
     assert isinstance(unknown.value.__cause__, AuthorizationError)
@@ -155,19 +154,22 @@ def test_a_refusal_after_an_unclear_end_leaves_it_unknown(world: DriverWorld) ->
     assert read(world) == state(2)
 
 
-def test_a_refused_end_is_clear(world: DriverWorld) -> None:
-    found = session(world)
-    world.cluster.control.answer(ApiKey.END_TXN, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    with pytest.raises(AuthorizationError, match="WRITE on the transactional id"):
-        found.write(state(2), world.soon())
-    assert read(world) == state(1)
-
-
-@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_a_fence_before_the_end_was_asked_for_is_clear(world: DriverWorld, code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("code", "kind", "told"),
+    [
+        (_NO_RIGHT, AuthorizationError, "WRITE on the transactional id"),
+        (ErrorCode.PRODUCER_FENCED, SupersededError, "PRODUCER_FENCED"),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, SupersededError, "INVALID_PRODUCER_EPOCH"),
+        # It timed out: it is void, and the key is opened again.
+        (ErrorCode.INVALID_TXN_STATE, SupersededError, "INVALID_TXN_STATE"),
+    ],
+)
+def test_an_end_that_is_refused_at_once_is_clear(
+    world: DriverWorld, code: ErrorCode, kind: type[KafkaError], told: str
+) -> None:
     found = session(world)
     world.cluster.control.answer(ApiKey.END_TXN, code)
-    with pytest.raises(SupersededError, match=code.name):
+    with pytest.raises(kind, match=told):
         found.write(state(2), world.soon())
     assert read(world) == state(1)
 
@@ -181,14 +183,6 @@ def test_a_fence_after_an_unclear_end_is_not(world: DriverWorld) -> None:
         found.write(state(2), world.soon())
     assert "PRODUCER_FENCED" in str(unknown.value.__cause__)
     assert read(world) == state(2)
-
-
-def test_a_timed_out_write_is_void_and_the_key_is_opened_again(world: DriverWorld) -> None:
-    found = session(world)
-    world.cluster.control.answer(ApiKey.END_TXN, ErrorCode.INVALID_TXN_STATE)
-    with pytest.raises(SupersededError, match="INVALID_TXN_STATE"):
-        found.write(state(2), world.soon())
-    assert read(world) == state(1)
 
 
 def test_concurrent_transactions_for_ever_end_with_the_deadline(world: DriverWorld) -> None:
@@ -288,20 +282,11 @@ def test_malformed_bytes_affect_only_the_key_they_name(world: DriverWorld) -> No
     other.write(None, world.soon())
 
 
-@pytest.mark.parametrize(
-    ("api", "code"),
-    [
-        (ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        (ApiKey.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        (ApiKey.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-    ],
-)
-def test_missing_rights_name_the_topic_and_what_is_needed(
-    world: DriverWorld, api: ApiKey, code: ErrorCode
-) -> None:
+@pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+def test_missing_rights_name_the_topic_and_what_is_needed(world: DriverWorld, api: ApiKey) -> None:
     if api is ApiKey.FETCH:
         session(world)
-    world.cluster.control.answer(api, code, FOREVER)
+    world.cluster.control.answer(api, ErrorCode.TOPIC_AUTHORIZATION_FAILED, FOREVER)
     with pytest.raises(AuthorizationError) as refused:
         session(world)
     assert "commit log" in refused.value.message

@@ -135,9 +135,7 @@ def test_a_commit_that_waits_for_a_leader_has_one_report(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_commit_killed_at_any_request_leaves_one_report(
-    version: int,
-) -> None:
+def test_a_commit_killed_at_any_request_leaves_one_report(version: int) -> None:
     """Behind DECIDED it is the report of the dead driver, before it that of the next attempt."""
     whose: list[bytes | None] = []
 
@@ -184,9 +182,7 @@ def test_a_record_by_itself_is_visible_at_once(world: CommittingWorld) -> None:
 
 
 @pytest.mark.broker
-def test_a_broker_takes_both_kinds_and_a_missing_topic_fails(
-    kafka: RealKafka,
-) -> None:
+def test_a_broker_takes_both_kinds_and_a_missing_topic_fails(kafka: RealKafka) -> None:
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap, "max.block.ms": "2000"})
     topic = kafka.unique_topic("reports", 1)
     key = topic.replace("-", "")

@@ -19,8 +19,6 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.cli.operations.blockers import blockers
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import Payload
@@ -28,6 +26,7 @@ from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import Consumed, RealKafka
+from tests.transactions.open_transactions import task_that_wrote
 from tests.transactions.operator_stage import Stage, set_stage
 from tests.waiting import wait_for
 
@@ -52,16 +51,11 @@ def prepared(kafka3: RealKafka, stage: Stage) -> PreparedTransaction:
     """With a row, on the node that will be lost; its coordinator is on another."""
     ids = (str(TransactionalId(stage.prefix, "run-1", "w", n)) for n in range(100))
     name = next(i for i in ids if stage.client.loop.coordinators([i], stage.soon())[i].id != NODE)
-    options = {
-        "bootstrap.servers": kafka3.bootstrap,
-        "transactional.id": name,
-        "transaction.timeout.ms": "600000",
-    }
-    with KafkaProducer(options) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(stage.topic, b"row"))
-        return producer.prepare()
+    task = task_that_wrote(
+        kafka3.bootstrap, name, stage.topic, "row", transaction_timeout_ms="600000"
+    )
+    with task:
+        return task.prepare()
 
 
 def lose_leader(kafka3: RealKafka, stage: Stage) -> None:

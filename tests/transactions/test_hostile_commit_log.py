@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -113,13 +112,9 @@ def hostile(key: bytes) -> bytes:
 def produce(kafka: RealKafka, tp: TopicPartition, data: bytes) -> None:
     config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
     request = ProduceRequest(-1, 30_000, (PartitionProduceData(tp, [data], len(data)),), None)
-    client = TransactionClient(config)
-    try:
-        deadline = SystemClock().now_ms() + 60_000
+    with TransactionClient(config) as client:
         call = Call(request, Leader(tp), "it", lambda response: response.partitions[0].error)
-        client.loop.send_and_receive(call, deadline)
-    finally:
-        client.close()
+        client.loop.send_and_receive(call, client.deadline())
 
 
 @pytest.mark.long
@@ -127,10 +122,8 @@ def test_hostile_batches_cost_an_exactly_once_write_little(
     spark: SparkSession, kafka: RealKafka, record_property: Callable[[str, object], None]
 ) -> None:
     """Five of them cost 22 s and more at every start, with max.block.ms=10000."""
-    log, topic = (
-        kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"}),
-        kafka.unique_topic(),
-    )
+    log = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
+    topic = kafka.unique_topic()
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap,
         "topic": topic,

@@ -12,36 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
-from spark_kafka_sink.base.errors import (
-    ErrorCode,
-    SupersededError,
-)
+from spark_kafka_sink.base.errors import ErrorCode, SupersededError
 from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.aborter import Aborter
-from spark_kafka_sink.transactions.commit_state import (
-    CommitState,
-    Done,
-    Payload,
-)
+from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.fakes.kafka_messages import API_VERSIONS
 from tests.real_kafka import RealKafka, consume_topic
-from tests.transactions.kafka_3_9_reader import visible
-from tests.transactions.open_transactions import TIMEOUT_MS, fence
+from tests.transactions.open_transactions import TIMEOUT_MS, fence, task_that_wrote, visible
 from tests.transactions.operator_stage import Stage, names
 
 # The first run on a machine fetches the broker.
@@ -53,17 +43,12 @@ def operators_kafka(kafka_3_9: RealKafka) -> RealKafka:
     return kafka_3_9
 
 
-def batch_of(values: Sequence[str]) -> pa.RecordBatch:
-    return pa.record_batch({"value": list(values)})
-
-
 # --- the broker
 
 
 def test_it_is_a_broker_that_offers_no_transactions_of_version_2(
-    kafka_3_9: RealKafka, operator_client: TransactionClient
+    kafka_3_9: RealKafka, client: TransactionClient
 ) -> None:
-    client = operator_client
     with AdminClient(client.config) as admin:
         answer = admin.loop.send_and_receive(
             Call(API_VERSIONS, AnyBroker(), "it"), admin.deadline()
@@ -111,16 +96,8 @@ def prepared(
     kafka: RealKafka, topic: str, transactional_id: str, values: Sequence[str]
 ) -> PreparedTransaction:
     """What a task writes and leaves to its driver."""
-    given = {
-        "bootstrap.servers": kafka.bootstrap,
-        "transactional.id": transactional_id,
-        "transaction.timeout.ms": 60_000,
-    }
-    with KafkaProducer(given) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send_batch(batch_of(values), topic)
-        found = producer.prepare()
+    with task_that_wrote(kafka.bootstrap, transactional_id, topic, *values) as task:
+        found = task.prepare()
     assert found.transaction_version == 1
     return found
 

@@ -12,7 +12,7 @@ import pytest
 import spark_kafka_sink
 from tests.datasource.exactly_once.queries import run
 from tests.real_kafka import RealKafka
-from tests.transactions.kafka_3_9_reader import visible
+from tests.transactions.open_transactions import visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -74,9 +74,7 @@ def next_batch(world: CommittingWorld, key: str, run: str, number: int, *values:
     return Batch(number, prepared, Payload(len(values), sum(map(len, values)), "t"))
 
 
-def test_a_decided_batch_of_0_1_is_committed_and_orphans_swept(
-    world: CommittingWorld,
-) -> None:
+def test_a_decided_batch_of_0_1_is_committed_and_orphans_swept(world: CommittingWorld) -> None:
     decided = tuple(world.prepared(f"p~run-1~{TOKEN}~{k}", f"7{k}") for k in (0, 1))
     orphans = (f"p~run-0~{TOKEN}~3", f"p~run-1~{TOKEN}~5")
     strangers = [
@@ -136,9 +134,7 @@ def test_a_query_that_runs_on_across_the_upgrade_keeps_its_key(world: Committing
     assert world.visible() == ["7", "8"]
 
 
-def test_the_last_batch_of_0_1_is_replayed_without_comparison(
-    world: CommittingWorld,
-) -> None:
+def test_the_last_batch_of_0_1_is_replayed_without_comparison(world: CommittingWorld) -> None:
     write_as_0_1(world, "p")
     with world.driver() as driver:
         state = driver.plan("p")
@@ -180,9 +176,7 @@ def test_a_job_of_another_prefix_is_not_ended_with_our_rights(world: CommittingW
     assert world.visible() == []
 
 
-def test_a_partly_aborted_decision_of_0_1_is_undone(
-    world: CommittingWorld,
-) -> None:
+def test_a_partly_aborted_decision_of_0_1_is_undone(world: CommittingWorld) -> None:
     """Nothing of it is committed: today it is written again, without an operator."""
     decided = tuple(world.prepared(f"p~run-1~{TOKEN}~{k}", f"7{k}") for k in (0, 1))
     world.end(decided[0], commit=False)

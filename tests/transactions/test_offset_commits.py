@@ -13,10 +13,7 @@ from kafka import KafkaAdminClient
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
-from spark_kafka_sink.base.errors import (
-    AuthorizationError,
-    ErrorCode,
-)
+from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
@@ -147,13 +144,11 @@ def test_the_consumers_of_a_group_do_not_stop_its_offsets(group: Group) -> None:
         )
         try:
             consumer.subscribe([group.topic])
-            assigned = False
             for _ in range(300):
                 consumer.poll(0.1)
                 if consumer.assignment():
-                    assigned = True
                     break
-            assert assigned, "the consumer is no member of the group"
+            assert consumer.assignment(), "the consumer is no member of the group"
             assert group.end(group.prepare(group.at(offset)), committed=True) == [ErrorCode.NONE]
             assert group.stored() == group.at(offset)
         finally:

@@ -79,26 +79,21 @@ def test_offsets_that_were_lost_are_given_again(
 
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
-def test_a_group_that_was_lost_on_its_way_is_not_added_again(
-    world: DriverWorld, kind: str, processed: bool
+@pytest.mark.parametrize(
+    ("api", "told", "version"),
+    [
+        # Arriving behind the commit, it would open a transaction that is never ended.
+        (ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn of group", 1),
+        # It would abort what a second one has prepared.
+        (ApiKey.INIT_PRODUCER_ID, f"InitProducerId of transactional id '{ID}'", 1),
+        (ApiKey.INIT_PRODUCER_ID, f"InitProducerId of transactional id '{ID}'", 2),
+    ],
+)
+def test_what_may_arrive_late_is_not_asked_again(
+    world: DriverWorld, api: ApiKey, told: str, version: int, kind: str, processed: bool
 ) -> None:
-    """Arriving behind the commit, it would open a transaction that is never ended."""
-    fault = getattr(world.cluster.control, kind)(ApiKey.ADD_OFFSETS_TO_TXN, 1, processed=processed)
-    with pytest.raises(KafkaTimeoutError, match="AddOffsetsToTxn of group"):
-        commit(world, 1)
-    assert fault.fired == 1
-    assert TP not in world.cluster.groups.committed.get(GROUP, {})
-
-
-@VERSIONS
-@pytest.mark.parametrize("processed", [True, False])
-@pytest.mark.parametrize("kind", ["drop", "cut"])
-def test_a_timed_out_init_producer_id_is_not_repeated(
-    world: DriverWorld, kind: str, processed: bool, version: int
-) -> None:
-    """It may arrive late, and would abort what the second one has prepared."""
-    fault = getattr(world.cluster.control, kind)(ApiKey.INIT_PRODUCER_ID, 1, processed=processed)
-    with pytest.raises(KafkaTimeoutError, match=f"InitProducerId of transactional id '{ID}'"):
+    fault = getattr(world.cluster.control, kind)(api, 1, processed=processed)
+    with pytest.raises(KafkaTimeoutError, match=told):
         commit(world, version)
     assert fault.fired == 1
     assert world.cluster.groups.open == {}
@@ -177,42 +172,19 @@ def test_a_partition_that_stays_unknown_fails_early(world: DriverWorld, version:
     assert 5_000 <= world.scheduler.now - start < 7_000
 
 
+OFFSETS, GROUPS = ApiKey.TXN_OFFSET_COMMIT, ApiKey.ADD_OFFSETS_TO_TXN
+Code, Refused = ErrorCode, AuthorizationError
 #: API, answer, the error raised and what it names.
 FINAL: list[tuple[ApiKey, ErrorCode, type[KafkaError], str]] = [
-    (
-        ApiKey.TXN_OFFSET_COMMIT,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        AuthorizationError,
-        "READ on the group",
-    ),
-    (
-        ApiKey.TXN_OFFSET_COMMIT,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        AuthorizationError,
-        "READ on the topic",
-    ),
-    (
-        ApiKey.TXN_OFFSET_COMMIT,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        AuthorizationError,
-        "WRITE on the transactional id",
-    ),
-    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFencedError, "t-0"),
-    (
-        ApiKey.TXN_OFFSET_COMMIT,
-        ErrorCode.TRANSACTION_ABORTABLE,
-        TransactionAbortableError,
-        "group 'readers', of t-0",
-    ),
-    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_COMMIT_OFFSET_SIZE, KafkaError, "t-0"),
-    (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.INVALID_GROUP_ID, KafkaError, "'readers'"),
-    (
-        ApiKey.ADD_OFFSETS_TO_TXN,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        AuthorizationError,
-        "READ on the group",
-    ),
-    (ApiKey.ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED, ProducerFencedError, ID),
+    (OFFSETS, Code.GROUP_AUTHORIZATION_FAILED, Refused, "READ on the group"),
+    (OFFSETS, Code.TOPIC_AUTHORIZATION_FAILED, Refused, "READ on the topic"),
+    (OFFSETS, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Refused, "WRITE on the transactional id"),
+    (OFFSETS, Code.INVALID_PRODUCER_EPOCH, ProducerFencedError, "t-0"),
+    (OFFSETS, Code.TRANSACTION_ABORTABLE, TransactionAbortableError, "group 'readers', of t-0"),
+    (OFFSETS, Code.INVALID_COMMIT_OFFSET_SIZE, KafkaError, "t-0"),
+    (OFFSETS, Code.INVALID_GROUP_ID, KafkaError, "'readers'"),
+    (GROUPS, Code.GROUP_AUTHORIZATION_FAILED, Refused, "READ on the group"),
+    (GROUPS, Code.PRODUCER_FENCED, ProducerFencedError, ID),
 ]
 
 
@@ -222,7 +194,7 @@ FINAL: list[tuple[ApiKey, ErrorCode, type[KafkaError], str]] = [
         (*case, version)
         for case in FINAL
         for version in (1, 2)
-        if version == 1 or case[0] is not ApiKey.ADD_OFFSETS_TO_TXN  # version 2 never sends it
+        if version == 1 or case[0] is not GROUPS  # version 2 never sends it
     ],
 )
 def test_what_no_asking_mends_is_raised_at_once(

@@ -68,9 +68,7 @@ def test_what_was_ended_meanwhile_is_left_as_it_is(stage: Stage) -> None:
     assert reused.transactional_id in stage.still_open()
 
 
-def test_a_jobs_driver_is_fenced_under_every_possible_key(
-    stage: Stage,
-) -> None:
+def test_a_jobs_driver_is_fenced_under_every_possible_key(stage: Stage) -> None:
     """Its ids tell it; those of version 0.1 didn't: the one that the job owns in the log."""
     alone = stage.open(1, run="job-1", name="job-1")
     named = [*stage.open(1, run="job-2", name="app"), *stage.open(1, run="job-2", worker="")]

@@ -117,9 +117,7 @@ def test_the_letters_of_all_parts_are_checked_before_the_decision(world: Committ
     assert seen == [(3, 12)]
 
 
-def test_a_write_without_rows_counts(
-    world: CommittingWorld,
-) -> None:
+def test_a_write_without_rows_counts(world: CommittingWorld) -> None:
     with world.driver() as driver:
         for batch in (part(world, "c", k=0), part(world), part(world, "b", k=1)):
             assert driver.commit(owner(driver), batch) is Commit.PREPARED
@@ -201,9 +199,7 @@ def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
     assert world.visible() == []
 
 
-def test_a_driver_that_dies_between_parts_leaves_no_part(
-    world: CommittingWorld,
-) -> None:
+def test_a_driver_that_dies_between_parts_leaves_no_part(world: CommittingWorld) -> None:
     with world.driver() as driver:
         mine = owner(driver)
         driver.commit(mine, part(world, "a"))
@@ -223,9 +219,7 @@ def test_a_driver_that_dies_between_parts_leaves_no_part(
         driver.commit(mine, end(1, number=1))
 
 
-def test_dropping_a_batch_takes_over_so_that_one_query_stops(
-    world: CommittingWorld,
-) -> None:
+def test_dropping_a_batch_takes_over_so_that_one_query_stops(world: CommittingWorld) -> None:
     """The queries may be unknown, and their batches may look alike: they would drop each other's
     for ever.
     """
@@ -266,9 +260,7 @@ def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: Committin
     assert world.visible() == ["a", "bc"]
 
 
-def test_the_log_grows_linearly_with_the_writes_of_a_block(
-    world: CommittingWorld,
-) -> None:
+def test_the_log_grows_linearly_with_the_writes_of_a_block(world: CommittingWorld) -> None:
     writes = 12
     with world.driver() as driver:
         sizes = []

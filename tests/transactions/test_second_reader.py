@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_log.log_parts import cut, documents
@@ -171,19 +169,15 @@ def test_the_numbers_of_the_page_are_the_packages() -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("partitions", [16, 3])
-def test_the_second_reader_finds_a_key_on_a_real_broker(kafka: RealKafka, partitions: int) -> None:
+def test_the_second_reader_finds_a_key_on_a_real_broker(
+    kafka: RealKafka, client: TransactionClient, partitions: int
+) -> None:
     """Another client's consumer, and the partition by the page's formula."""
     topic = kafka.unique_topic("commits", partitions, {"cleanup.policy": "compact"})
-    client = TransactionClient(ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap}))
     written = {key: CommitState(generation=n + 1, run_id=f"run{n}") for n, key in enumerate(KEYS)}
-    try:
-        log = CommitLog(client, topic)
-        for key, state in written.items():
-            log.open(key, SystemClock().now_ms() + 30_000).write(
-                state, SystemClock().now_ms() + 30_000
-            )
-    finally:
-        client.close()
+    log = CommitLog(client, topic)
+    for key, state in written.items():
+        log.open(key, client.deadline()).write(state, client.deadline())
     found = consume_topic(kafka.bootstrap, topic, isolation="read_committed")
     by_partition: dict[int, dict[bytes, bytes]] = {}
     for partition, name, value in zip(found.partitions, found.keys, found.values, strict=True):

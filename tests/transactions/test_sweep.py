@@ -18,10 +18,10 @@ pytestmark = pytest.mark.broker
 
 
 def test_an_idle_identity_without_rows_is_ended_once(
-    kafka: RealKafka, operator_client: TransactionClient, operator_topics: tuple[str, str]
+    kafka: RealKafka, client: TransactionClient, operator_topics: tuple[str, str]
 ) -> None:
     """With version 2 its first Produce, late, would open a transaction that is never ended."""
-    client, tp = operator_client, TopicPartition(operator_topics[0], 0)
+    tp = TopicPartition(operator_topics[0], 0)
     key = f"sweep{uuid.uuid4().hex[:8]}"
     idle, kept, orphan = (f"{key}~run~w~{n}" for n in range(3))
     strangers = (f"{key}~other~w~0", f"{key}.b~run~w~0", f"{key}~name~run~w~0", f"{key}~~check")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,18 +12,9 @@ import pytest
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaTimeoutError
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
-
-
-@pytest.fixture
-def client(kafka: RealKafka) -> Iterator[TransactionClient]:
-    with TransactionClient(
-        ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
-    ) as transactions:
-        yield transactions
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -25,6 +26,7 @@ from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from tests.conformance.worlds import RealWorld
 from tests.fakes.fake_cluster.codec import Answer, write
 from tests.fakes.kafka_messages import init_request
+from tests.waiting import wait_for
 
 # What Kafka makes of a version that is not stable: a broker of its own.
 pytestmark = [pytest.mark.broker, pytest.mark.long]
@@ -85,16 +87,13 @@ def eventually(
     client: TransactionClient, request: InitProducerIdRequest, expected: ErrorCode
 ) -> None:
     """An ACL reaches the authorizer a moment after it was made."""
-    deadline = soon(client)
-    while True:
-        try:
-            found = initialise(client, request).error_code
-        except KafkaError as refused:
-            found = refused
-        if found is expected:
-            return
-        assert client.clock.now_ms() < deadline, found
-        client.loop.pause(5, deadline)
+
+    def is_answered() -> bool:
+        with suppress(KafkaError):
+            return initialise(client, request).error_code is expected
+        return False
+
+    wait_for(is_answered, 30, expected.name)
 
 
 def allow(cluster: KafkaCluster, transactional_id: str, operation: int) -> None:

@@ -57,6 +57,10 @@ class Fault:
         self.fired += 1
         return True
 
+    def stop(self) -> None:
+        """No other request meets it."""
+        self.times = self.fired
+
     def covers(self, topic: str | None, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
 
