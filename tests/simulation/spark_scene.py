@@ -51,6 +51,9 @@ from tests.simulation.spark_world import (
     SparkWorld,
 )
 
+#: The end of the transactional ids that write the commit log.
+LOG_OF = log_id("")
+
 
 class Written(NamedTuple):
     """A micro-batch that is written and not committed; the arguments of ``Scene.commit``."""
@@ -346,6 +349,11 @@ class Scene(SparkWorld):
         half = len(rows) // 2
         for first, last in ((0, half), (half, len(rows))):
             yield batch_of(rows, first, last, batch, task, identity.attempt)
+
+
+def is_a_logs(request: Request) -> bool:
+    """Of the transactions that write the commit log."""
+    return str(request.body.transactional_id).endswith(LOG_OF)
 
 
 def of_the_log(request: Request) -> bool:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
@@ -16,147 +13,128 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.committer import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import of_the_log
-from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC, SparkLife
-from tests.simulation.test_edges_leaderless import first_batch, lose_leader
-from tests.simulation.test_edges_operators import by_hand
-from tests.simulation.test_edges_roll_forward import LOG_OF, is_a_logs
+from tests.simulation.spark_scene import is_a_logs, of_the_log
+from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@VERSIONS
 @pytest.mark.parametrize("command", ["abort", "sweep"])
-def test_a_decision_that_an_operator_prevents_was_not_made(command: str, version: int) -> None:
+@pytest.mark.life(tasks=2)
+def test_a_decision_that_an_operator_prevents_was_not_made(scene: EdgeScene, command: str) -> None:
     """The operator fences its write: it is not written, and the next attempt says what is true."""
+    first = scene.first_batch()
 
-    def play(scene: EdgeScene) -> None:
-        run, plan, messages = first_batch(scene)
+    def operator() -> None:
+        with scene.by_hand() as commands:
+            if command == "abort":
+                commands.end(commands.plan_abort_run(PREFIX, first.run.id))
+            else:
+                commands.end(commands.plan_sweep(PREFIX))
 
-        def operator() -> None:
-            with by_hand(scene, scene.run("operator")) as commands:
-                if command == "abort":
-                    commands.end(commands.plan_abort_run(PREFIX, run.id))
-                else:
-                    commands.end(commands.plan_sweep(PREFIX))
+    def writes(request: Request) -> bool:
+        return request.api == ApiKey.PRODUCE and is_a_logs(request)
 
-        def writes(request: Request) -> bool:
-            return request.api == ApiKey.PRODUCE and is_a_logs(request)
-
-        met = scene.before_send(run, writes, operator)
-        with pytest.raises(CommitError, match="was aborted, and commits nothing") as caught:
-            scene.commit(run, 0, plan, messages)
-        assert not isinstance(caught.value, CommitOutcomeUnknownError)
-        assert met
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert scene.batches() == set()
+    met = scene.before_send(first.run, writes, operator)
+    with pytest.raises(CommitError, match="was aborted, and commits nothing") as caught:
+        scene.commit(*first)
+    assert not isinstance(caught.value, CommitOutcomeUnknownError)
+    assert met
+    scene.ends_with()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_without_a_leader_and_then_a_coordinator_nothing_is_decided(version: int) -> None:
+@VERSIONS
+@pytest.mark.life(tasks=2)
+def test_without_a_leader_and_then_a_coordinator_nothing_is_decided(scene: EdgeScene) -> None:
     """A partition has no leader, so nothing is written; at the third attempt no coordinator
     answers.
     """
+    first, opened = scene.first_batch(), []
+    scene.lose_leader(10 * TIMEOUT_MS)
 
-    def play(scene: EdgeScene) -> None:
-        run, plan, messages = first_batch(scene)
-        lose_leader(scene, 10 * TIMEOUT_MS)
-        opened: list[Request] = []
+    def opens_thirdly(request: Request) -> bool:
+        if request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request):
+            opened.append(request)
+        return len(opened) == 3
 
-        def opens_thirdly(request: Request) -> bool:
-            if request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request):
-                opened.append(request)
-            return len(opened) == 3
+    def coordinators_leave() -> None:
+        scene.control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER, processed=False)
 
-        def coordinators_leave() -> None:
-            control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER, processed=False)
-
-        control = scene.cluster.control
-        met = scene.before_send(run, opens_thirdly, coordinators_leave)
-        with pytest.raises(KafkaError, match="nothing of it is visible") as caught:
-            scene.commit(run, 0, plan, messages)
-        assert not isinstance(caught.value, CommitOutcomeUnknownError)
-        assert met
-        control.clear()
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version))
-    assert scene.batches() == set()
+    met = scene.before_send(first.run, opens_thirdly, coordinators_leave)
+    with pytest.raises(KafkaError, match="nothing of it is visible") as caught:
+        scene.commit(*first)
+    assert not isinstance(caught.value, CommitOutcomeUnknownError)
+    assert met
+    scene.control.clear()
+    scene.ends_with()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_decision_that_others_committed_leaves_no_orphan(version: int) -> None:
+@VERSIONS
+@pytest.mark.life(tasks=2, new_worker=1.0)
+def test_a_decision_that_others_committed_leaves_no_orphan(scene: EdgeScene) -> None:
     """A killed attempt has left its transaction open; the response to the decision is lost, and
     'kprod txn commit' ends it before the job opens the log again. No later run would end the orphan
     of a job.
     """
+    run, control = scene.run("driver"), scene.control
+    lost = control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
 
-    def play(scene: EdgeScene) -> None:
-        run, control = scene.run("driver"), scene.cluster.control
-        lost = control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
+    def operator() -> None:
+        control.clear()
+        scene.commit_by_hand()
 
-        def operator() -> None:
-            control.clear()
-            (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(LOG_OF))
-            with by_hand(scene, scene.run("operator")) as commands:
-                commands.commit(commands.plan_commit(log.removesuffix(LOG_OF)))
+    def opens_again(request: Request) -> bool:
+        is_open = request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
+        return is_open and lost.fired > 0
 
-        def opens_again(request: Request) -> bool:
-            is_open = request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
-            return is_open and lost.fired > 0
-
-        met = scene.before_send(run, opens_again, operator)
-        plan = scene.plan(run)
-        orphan = scene.launch(run, 0, 0, 1, plan)
-        scene.scheduler.block(lambda: orphan.over, NEVER)
-        orphan.worker.process.kill()
-        assert scene.commit(run, 0, plan, scene.write(run, 0, plan)) is Commit.COMMITTED
-        assert met
-        assert scene.open_ids() == []
-
-    scene = EdgeScene.of(play, SparkLife(1, tasks=2, transaction_version=version, new_worker=1.0))
-    assert scene.batches() == {0}
+    met = scene.before_send(run, opens_again, operator)
+    plan = scene.plan(run)
+    orphan = scene.launch(run, 0, 0, 1, plan)
+    scene.wait(lambda: orphan.over)
+    orphan.worker.process.kill()
+    assert scene.commit(run, 0, plan, scene.write(run, 0, plan)) is Commit.COMMITTED
+    assert met
+    assert scene.open_ids() == []
+    scene.ends_with(0)
 
 
+@pytest.mark.parametrize("version", [1])
 @pytest.mark.parametrize("delay_ms", [4_600, 4_640, 4_680])
-def test_the_abort_of_a_version_leaves_the_next_one_alone(delay_ms: int) -> None:
+@pytest.mark.parametrize("seed", [0])
+@pytest.mark.life(tasks=2, new_worker=1.0, cluster=ClusterFaults(work_ms=30, append_ms=20))
+def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, delay_ms: int) -> None:
     """A version fails without a finished task in one thread, while another one has decided it: so
     the run goes on, and decides the next version while the abort waits for its killed tasks.
     """
+    run, control = scene.run("driver"), scene.control
 
-    def play(scene: EdgeScene) -> None:
-        run, control = scene.run("driver"), scene.cluster.control
+    def app(version: int) -> dict[str, str]:
+        return scene.options(txnAppId="app", txnVersion=str(version))
 
-        def app(version: int) -> dict[str, str]:
-            return scene.options(txnAppId="app", txnVersion=str(version))
+    scene.job(run, app(0), 0)
+    with scene.driving(run):
+        config = SinkConfig.parse(app(1))
+        plan = plan_transactions(config, streaming=False, driver=f"d{run.process.nth}")
+        failing = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, plan)
+        scene.attempts(run, 1, plan, 1)[-1].worker.process.kill()
+    ends = control.hold(
+        ApiKey.END_TXN, 1_500, FOREVER, where=lambda r: r.body.committed and not is_a_logs(r)
+    )
+    first, told_first = scene.beside(run.process, lambda: scene.job(run, app(1), 1))
+    scene.wait(lambda: ends.fired)
+    control.clear()
 
-        scene.job(run, app(0), 0)
+    def fails() -> None:
         with scene.driving(run):
-            config = SinkConfig.parse(app(1))
-            plan = plan_transactions(config, streaming=False, driver=f"d{run.process.nth}")
-            failing = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, plan)
-            scene.attempts(run, 1, plan, 1)[-1].worker.process.kill()
-        ends = control.hold(
-            ApiKey.END_TXN, 1_500, FOREVER, where=lambda r: r.body.committed and not is_a_logs(r)
-        )
-        first, told_first = scene.beside(run.process, lambda: scene.job(run, app(1), 1))
-        scene.scheduler.block(lambda: ends.fired > 0, NEVER)
-        control.clear()
+            failing.abort([None])
 
-        def fails() -> None:
-            with scene.driving(run):
-                failing.abort([None])
-
-        begun = scene.scheduler.now
-        abort, told_abort = scene.beside(run.process, fails)
-        scene.scheduler.block(lambda: first.done, NEVER)
-        scene.scheduler.sleep(max(0, begun + delay_ms - scene.scheduler.now))
-        second, told = scene.beside(run.process, lambda: scene.job(run, app(2), 2, tasks=5))
-        scene.scheduler.block(lambda: abort.done and second.done, NEVER)
-        for one in (*told_first, *told_abort, *told):
-            assert not isinstance(one, BaseException), one
-
-    life = SparkLife(0, tasks=2, transaction_version=1, new_worker=1.0)
-    slow = replace(life, cluster=ClusterFaults(work_ms=30, append_ms=20))
-    scene = EdgeScene.of(play, slow)
-    assert scene.batches() == {0, 1, 2}
+    begun = scene.scheduler.now
+    abort, told_abort = scene.beside(run.process, fails)
+    scene.wait(lambda: first.done)
+    scene.scheduler.sleep(max(0, begun + delay_ms - scene.scheduler.now))
+    second, told = scene.beside(run.process, lambda: scene.job(run, app(2), 2, tasks=5))
+    scene.wait(lambda: abort.done and second.done)
+    for one in (*told_first, *told_abort, *told):
+        assert not isinstance(one, BaseException), one
+    scene.ends_with(0, 1, 2)

@@ -16,13 +16,19 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import payload_
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
-from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.scheduler import Task
-from tests.simulation.spark_scene import Written, of_a_sweep, of_the_log, owner_of
+from tests.simulation.spark_scene import (
+    LOG_OF,
+    Written,
+    is_a_logs,
+    of_a_sweep,
+    of_the_log,
+    owner_of,
+)
 from tests.simulation.spark_world import LOG_TOPIC, TOPIC
 
 pytestmark = VERSIONS
@@ -127,14 +133,6 @@ def test_an_attempt_of_a_dropped_version_keeps_its_id(scene: EdgeScene) -> None:
     assert left not in written.ids
     assert commit(written) is Commit.COMMITTED
     scene.ends_with(0, 1, 2)
-
-
-#: The end of the transactional ids that write the commit log.
-LOG_OF = log_id("")
-
-
-def is_a_logs(request: Request) -> bool:
-    return str(request.body.transactional_id).endswith(LOG_OF)
 
 
 def loses_its_answer(scene: EdgeScene) -> tuple[list[str], Task, list[object]]:
