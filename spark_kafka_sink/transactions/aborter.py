@@ -69,14 +69,18 @@ class Aborter:
             )
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())
-        # Of this run, unless it may decide its next version, and of the earlier ones: a batch that
-        # was rolled forward had no commit that swept them.
-        swept = self._sweep(
-            owner.key,
-            lambda one: is_superseded(one, session.state),
-            keep,
-            tasks_may_run=tasks_may_run,
-        )
+        # And of superseded runs: a batch that was rolled forward had no commit that swept them.
+        superseded = partial(is_superseded, state=session.state)
+
+        def is_ours(one: TransactionalId) -> bool:
+            return one.run == owner.run_id or superseded(one)
+
+        swept = self._sweep(owner.key, is_ours, keep)
+        if tasks_may_run:
+            self._await_killed_tasks()
+            # (A run whose batch is decided may have decided its next version meanwhile.)
+            late = superseded if owner.numbering is Numbering.VERSIONS else is_ours
+            swept += self._sweep(owner.key, late, keep)
         if ended and owner.numbering is Numbering.ONCE:
             try:
                 session.write(None, self._client.deadline())
@@ -106,7 +110,9 @@ class Aborter:
 
         session = when_open(self._client, self._decisions, key, mark_runs_aborted)
         keep = _decided(session.state)
-        return self._sweep(key, lambda one: one.run in runs, keep, tasks_may_run=True)
+        swept = self._sweep(key, lambda one: one.run in runs, keep)
+        self._await_killed_tasks()
+        return swept + self._sweep(key, lambda one: one.run in runs, keep)
 
     def _mark_run_aborted(self, owner: Owner, number: int, session: LogSession) -> LogSession:
         """Unless the batch is decided, or the run is superseded: from here on no commit of this run
@@ -132,22 +138,10 @@ class Aborter:
         return session
 
     def _sweep(
-        self,
-        key: str,
-        is_orphan: Callable[[TransactionalId], bool],
-        keep: Collection[str],
-        *,
-        tasks_may_run: bool,
+        self, key: str, is_orphan: Callable[[TransactionalId], bool], keep: Collection[str]
     ) -> tuple[str, ...]:
-        def ended() -> tuple[str, ...]:
-            deadline = self._client.deadline()
-            return sweep(self._client, key, is_orphan, deadline, keep=keep, patient=True)
-
-        swept = ended()
-        if tasks_may_run:
-            self._await_killed_tasks()
-            swept += ended()
-        return swept
+        deadline = self._client.deadline()
+        return sweep(self._client, key, is_orphan, deadline, keep=keep, patient=True)
 
     def _await_killed_tasks(self) -> None:
         clock = self._client.clock
