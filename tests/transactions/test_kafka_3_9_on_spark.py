@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import spark_kafka_sink
-from tests.datasource.exactly_once.queries import run
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import visible
 
@@ -43,7 +42,9 @@ def test_a_stream_is_visible_once(
         rows = "".join(json.dumps({"value": f"{name}{n}"}) + "\n" for n in range(50))
         (source / f"{name}.json").write_text(rows)
     reader = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1)
-    run(reader.json(str(source)), options, tmp_path)
+    writer = reader.json(str(source)).writeStream.format("kprod").options(**options)
+    given = {"checkpointLocation": str(tmp_path / "checkpoint")}
+    writer.options(**given).trigger(availableNow=True).start().awaitTermination()
     assert visible(kafka_3_9, options["topic"], [f"{name}{n}" for name in "ab" for n in range(50)])
     reports = map(json.loads, (tmp_path / "report.jsonl").read_text().splitlines())
     outcomes = [(report["batchId"], report["outcome"]) for report in reports]
