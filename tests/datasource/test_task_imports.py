@@ -60,3 +60,12 @@ def test_a_task_imports_nothing_heavy_that_is_not_ours(imported):
 def test_a_task_imports_no_more_files_than_it_did(imported):
     """A new file on a task's way is no fault: raise this when it has to be there."""
     assert len([name for name in imported if name.startswith("spark_kafka_sink")]) <= 125
+
+
+def test_planning_with_a_json_schema_loads_no_numpy() -> None:
+    """That takes as long as the rest of planning; only the binary formats need it."""
+    program = (
+        "import sys, spark_kafka_sink.datasource.schemas.payload_schemas,"
+        " spark_kafka_sink.records.formats.json_schema; print('numpy' in sys.modules)"
+    )
+    assert run_python("-c", program).stdout.split() == ["False"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -30,11 +30,8 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
-from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
-from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
 
 if TYPE_CHECKING:
@@ -72,12 +69,19 @@ def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
     return SchemaRegistry(dict(options.registry), limit_ms)
 
 
-#: Each behind the seam.
-FORMATS: Final[Mapping[ColumnFormat, Callable[[str | None], SchemaFormat]]] = {
-    ColumnFormat.AVRO: AvroFormat,
-    ColumnFormat.PROTOBUF: ProtobufFormat,
-    ColumnFormat.JSON_SCHEMA: JsonSchemaFormat,
-}
+def schema_format(payload: PayloadOptions) -> SchemaFormat:
+    """The format behind the seam. Imported when it is used: two of them load numpy."""
+    if payload.format is ColumnFormat.AVRO:
+        from spark_kafka_sink.records.formats.avro_format import AvroFormat
+
+        return AvroFormat(payload.name)
+    if payload.format is ColumnFormat.PROTOBUF:
+        from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
+
+        return ProtobufFormat(payload.name)
+    from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
+
+    return JsonSchemaFormat(payload.name)
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
@@ -124,7 +128,7 @@ class _Way:
         assert config.schemas is not None
         self._options, self._payload, self._topic = config.schemas, payload, config.topic
         self._limit_ms = limit_ms
-        self._format = FORMATS[payload.format](payload.name)
+        self._format = schema_format(payload)
 
     def encoded(self, part: ComposedColumns, columns: ColumnType) -> ComposedColumns:
         """``part`` with its encoder, and the header that names the schema, if one does."""
