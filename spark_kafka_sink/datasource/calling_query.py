@@ -3,9 +3,10 @@
 Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
 
 Each query runs in a clone of its session, which its DataFrames name in every thread. For those of
-another session there are Spark's local properties, which name the query on the stream's own thread
-only: a user's thread has none, and one of a pool has those of the query that made it. A Connect
-server starts one Python process for each run of a query, and says no id.
+another session there are Spark's local properties, which name query and micro-batch on the stream's
+own thread only: a user's thread has none, and one of a pool has those of the query that made it, so
+they tell nothing but the run. A Connect server starts one Python process for each run of a query,
+and says no id.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ _CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
 @dataclass(frozen=True, slots=True)
 class CallingQuery:
     """``id`` is empty when it is unknown. ``run`` differs for each run of a query in this process;
-    it is empty outside of a query. ``session`` is the same for all DataFrames of a run that is
-    known, else of a session.
+    it is empty outside of a query. ``session`` is the same for all DataFrames of a session.
     """
 
     id: str = ""
@@ -42,8 +42,10 @@ _found: ProcessLocal[dict[str, CallingQuery]] = ProcessLocal(dict)
 _process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
 
 
-def calling_query(session: SparkSession) -> CallingQuery:
-    """The query that a DataFrame of ``session`` belongs to. Never raises."""
+def calling_query(session: SparkSession, number: int) -> CallingQuery:
+    """The query that a DataFrame of ``session`` belongs to, which is written as micro-batch
+    ``number``. Never raises.
+    """
     try:
         name = session._jsparkSession.sessionUUID()  # noqa: SLF001 - Spark's own have no other name
     except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
@@ -51,11 +53,11 @@ def calling_query(session: SparkSession) -> CallingQuery:
     if not isinstance(name, str):
         return CallingQuery(_local_id(session))
     known = _found().get(name)
-    return _active_query(session, name) if known is None else known
+    return _active_query(session, name, number) if known is None else known
 
 
-def _active_query(session: SparkSession, name: str) -> CallingQuery:
-    """The active query that runs in this session, else the one of this thread."""
+def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
+    """The active query that runs in this session, else the run of the one of this thread."""
     here = _local_id(session)
     of_thread = CallingQuery("", "", name)
     try:
@@ -63,9 +65,9 @@ def _active_query(session: SparkSession, name: str) -> CallingQuery:
         for query in active.values():
             id_, run = query.id().toString(), query.runId().toString()
             if query.sparkSessionForStream().sessionUUID() == name:
-                return _found().setdefault(name, CallingQuery(id_, run, run))
-            if id_ == here:
-                of_thread = CallingQuery(id_, run, run)
+                return _found().setdefault(name, CallingQuery(id_, run, name))
+            if id_ == here and _local(session, "streaming.sql.batchId") == str(number):
+                of_thread = CallingQuery("", run, name)
     except Exception:  # noqa: BLE001 - Spark's own, and may be another in another version
         return CallingQuery(here, "", name)
     return of_thread
@@ -73,8 +75,14 @@ def _active_query(session: SparkSession, name: str) -> CallingQuery:
 
 def _local_id(session: SparkSession) -> str:
     """The query id of this thread; empty without one."""
+    found = _local(session, "sql.streaming.queryId")
+    return found if is_part(found) else ""
+
+
+def _local(session: SparkSession, name: str) -> str:
+    """A local property of this thread; empty without it."""
     try:
-        found = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+        found = session.sparkContext.getLocalProperty(name)
     except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
         return ""
-    return found if isinstance(found, str) and is_part(found) else ""
+    return found if isinstance(found, str) else ""

@@ -82,7 +82,7 @@ class ForeachBatch:
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
         with _runs().open(micro_batch.place, _described("foreach_batch", self.name)):
-            query = calling_query(batch.sparkSession)
+            query = calling_query(batch.sparkSession, batch_id)
             written = Written(query.run, batch_id, Counter([_plan_of(batch, query)]))
             _runs().check(micro_batch.place, self.name, written, whole=True)
             try:
@@ -182,7 +182,7 @@ class Transaction:
         session = batch.sparkSession
         with self._lock:
             if self._context is None:
-                self._session, self._query = session, calling_query(session)
+                self._session, self._query = session, calling_query(session, self._number)
                 self._context = self._micro_batch.context(session, self._query, self._token)
             before = self._plans
             plans = before + Counter([_plan_of(batch, self._query)])

@@ -289,7 +289,6 @@ class Committer:
         is_done = by_us and decided is not None and found.has_done(decided)
         if not is_done and tried is not None and not in_log:
             is_done = self._ended_by_others(owner.key, tried)
-            attempts.decision = None
         if is_done:
             self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
             return Commit.COMMITTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -43,3 +44,24 @@ def test_frames_of_the_outer_session_are_the_querys(
     lose_commit(tmp_path, 1)
     run_with(frame, writes("second, with a random value"), tmp_path)
     shows(consume, topic, ["first", "second"])
+
+
+def test_frames_of_the_outer_session_may_come_from_any_thread(
+    spark, source, options, topic, consume, tmp_path
+):
+    """A user's thread does not know its query; the run of the name stays the same."""
+    frame, add = source
+    write = foreach_batch(f"outer-{uuid.uuid4().hex[:6]}", **options)
+
+    def function(_, batch_id):
+        rows = spark.createDataFrame([(f"row {batch_id}",)], "value string")
+        if batch_id % 2:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(write, rows, batch_id).result()
+        else:
+            write(rows, batch_id)
+
+    for name in "abcd":
+        add([name])
+    run_with(frame, function, tmp_path)
+    shows(consume, topic, [f"row {n}" for n in range(4)])
