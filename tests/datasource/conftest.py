@@ -4,9 +4,12 @@ Spark's, and our wheel for its jobs.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -56,13 +59,17 @@ def stream(kafka, tmp_path):
 
 @pytest.fixture
 def source(spark, tmp_path):
-    """A file stream of one micro-batch a file, and a function that adds a file."""
+    """A file stream of one micro-batch a file, and a function that adds a file. Spark takes the
+    oldest first: they are a second apart.
+    """
     directory = tmp_path / "source"
     directory.mkdir()
+    times = itertools.count(int(time.time()) - 1_000)
 
     def add(values):
         part = tmp_path / f"part-{uuid.uuid4().hex}"
         part.write_text("".join(json.dumps({"value": value}) + "\n" for value in values))
+        os.utime(part, (now := next(times), now))
         part.rename(directory / f"{part.name}.json")
 
     frame = (

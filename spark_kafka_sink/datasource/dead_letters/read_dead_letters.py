@@ -66,7 +66,7 @@ class DeadLetterReader(DataSourceReader):
                 letter = {"key": one.key, "value": one.value, "headers": list(one.headers)}
                 yield Row(**letter, **letter_fields(one.headers))
             if reader.left_out:
-                _log.warning(
+                _log.info(
                     "kprod: %d letters of '%s' are in transactions that have not ended: not read",
                     reader.left_out,
                     self._topic,
