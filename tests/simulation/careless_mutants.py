@@ -123,7 +123,7 @@ def doubtful_counts_as_committed() -> AbstractContextManager[Any]:
 
 
 def decides_before_it_checks() -> AbstractContextManager[Any]:
-    def decide(self: Any, owner: Any, session: Any, state: Any) -> Any:
+    def decide(self: Any, owner: Any, session: Any, state: Any, _: Any) -> Any:
         deadline = self._client.deadline()
         session.write(state, deadline)
         self._check_prepared(owner, state.decision, deadline)
@@ -193,7 +193,7 @@ def forgets_what_is_done() -> AbstractContextManager[Any]:
 
 def ends_without_a_decision() -> AbstractContextManager[Any]:
     """EndTxn before the commit point."""
-    return patch.object(Committer, "_decide", lambda _self, _owner, _session, state: state)
+    return patch.object(Committer, "_decide", lambda _self, _owner, _session, state, _: state)
 
 
 def finishes_nothing() -> AbstractContextManager[Any]:

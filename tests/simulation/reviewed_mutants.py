@@ -74,7 +74,7 @@ def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
 def s5_a_decision_is_no_lease() -> AbstractContextManager[Any]:
     """Checked first, and written whenever it gets there."""
 
-    def decide(self: Any, owner: Any, session: Any, state: Any) -> Any:
+    def decide(self: Any, owner: Any, session: Any, state: Any, _: Any) -> Any:
         self._check_prepared(owner, state.decision, self._client.deadline())
         session.write(state, self._client.deadline())
         return state
