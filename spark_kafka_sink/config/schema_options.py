@@ -98,13 +98,12 @@ def schema_options(
         for part in parts
     )
     _check_registry(own)
-    defaults = {name: options[name] for name in (TIMEOUT, "normalize.schemas")}
-    names = {one.name for one in REGISTRY_OPTIONS}
+    registry = {**{name: options[name] for name in (TIMEOUT, "normalize.schemas")}, **own}
     return SchemaOptions(
         payloads,
         auto_register=options["auto.register.schemas"],
         use_latest=options["use.latest.version"],
-        registry=tuple(one for one in {**defaults, **own}.items() if one[0] in names),
+        registry=tuple((o.name, registry[o.name]) for o in REGISTRY_OPTIONS if o.name in registry),
     )
 
 

@@ -58,16 +58,16 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
     """The active query that runs in this session, else the run of the one of this thread."""
-    here = _local_id(session)
-    of_thread = CallingQuery("", "", name)
+    here, of_thread = _local_id(session), CallingQuery("", "", name)
+    is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)
     try:
         active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
         for query in active.values():
-            id_, run = query.id().toString(), query.runId().toString()
             if query.sparkSessionForStream().sessionUUID() == name:
-                return _found().setdefault(name, CallingQuery(id_, run, name))
-            if id_ == here and _local(session, "streaming.sql.batchId") == str(number):
-                of_thread = CallingQuery("", run, name)
+                found = CallingQuery(query.id().toString(), query.runId().toString(), name)
+                return _found().setdefault(name, found)
+            if is_written_here and query.id().toString() == here:
+                of_thread = CallingQuery("", query.runId().toString(), name)
     except Exception:  # noqa: BLE001 - Spark's own, and may be another in another version
         return CallingQuery(here, "", name)
     return of_thread

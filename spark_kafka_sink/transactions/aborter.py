@@ -24,6 +24,8 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 _log = logging.getLogger(__name__)
 
+_Which = Callable[[TransactionalId], bool]
+
 #: Spark kills a task's Python process at most this long after it asked it to stop: it looks every
 #: 2 s, waits for spark.python.task.killTimeout (2 s by default), and sends the signal (2.0 to 4.0 s
 #: were measured). Then a second sweep aborts what it still wrote.
@@ -75,12 +77,9 @@ class Aborter:
         def is_ours(one: TransactionalId) -> bool:
             return one.run == owner.run_id or superseded(one)
 
-        swept = self._sweep(owner.key, is_ours, keep)
-        if tasks_may_run:
-            self._await_killed_tasks()
-            # (A run whose batch is decided may have decided its next version meanwhile.)
-            late = superseded if owner.numbering is Numbering.VERSIONS else is_ours
-            swept += self._sweep(owner.key, late, keep)
+        # (A run whose batch is decided may have decided its next version meanwhile.)
+        late = superseded if owner.numbering is Numbering.VERSIONS else is_ours
+        swept = self._sweep(owner.key, keep, is_ours, late if tasks_may_run else None)
         if ended and owner.numbering is Numbering.ONCE:
             try:
                 session.write(None, self._client.deadline())
@@ -88,7 +87,7 @@ class Aborter:
                 _log.info("kprod abort of '%s' left its record: %s", owner.key, error.message)
         return swept
 
-    def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
+    def abort_unknown(self, key: str, mine: _Which) -> tuple[str, ...]:
         """As :meth:`abort`, for a batch without a commit message, so that its run is not known: all
         runs with an open transaction that is ``mine`` are aborted, with their transactions.
         """
@@ -108,11 +107,11 @@ class Aborter:
                 session.write(state, self._client.deadline())
             return session
 
+        def is_theirs(one: TransactionalId) -> bool:
+            return one.run in runs
+
         session = when_open(self._client, self._decisions, key, mark_runs_aborted)
-        keep = _decided(session.state)
-        swept = self._sweep(key, lambda one: one.run in runs, keep)
-        self._await_killed_tasks()
-        return swept + self._sweep(key, lambda one: one.run in runs, keep)
+        return self._sweep(key, _decided(session.state), is_theirs, is_theirs)
 
     def _mark_run_aborted(self, owner: Owner, number: int, session: LogSession) -> LogSession:
         """Unless the batch is decided, or the run is superseded: from here on no commit of this run
@@ -138,10 +137,18 @@ class Aborter:
         return session
 
     def _sweep(
-        self, key: str, is_orphan: Callable[[TransactionalId], bool], keep: Collection[str]
+        self, key: str, keep: Collection[str], is_orphan: _Which, is_late_orphan: _Which | None
     ) -> tuple[str, ...]:
-        deadline = self._client.deadline()
-        return sweep(self._client, key, is_orphan, deadline, keep=keep, patient=True)
+        """``is_late_orphan``: when Spark has killed the tasks (None: none may run)."""
+
+        def ended(which: _Which) -> tuple[str, ...]:
+            return sweep(self._client, key, which, self._client.deadline(), keep=keep, patient=True)
+
+        swept = ended(is_orphan)
+        if is_late_orphan is not None:
+            self._await_killed_tasks()
+            swept += ended(is_late_orphan)
+        return swept
 
     def _await_killed_tasks(self) -> None:
         clock = self._client.clock

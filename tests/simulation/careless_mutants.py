@@ -50,7 +50,7 @@ def anybody_may_commit() -> AbstractContextManager[Any]:
 
 
 def one_duel() -> AbstractContextManager[Any]:
-    """Whoever opens the log behind a healthy driver's back stops it."""
+    """A run that opens the log behind a healthy driver's back stops it."""
 
     def once(client: Any, open_: Callable[[], Any], attempt: Callable[[Any], Any]) -> Any:
         return attempt(open_())

@@ -144,11 +144,18 @@ class Scene(SparkWorld):
         """Written, by run-0."""
         return self.written(self.run("run-0"), 0)
 
-    def second_batch(self) -> Written:
-        """Written, by run-0, which has committed the first one."""
+    def second_plan(self) -> tuple[Run, TransactionPlan]:
+        """Of run-0, which has committed the first batch. (The first take-over changes the
+        generation, and the ids with it.)
+        """
         run = self.run("run-0")
         self.batch(run, 0)
-        return self.written(run, 1)
+        return run, self.plan(run)
+
+    def second_batch(self) -> Written:
+        """Written, by run-0, which has committed the first one."""
+        run, plan = self.second_plan()
+        return Written(run, 1, plan, self.write(run, 1, plan))
 
     def attempt_of(
         self, run: Run, number: int, task: int, attempt: int, plan: TransactionPlan
@@ -354,6 +361,10 @@ class Scene(SparkWorld):
 def is_a_logs(request: Request) -> bool:
     """Of the transactions that write the commit log."""
     return str(request.body.transactional_id).endswith(LOG_OF)
+
+
+def opens_a_log(request: Request) -> bool:
+    return request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
 
 
 def of_the_log(request: Request) -> bool:

@@ -15,7 +15,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import is_a_logs, of_the_log
+from tests.simulation.spark_scene import is_a_logs, of_the_log, opens_a_log
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC
 
 
@@ -54,7 +54,7 @@ def test_without_a_leader_and_then_a_coordinator_nothing_is_decided(scene: EdgeS
     scene.lose_leader(10 * TIMEOUT_MS)
 
     def opens_thirdly(request: Request) -> bool:
-        if request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request):
+        if opens_a_log(request):
             opened.append(request)
         return len(opened) == 3
 
@@ -84,11 +84,7 @@ def test_a_decision_that_others_committed_leaves_no_orphan(scene: EdgeScene) -> 
         control.clear()
         scene.commit_by_hand()
 
-    def opens_again(request: Request) -> bool:
-        is_open = request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
-        return is_open and lost.fired > 0
-
-    met = scene.before_send(run, opens_again, operator)
+    met = scene.before_send(run, lambda r: lost.fired > 0 and opens_a_log(r), operator)
     plan = scene.plan(run)
     orphan = scene.launch(run, 0, 0, 1, plan)
     scene.wait(lambda: orphan.over)
@@ -99,10 +95,9 @@ def test_a_decision_that_others_committed_leaves_no_orphan(scene: EdgeScene) -> 
     scene.ends_with(0)
 
 
-@pytest.mark.parametrize("version", [1])
 @pytest.mark.parametrize("delay_ms", [4_600, 4_640, 4_680])
-@pytest.mark.parametrize("seed", [0])
-@pytest.mark.life(tasks=2, new_worker=1.0, cluster=ClusterFaults(work_ms=30, append_ms=20))
+@pytest.mark.life(seed=0, transaction_version=1, tasks=2, new_worker=1.0,
+                  cluster=ClusterFaults(work_ms=30, append_ms=20))  # fmt: skip
 def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, delay_ms: int) -> None:
     """A version fails without a finished task in one thread, while another one has decided it: so
     the run goes on, and decides the next version while the abort waits for its killed tasks.

@@ -1,5 +1,5 @@
 """foreachBatch and named jobs lose no rows in silence: what protects them needs nothing that Spark
-tells a task.
+gives a task.
 """
 
 from __future__ import annotations

@@ -65,9 +65,7 @@ def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(
     """The loser of a speculative pair, whose coordinator is lost before the sweep and has led its
     partition: InitProducerId would abort it without a marker, and the id's next commit show it.
     """
-    run = scene.run("run-0")
-    scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
-    plan = scene.plan(run)
+    run, plan = scene.second_plan()
     winner, loser = scene.speculative_pair(run, 1, plan)
     assert loser.prepared is not None
     hit = loser.prepared.transactional_id
@@ -92,9 +90,7 @@ def test_nor_where_somebody_else_has_recorded_the_batch(scene: EdgeScene, by: st
     """The same, and brokers refuse the record that the batch is done, so that the next planning
     writes it; or an operator has committed the batch.
     """
-    run = scene.run("run-0")
-    scene.batch(run, 0)
-    plan = scene.plan(run)
+    run, plan = scene.second_plan()
     winner, _ = scene.speculative_pair(run, 1, plan)
     control, refused = scene.control, list[Request]()
 
@@ -121,9 +117,7 @@ def test_nor_where_somebody_else_has_recorded_the_batch(scene: EdgeScene, by: st
 @pytest.mark.life(new_worker=0.0)
 def test_an_id_whose_coordinator_moves_in_the_sweep_is_not_taken(scene: EdgeScene) -> None:
     """No broker is silent, and none lists it: in a rolling restart, for seconds."""
-    run = scene.run("run-0")
-    scene.batch(run, 0)
-    plan = scene.plan(run)
+    run, plan = scene.second_plan()
     winner, loser = scene.speculative_pair(run, 1, plan)
     found = described(scene, loser)
 
@@ -141,9 +135,7 @@ def test_an_id_whose_coordinator_moves_in_the_sweep_is_not_taken(scene: EdgeScen
 @pytest.mark.life(new_worker=0.0)
 def test_an_id_that_was_taken_behind_the_sweep_is_not_taken(scene: EdgeScene) -> None:
     """By attempts that begin when their batch is done, in workers that live on."""
-    run = scene.run("run-0")
-    scene.batch(run, 0)
-    plan = scene.plan(run)
+    run, plan = scene.second_plan()
     assert scene.commit(run, 1, plan, scene.write(run, 1, plan)) is Commit.COMMITTED
     _, late = scene.speculative_pair(run, 1, plan)
     next_batch_takes_others(scene, run, described(scene, late))
@@ -152,9 +144,7 @@ def test_an_id_that_was_taken_behind_the_sweep_is_not_taken(scene: EdgeScene) ->
 @pytest.mark.life(new_worker=0.0)
 def test_an_id_that_brokers_aborted_without_a_leader_is_not_taken(scene: EdgeScene) -> None:
     """For its age: no sweep sees it, and its marker is lost already."""
-    run = scene.run("run-0")
-    scene.batch(run, 0)
-    plan = scene.plan(run)
+    run, plan = scene.second_plan()
     found = described(scene, scene.attempt_of(run, 1, 0, 0, plan))
     scene.scheduler.sleep(TIMEOUT_MS - 3_000)
     scene.lose_leader(30_000, found)

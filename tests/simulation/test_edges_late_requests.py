@@ -32,9 +32,7 @@ def test_a_late_request_of_a_sweep_spares_the_next_batch(scene: EdgeScene) -> No
     long (a network that heals sends the bytes of a closed connection again), and arrives when the
     driver has looked at the next batch. (Its id is never used again.)
     """
-    run = scene.run("run-0")
-    scene.batch(run, 0)  # (The first take-over changes the generation, and the ids with it.)
-    plan = scene.plan(run)
+    run, plan = scene.second_plan()
     winner, loser = scene.speculative_pair(run, 1, plan)
     assert loser.prepared is not None
     hit = loser.prepared.transactional_id

@@ -16,7 +16,6 @@ from spark_kafka_sink.datasource.exactly_once.transaction_commit import payload_
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.ownership import Numbering
-from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
@@ -27,6 +26,7 @@ from tests.simulation.spark_scene import (
     is_a_logs,
     of_a_sweep,
     of_the_log,
+    opens_a_log,
     owner_of,
 )
 from tests.simulation.spark_world import LOG_TOPIC, TOPIC
@@ -222,11 +222,7 @@ def test_a_job_that_an_operator_has_committed_and_reset_is_saved(
             commands.commit(commands.plan_commit(key))
             commands.reset(commands.plan_reset(key, force=False))
 
-    def opens_again(request: Request) -> bool:
-        is_open = request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
-        return is_open and lost.fired > 0
-
-    met = scene.before_send(run, opens_again, operator)
+    met = scene.before_send(run, lambda r: lost.fired > 0 and opens_a_log(r), operator)
     scene.job(run, scene.options(**report), 0)
     assert met
     assert scene.open_ids() == []

@@ -26,7 +26,7 @@ ALL = tuple(of + number for number in range(3) for of in (FIRST, SECOND))
 
 @pytest.fixture
 def tells_query() -> bool:
-    """A block needs nothing of what Spark tells its tasks."""
+    """A block needs nothing of what Spark gives its tasks."""
     return False
 
 

@@ -31,7 +31,7 @@ OWNED = "its run is the owner in the commit log"
 
 
 def test_a_batch_decided_meanwhile_is_not_aborted(stage: Stage) -> None:
-    """Force was for the owner: nobody looked at this decision."""
+    """Force was for the owner: no operator has looked at this decision."""
     first, second = stage.open(2)
     stage.write(stage.state())
     plan = stage.operator.plan_abort(names([first, second]), force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql.functions import col, raise_error, when
 
@@ -23,6 +24,18 @@ def run_with(frame, function, tmp_path, checkpoint="checkpoint", mode="append"):
         .start()
     )
     query.awaitTermination()
+
+
+def in_a_thread(write):
+    """``write``, a function for foreachBatch, in a thread of a pool. It has none of Spark's local
+    properties.
+    """
+
+    def function(batch, batch_id):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(write, batch, batch_id).result()
+
+    return function
 
 
 def numbers(spark, start, end, partitions=2):

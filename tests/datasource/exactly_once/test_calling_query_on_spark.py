@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_sink import foreach_batch, transaction
-from tests.datasource.exactly_once.queries import lose_commit, run_with, shows
+from tests.datasource.exactly_once.queries import in_a_thread, lose_commit, run_with, shows
 
 
 @pytest.mark.parametrize("way", ["foreach_batch", "transaction"])
@@ -55,11 +54,7 @@ def test_frames_of_the_outer_session_may_come_from_any_thread(
 
     def function(_, batch_id):
         rows = spark.createDataFrame([(f"row {batch_id}",)], "value string")
-        if batch_id % 2:
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(write, rows, batch_id).result()
-        else:
-            write(rows, batch_id)
+        (in_a_thread(write) if batch_id % 2 else write)(rows, batch_id)
 
     for name in "abcd":
         add([name])

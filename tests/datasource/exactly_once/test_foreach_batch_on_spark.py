@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_sink import foreach_batch
-from tests.datasource.exactly_once.queries import lose_commit, run_with, shows
+from tests.datasource.exactly_once.queries import in_a_thread, lose_commit, run_with, shows
 
 
 def test_foreach_batch_writes_each_batch_once_also_on_a_replay(
@@ -59,14 +58,9 @@ def test_two_frames_of_one_name_in_a_batch_are_an_error(
 def test_foreach_batch_in_threads_sees_a_deleted_checkpoint(
     source, options, topic, consume, tmp_path, reports
 ):
-    """A thread of a pool has none of Spark's local properties; its frames' session tells."""
+    """The session of the thread's frames names the query."""
     frame, add = source
-    write_in_thread = foreach_batch(f"pool-{uuid.uuid4().hex[:6]}", **options)
-
-    def write(batch, batch_id):
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(write_in_thread, batch, batch_id).result()
-
+    write = in_a_thread(foreach_batch(f"pool-{uuid.uuid4().hex[:6]}", **options))
     add(["a"])
     add(["b"])
     run_with(frame, write, tmp_path, "one")
