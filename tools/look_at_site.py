@@ -163,6 +163,9 @@ def searches(browser: Browser, address: str) -> Iterator[str]:
     for words, wanted in SEARCHES.items():
         page.goto(f"{address}/", wait_until="load")
         page.fill(".md-search__input", words)
+        # Filling is an "input", which the search does not listen for: it reads the words when it is
+        # ready, or when its box gets the focus (the moment before they are filled in) or a key.
+        page.press(".md-search__input", "End")
         first = ".md-search-result__item > .md-search-result__link"
         try:
             page.wait_for_selector(first, timeout=120_000, state="attached")
