@@ -3,9 +3,10 @@
     python tools/run_tests.py {default,long,timing} [PYTEST ARGUMENTS]
 
 What needs Spark waits most of its time for a JVM to start or for a job to end, what needs a broker
-for that; so each of the two has a process of its own, and the rest, which is mostly CPU, has two.
-Notebooks start Sparks of their own: they are beside the brokers' tests, so that all processes end
-at about the same time. What another program gives a time that no setting changes runs when these
+for that; so each of the two has a process of its own, and the rest, which is mostly CPU, has two:
+these take what the waiting ones leave (a lower priority), so that all end at about the same time.
+Notebooks start Sparks of their own: they come after the scenarios of exactly_once/, the shortest
+process of the long ring. What another program gives a time that no setting changes runs when these
 have ended. The first one's output is shown as it comes, the others' follow it, then each failed
 test once more (who reads a part of a long output reads its end), and the last line adds all up, as
 pytest itself would say it.
@@ -43,13 +44,15 @@ RINGS: dict[str, list[tuple[str, ...]]] = {
     ],
     "long": [
         (f"(long or cluster) and spark and not faults and not notebook and not {_QUIET}",),
-        (f"faults and spark and not {_QUIET}",),
-        (f"(notebook or {_REST} and not spark) and not {_QUIET}",),
+        (f"(faults and spark or notebook) and not {_QUIET}",),
+        (f"{_REST} and not spark and not notebook and not {_QUIET}",),
     ],
     "timing": [("timing",)],
 }
 #: By ring: what runs when its processes have ended.
 ALONE = {"long": "alone"}
+#: How much nicer (``nice``) the processes of :data:`_PLAIN` are.
+NICER = 5
 #: pytest's words for outcomes, in the order of its own summary.
 WORDS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "errors")
 
@@ -88,6 +91,8 @@ def main() -> int:
             processes.append(
                 subprocess.Popen(command, stdout=written[-1], stderr=subprocess.STDOUT)
             )
+            if _PLAIN in command:
+                os.setpriority(os.PRIO_PROCESS, processes[-1].pid, NICER)
         try:
             shown = subprocess.Popen(
                 commands[0],
