@@ -4,9 +4,9 @@ Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame.
 
 Each query runs in a clone of its session, which its DataFrames name in every thread. For those of
 another session there are Spark's local properties, which name query and micro-batch on the stream's
-own thread only: a user's thread has none, and one of a pool has those of the query that made it, so
-they tell nothing but the run. A Connect server starts one Python process for each run of a query,
-and says no id.
+own thread only: a user's thread has none, and one of a pool has those of the query that made it,
+which count only for the micro-batch that is written. A Connect server starts one Python process for
+each run of a query, and says no id.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in this session, else the run of the one of this thread."""
+    """The active query that runs in this session, else the one of this thread."""
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)
     try:
@@ -67,7 +67,7 @@ def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery
                 found = CallingQuery(query.id().toString(), query.runId().toString(), name)
                 return _found().setdefault(name, found)
             if is_written_here and query.id().toString() == here:
-                of_thread = CallingQuery("", query.runId().toString(), name)
+                of_thread = CallingQuery(here, query.runId().toString(), name)
     except Exception:  # noqa: BLE001 - Spark's own, and may be another in another version
         return CallingQuery(here, "", name)
     return of_thread

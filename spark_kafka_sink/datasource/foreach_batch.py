@@ -89,7 +89,7 @@ class ForeachBatch:
                 context = micro_batch.context(batch.sparkSession, query)
                 _save(batch, self.name, batch_id, options, context)
             except BaseException:
-                _runs().end(micro_batch.place, query.session)
+                _runs().end(micro_batch.place, query.run, query.session)
                 raise
             _runs().wrote(micro_batch.place, written)
 
@@ -215,7 +215,7 @@ class Transaction:
             if self._state in (_State.COMMITTED, _State.ABORTED):
                 return
             self._state = _State.ABORTED
-        _runs().end(self.place, self._query.session)
+        _runs().end(self.place, self._query.run, self._query.session)
         try:
             self._end(abort=True)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to see
@@ -317,7 +317,7 @@ class _MicroBatch:
             offsets = self._offsets(checkpoint, query)
         if checkpoint is not None:
             digest = checkpoint.known_digest(self._number, query.id)
-        run = _runs().run(self.place, query.session)
+        run = _runs().run(self.place, query.run, query.session)
         return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest)
 
     def _offsets(

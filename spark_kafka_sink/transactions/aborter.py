@@ -67,7 +67,7 @@ class Aborter:
                 owner.key,
                 "a part of it is lost: 'kprod txn resolve' ends it"
                 if session.state.lost
-                else "the next start of the query ends it",
+                else "'kprod txn commit' ends it, or the next start of a query",
             )
             return ()
         ended = abort_all(self._client, transactions, self._client.deadline())

@@ -47,9 +47,7 @@ _LONGEST_ID: Final = 400
 
 
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """EndTxn of a write's transaction got no definite response in time. The outcome is known when
-    the key is opened next.
-    """
+    """EndTxn of a write got no definite response in time. Opening the key shows the outcome."""
 
 
 class LogChangedError(SupersededError):
@@ -121,9 +119,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Batch ``number`` is to be committed, with all of these transactions; the rest as
-    :class:`Done`.
-    """
+    """Batch ``number`` is to be committed, with all of these transactions. Else as in Done."""
 
     number: int
     transactions: tuple[PreparedTransaction, ...]
@@ -227,9 +223,7 @@ class CommitState:
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self) -> CommitState:
-        """All but the generation, in which no run has planned yet: the next one ends what was
-        open before.
-        """
+        """In a generation in which no run has planned: the next one ends what was open before."""
         return CommitState(generation=self.generation + 1)
 
     def _superseding(self, run_id: str) -> CommitState:

@@ -70,11 +70,11 @@ _NAMED = 5
 #: The worker parts in the ids of the driver's own transactions.
 _OFFSETS, _REPORT = "offsets", "report"
 _LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
-_RECORDED = "are ended, which could not be recorded in the commit log"
 _NOTHING_UNDONE = (
-    "nothing was undone: start the query again, and it resolves the batch; 'kprod txn describe' "
-    "shows the brokers' state"
+    "nothing was undone: start the query again, and it resolves the batch; for a job without "
+    "txnAppId 'kprod txn commit' does, and another run writes all rows again"
 )
+_RECORDED = "are ended, which could not be recorded in the commit log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,8 @@ class _Attempts:
 class Committer:
     """Commits and rolls forward, over the connections of ``client``.
 
-    max.block.ms bounds the steps before a decision, delivery.timeout.ms committing what is
-    decided. How old a transaction may be is its own.
+    max.block.ms bounds each step before a decision, delivery.timeout.ms committing what is decided.
+    How old a transaction may be is its own.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -229,9 +229,18 @@ class Committer:
         if owner.numbering is Numbering.ONCE and not batch.transactions:
             return Commit.EMPTY
         attempts = _Attempts()
-        return self._when_open(
-            owner.key, lambda session: self._commit(owner, batch, session, attempts)
-        )
+        try:
+            return self._when_open(
+                owner.key, lambda session: self._commit(owner, batch, session, attempts)
+            )
+        except LogOutcomeUnknownError as error:
+            if not batch.is_recorded_only:
+                raise
+            raise CommitError(
+                f"a write of batch {batch.number} of '{owner.key}' may not be recorded, so the "
+                f"batch is not decided, and nothing of it is visible: {error.message}",
+                hint="see which brokers are down, then write the batch again",
+            ) from error
 
     def _ended_by_others(self, key: str, tried: Decision) -> bool:
         """Whether ``tried``, which may have been in the log and is not any more, is committed;
@@ -553,8 +562,8 @@ class Committer:
         except LogOutcomeUnknownError as error:
             attempts.decision = decision
             raise LogOutcomeUnknownError(
-                f"whether batch {decision.number} of '{owner.key}' was decided is not known: "
-                f"{error.message}",
+                f"whether batch {decision.number} of '{owner.key}' was decided is not known "
+                f"(transactions {named(decision.ids, _NAMED)}): {error.message}",
                 hint=_NOTHING_UNDONE,
                 transactional_ids=decision.ids,
             ) from error
@@ -578,8 +587,7 @@ class Committer:
         only_lost: bool = False,
     ) -> CommitState:
         """End what is decided; returns the state with the batch done, or undone. ``checked_ms`` is
-        when its transactions were checked, within the lease of the decision (None: by an earlier
-        process).
+        when this process has checked its transactions, within the lease of the decision.
         """
         decision = state.decision
         assert decision is not None
@@ -739,9 +747,7 @@ def _undone(key: str, state: CommitState) -> CommitState:
 
 @contextmanager
 def _decided(key: str, decision: Decision, but: str = "could not all be ended") -> Iterator[None]:
-    """An error in here comes after the commit point: its type must keep the caller from writing
-    the rows again.
-    """
+    """What fails in here is decided: the error's type keeps the caller from writing it again."""
     try:
         yield
     except (CommitOutcomeUnknownError, PartialCommitError, SupersededError):
@@ -761,8 +767,8 @@ def _partial(key: str, decision: Decision, lost: tuple[str, ...]) -> PartialComm
         f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
         f"{of} transactions ({named(lost, _NAMED)}), and their rows are missing",
         hint=f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
-        "replay' writes the whole batch again (the others' rows come twice); it happens when a "
-        "driver is away for longer than kafka.transaction.timeout.ms after its decision, or an "
-        "operator aborts it by force",
+        "replay' lets the query, or another run of the job, write all of it again (the others' "
+        "rows come twice); it happens when a driver is away for longer than "
+        "kafka.transaction.timeout.ms after its decision, or an operator aborts it by force",
         transactional_ids=lost,
     )

@@ -114,9 +114,7 @@ def _next(
     *,
     only_lost: bool,
 ) -> _Next:
-    """Each is judged by its own time-out: the process that looks may have other options than the
-    one that wrote them.
-    """
+    """Each is judged by its own time-out: its writer may have had other options than we have."""
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     # Brokers drop markers for a partition without a leader. It may get one in time.
     away = client.leaderless(open_, deadline_ms)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, KafkaError
+from spark_kafka_sink import transaction
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    ErrorCode,
+    KafkaError,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write_plan import WritePlan
@@ -133,3 +139,71 @@ def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, dela
     for one in (*told_first, *told_abort, *told):
         assert not isinstance(one, BaseException), one
     scene.ends_with(0, 1, 2)
+
+
+@VERSIONS
+@pytest.mark.parametrize("processed", [True, False])
+@pytest.mark.life(tasks=2)
+def test_a_decision_without_an_answer_is_told_in_time(scene: EdgeScene, processed: bool) -> None:
+    """EndTxn of the log has no answer, and all others have. Each attempt finds what the one before
+    has written; if that is nothing, the error names the transactions.
+    """
+    scene.changes.update(max_block_ms=60_000, transaction_timeout_ms=900_000)
+    first = scene.first_batch()
+    unanswered = scene.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log, processed=processed)
+    begun = scene.scheduler.now
+    if processed:
+        assert scene.commit(*first) is Commit.COMMITTED
+    else:
+        with pytest.raises(CommitOutcomeUnknownError, match="was decided is not known") as caught:
+            scene.commit(*first)
+        assert all(i in caught.value.message for i in caught.value.transactional_ids)
+    assert unanswered.fired
+    assert scene.scheduler.now - begun <= 3 * 60_000
+    scene.control.clear()
+    scene.ends_with(*[0] * processed)
+
+
+@VERSIONS
+@pytest.mark.life(tasks=2)
+def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: EdgeScene) -> None:
+    """The coordinator of the log leaves before it has recorded the write."""
+    run, control = scene.run("driver"), scene.control
+
+    def coordinator_leaves() -> None:
+        for api in (ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID):
+            control.answer(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, FOREVER, where=is_a_logs)
+
+    def ends(request: Request) -> bool:
+        return request.api == ApiKey.END_TXN and is_a_logs(request) and request.body.committed
+
+    undecided = pytest.raises(CommitError, match="is not decided, and nothing of it is visible")
+    with undecided as caught, transaction("block", 0, **scene.options()) as block:
+        met = scene.before_send(run, ends, coordinator_leaves)
+        block.write(scene.frame(run, 0))
+    assert met
+    assert not isinstance(caught.value, CommitOutcomeUnknownError)
+    control.clear()
+    scene.ends_with()
+
+
+@VERSIONS
+@pytest.mark.life(tasks=3)
+def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
+    """It is decided, and brokers don't answer: no run of the job ends it, but an operator does."""
+    run = scene.run("driver")
+
+    def of_rows(request: Request) -> bool:
+        return not is_a_logs(request) and bool(request.body.committed)
+
+    unanswered = scene.control.drop(ApiKey.END_TXN, FOREVER, where=of_rows, processed=False)
+    with pytest.raises(CommitOutcomeUnknownError, match="is decided") as caught:
+        scene.job(run, scene.options(), 0)
+    assert unanswered.fired
+    assert "for a job without txnAppId 'kprod txn commit' does" in str(caught.value.hint)
+    scene.control.clear()
+    run.process.kill()
+    (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith("~~log"))
+    with scene.by_hand() as commands:
+        commands.commit(commands.plan_commit(log.removesuffix("~~log")))
+    scene.ends_with(0)

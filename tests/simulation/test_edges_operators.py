@@ -13,6 +13,7 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     KafkaTimeoutError,
     PartialCommitError,
+    RefusedError,
 )
 from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.request import ApiKey
@@ -20,9 +21,10 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import Phase
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import of_data, of_id
+from tests.simulation.spark_scene import is_a_logs, of_data, of_id
 from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run
 from tests.simulation.test_edges_log_reading import log_partition
@@ -326,3 +328,24 @@ def test_a_commit_beside_a_roll_forward_is_not_taken_for_age(
     assert scene.plan(next_).state.last_done == 0
     assert asked
     scene.ends_with_tasks((0, 0), (0, 1))
+
+
+def test_a_reset_that_a_driver_has_fenced_is_left_out(scene: EdgeScene) -> None:
+    """A running query opens the key before the reset's write, which is surely refused."""
+    run, operator = scene.run("run-0"), scene.run("operator")
+    scene.batch(run, 0)
+
+    def writes(request: Request) -> bool:
+        return request.api == ApiKey.PRODUCE and is_a_logs(request)
+
+    def driver() -> None:
+        scene.batch(run, 1)
+
+    met = scene.before_send(operator, writes, driver)
+    with (
+        scene.by_hand(by=operator) as commands,
+        pytest.raises(RefusedError, match="has changed meanwhile; it is left as it is"),
+    ):
+        commands.reset(commands.plan_reset(PREFIX))
+    assert met
+    scene.ends_with(0, 1)

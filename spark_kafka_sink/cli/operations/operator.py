@@ -20,8 +20,8 @@ their driver finds itself superseded when it opens the key.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -56,6 +56,7 @@ from spark_kafka_sink.transactions.commit_state import (
     CommitState,
     Decision,
     LogChangedError,
+    LogOutcomeUnknownError,
     Phase,
     Standing,
 )
@@ -510,7 +511,7 @@ class Operator:
         Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
         """
         wanted = plan.report.state.resolved(done=plan.done)
-        tried: list[CommitState] = []
+        tried: list[CommitState | None] = []
 
         def attempt(session: LogSession) -> CommitState:
             if session.state == wanted:
@@ -532,8 +533,8 @@ class Operator:
                     else "try again; --force continues without aborting them",
                 )
             state = session.state.resolved(done=plan.done)
-            tried.append(state)
-            session.write(state, self._client.deadline())
+            with _noted(tried, state):
+                session.write(state, self._client.deadline())
             return state
 
         return when_open(self._client, self._log, plan.report.key, attempt)
@@ -602,8 +603,8 @@ class Operator:
                 return  # by the previous attempt
             if session.state != state:
                 raise _changed(key, bool(tried))
-            tried.append(wanted)
-            session.write(wanted, self._client.deadline())
+            with _noted(tried, wanted):
+                session.write(wanted, self._client.deadline())
 
         when_open(self._client, self._log, key, attempt)
 
@@ -656,6 +657,16 @@ def _gone(report: KeyReport) -> Sequence[str]:
 
 def _last_done(state: CommitState) -> str:
     return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"
+
+
+@contextmanager
+def _noted(tried: list[CommitState | None], state: CommitState | None) -> Iterator[None]:
+    """Adds ``state`` when the log may have it: the outcome of its write is unknown."""
+    try:
+        yield
+    except LogOutcomeUnknownError:
+        tried.append(state)
+        raise
 
 
 def _changed(key: str, is_tried: bool) -> RefusedError:

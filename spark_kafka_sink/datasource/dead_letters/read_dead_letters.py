@@ -17,6 +17,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.datasource.plain_errors import without_traceback
+from spark_kafka_sink.datasource.process_logging import configure_logging
 from spark_kafka_sink.records.letters.letter_fields import letter_fields
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class DeadLetterReader(DataSourceReader):
             return [InputPartition(one) for one in LetterReader(client, self._topic).partitions()]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
+        configure_logging()
         with AdminClient(self._config) as client:
             reader = LetterReader(client, self._topic)
             for one in reader.read(*partition.value):

@@ -41,12 +41,20 @@ class Written:
     plans: Counter[int]
 
 
+class _Run(NamedTuple):
+    """``query_run`` is empty when it is unknown."""
+
+    id: str
+    query_run: str
+
+
 class NamedWrites:
     """``_lock`` guards all fields."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[tuple[Place, str], str] = {}
+        #: By the place, with the run of the query and with the session.
+        self._runs: dict[tuple[Place, str], _Run] = {}
         self._open: dict[Place, str] = {}
         self._last: dict[Place, Written] = {}
 
@@ -70,15 +78,32 @@ class NamedWrites:
             with self._lock:
                 del self._open[place]
 
-    def run(self, place: Place, session: str) -> str:
-        """The run under which the name is written in ``session``: the same until :meth:`end`."""
+    def run(self, place: Place, query_run: str, session: str) -> str:
+        """The run under which the name is written: one for each run of a query, the same until
+        :meth:`end`. A write that does not know its query (``query_run`` is empty) has the run of
+        its session's last one.
+        """
         with self._lock:
-            return self._runs.setdefault((place, session), uuid.uuid4().hex)
+            found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
+            if query_run:
+                found = self._runs[place, query_run] = found._replace(query_run=query_run)
+            self._runs[place, session] = found
+            return found.id
 
-    def end(self, place: Place, session: str) -> None:
+    def _found(self, place: Place, query_run: str, session: str) -> _Run | None:
+        of_session = self._runs.get((place, session))
+        if not query_run:
+            return of_session
+        # (The session in which queries were started is that of several.)
+        is_others = of_session is not None and of_session.query_run != ""
+        return self._runs.get((place, query_run), None if is_others else of_session)
+
+    def end(self, place: Place, query_run: str, session: str) -> None:
         """A failed write has aborted its run: the next write has another one."""
         with self._lock:
-            self._runs.pop((place, session), None)
+            ended = self._found(place, query_run, session)
+            for name in [n for n, one in self._runs.items() if ended and one.id == ended.id]:
+                del self._runs[name]
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
         """ConfigError for DataFrames that contradict those that the same run of a query has written

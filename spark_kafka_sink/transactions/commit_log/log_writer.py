@@ -167,9 +167,9 @@ class LogWriter:
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(
-                    f"whether the commit log {self.tp} has the decision is not known: "
+                    f"whether the commit log {self.tp} has what was written is not known: "
                     f"{call.what} got no clear answer in time",
-                    hint="nothing was undone: the next start of the query resolves it",
+                    hint="'kprod txn describe' shows what it has",
                     transactional_ids=(self.id,),
                 ) from error
             if isinstance(error, _FENCED):
