@@ -32,7 +32,7 @@ from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaReg
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat, wire_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -147,7 +147,8 @@ class _Way:
         prefix, header = wire_prefix(registered.id) + indexes, None
         if payload.in_header:
             assert registered.guid is not None
-            value = header_value(registered.guid) + indexes
+            # Confluent's, in a header: a one, and the GUID.
+            value = b"\x01" + registered.guid.bytes + indexes
             prefix, header = b"", (f"__{payload.part}_schema_id", value)
         bare = self._format.is_bare(registered.text)
         if bare and one is None and not part.is_struct:
@@ -156,8 +157,8 @@ class _Way:
                 "name one column, or a schema of a record",
             )
         column = one if bare and one is not None else columns
-        encoder = self._format.plan(registered.text, prefix, column)
-        return replace(part, encoder=encoder, is_bare=bare or part.is_struct, header=header)
+        encoding = self._format.plan(registered.text, prefix, column)
+        return replace(part, encoding=encoding, is_bare=bare or part.is_struct, header=header)
 
     def _registered(self, columns: ColumnType, one: ColumnType | None) -> RegisteredSchema:
         payload, options = self._payload, self._options

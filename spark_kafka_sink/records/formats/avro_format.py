@@ -27,7 +27,7 @@ from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records.formats.binary import matching, nodes
 from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
@@ -95,8 +95,8 @@ class AvroFormat(SchemaFormat):
     def name_of(self, schema: str) -> str:
         return next((one.name for _, one in _parsed(schema).branches if one.kind == "record"), "")
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
-        return PayloadPlan(prefix, _match(_parsed(schema), column, ""))
+    def match(self, schema: str, column: ColumnType) -> Value:
+        return _match(_parsed(schema), column, "")
 
 
 class _Field(NamedTuple):

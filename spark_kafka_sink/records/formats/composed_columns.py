@@ -79,11 +79,13 @@ def with_composed(
 
 def _payloads(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
     columns = [batch.column(column.index) for column in part.columns]
-    if part.encoder is not None:
+    if part.encoding is not None:
+        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
+
         names = [column.name for column in part.columns]
         if part.is_bare:
-            return part.encoder.encode(columns[0], "" if part.is_struct else names[0])
-        return part.encoder.encode(pa.StructArray.from_arrays(columns, names), "")
+            return payloads_of(part.encoding, columns[0], "" if part.is_struct else names[0])
+        return payloads_of(part.encoding, pa.StructArray.from_arrays(columns, names), "")
     if part.format is ColumnFormat.STRING:
         return Payloads(text_of(columns[0]))
     return Payloads(_json(part, columns, batch.num_rows))

@@ -19,7 +19,7 @@ from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary.matching import fields_of, misfit, unfit, unusable
 from spark_kafka_sink.records.formats.binary.nodes import JsonText, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
@@ -60,7 +60,7 @@ class JsonSchemaFormat(SchemaFormat):
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
+    def match(self, schema: str, column: ColumnType) -> Value:
         root = _parsed(schema)
         try:
             required = tuple(_Check(root).required(root, column, _Place()))
@@ -70,7 +70,7 @@ class JsonSchemaFormat(SchemaFormat):
             raise _wrong(str(error)) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return PayloadPlan(prefix, Value(JsonText(required)))
+        return Value(JsonText(required))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:

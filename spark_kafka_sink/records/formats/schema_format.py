@@ -1,46 +1,21 @@
 """The seam of formats with a schema: what each is asked for.
 
-Owns: :class:`SchemaFormat` (on the driver, without Arrow), the bytes before a payload, and
-:class:`PayloadPlan`, the ``PayloadEncoder`` that travels to the tasks. Never: a registry.
+Owns: :class:`SchemaFormat` (on the driver, without Arrow), and the bytes before a payload. Never: a
+registry; Arrow (``binary/encoder.py`` follows in a task what is planned here).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
-from uuid import UUID
+from dataclasses import replace
+from typing import ClassVar, Protocol
 
 from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnType
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.records.payloads import Payloads
 
 
 def wire_prefix(schema_id: int) -> bytes:
     """Confluent's: a zero, and the id, big endian."""
     return b"\x00" + schema_id.to_bytes(4, "big")
-
-
-def header_value(guid: UUID) -> bytes:
-    """Confluent's, in a header: a one, and the GUID."""
-    return b"\x01" + guid.bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadPlan:
-    """How a key or value is written: ``prefix``, then ``value``."""
-
-    prefix: bytes
-    value: Value
-
-    def encode(self, column: pa.Array, path: str) -> Payloads:
-        """As ``PayloadEncoder`` says. Arrow is loaded here, in a task."""
-        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
-
-        return payloads_of(self.prefix, self.value, column, path)
 
 
 class SchemaFormat(Protocol):
@@ -74,6 +49,11 @@ class SchemaFormat(Protocol):
         del schema
         return b""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
-        """How ``column`` is written, ``prefix`` in front. SchemaError when it does not fit."""
+    def match(self, schema: str, column: ColumnType) -> Value:
+        """How ``column`` is written. SchemaError when it does not fit."""
         ...
+
+    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> Value:
+        """As ``match``, for a whole payload: ``prefix`` in front, and a null is a null payload."""
+        value = self.match(schema, column)
+        return replace(value, branch=prefix + value.branch, null=b"")

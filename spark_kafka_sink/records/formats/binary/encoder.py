@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,12 +34,10 @@ _PER_SECOND = 1_000_000
 _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
 
-def payloads_of(prefix: bytes, value: Value, column: pa.Array, path: str) -> Payloads:
+def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
     """One for each row, null where ``column`` is; ``path`` names it for refusals."""
     out = RowPieces(len(column))
-    out.add_bytes(prefix)
-    # The null of a whole payload is a null payload, whose bytes don't count.
-    _encode(replace(value, null=b""), column, out, path)
+    _encode(value, column, out, path)
     return out.payloads(column)
 
 
