@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.errors import safe_text
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -26,11 +24,6 @@ class Refusal:
     rows: npt.NDArray[np.bool_]
     column: str
     reason: str
-
-    def sentence(self, part: str) -> str:
-        """For all of its rows. ``part``: the value or the key, which these rows lack."""
-        column = safe_text(self.column, 200)
-        return f"column {column}: it {self.reason}, so the row has no {part}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def test_json_refuses_rows_without_a_property_that_is_required():
     [
         ({"type": "object", "properties": {"a": {"type": "string"}}}, "and the schema has string"),
         ({"type": "object", "additionalProperties": False}, "no such property"),
-        ({"type": "object", "required": ["b"]}, "requires b"),
+        ({"type": "object", "required": ["b"]}, "field b is required"),
         ({"$ref": "https://elsewhere"}, "refers to another document"),
         ({"properties": {"a": {"$ref": "#name"}}}, "refers to another document"),
         ({"$ref": "#"}, "nested too deep"),

@@ -31,11 +31,9 @@ from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
-_PRIMITIVES: Final = frozenset(
-    ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
-)
 #: What arrays and maps declare.
 _INNER: Final = {"array": "items", "map": "values"}
+_PRIMITIVES: Final = {kind.avro[0] for kind in _K} - {"record", *_INNER}
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LOGICAL: Final = {
     "int": ("date", "time-millis"),

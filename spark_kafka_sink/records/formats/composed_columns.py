@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError, safe_text
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
@@ -59,7 +59,8 @@ def with_composed(
         made = _payloads(part, batch)
         refused = np.zeros(batch.num_rows, np.bool_)
         for one in made.refusals:
-            bad.refuse(one.rows, reason, one.sentence(name), hint=_HINT)
+            said = f"column {safe_text(one.column, 200)}: it {one.reason}, so the row has no {name}"
+            bad.refuse(one.rows, reason, said, hint=_HINT)
             refused |= one.rows
         payloads, rows = made.array, bools(refused)
         if part.header is not None:
