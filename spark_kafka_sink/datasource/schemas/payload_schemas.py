@@ -98,13 +98,14 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     return plan
 
 
-def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
-    """For ``kprod check``: of each key and value with a schema the part, what the registry has for
-    it, and whether that is enough.
+def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
+    """For ``kprod check``: what the registry has for each key and value with a schema. SchemaError
+    for what it must have, and has not.
     """
     options = config.schemas
     assert options is not None
     registry = registry_of(options, timeout_ms)
+    may_be_missing = options.auto_register and not options.use_latest
     for payload in options.payloads:
         way = _Way(config, payload, timeout_ms)
         if payload.use_id is not None:
@@ -112,13 +113,11 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             what = f"id {payload.use_id}"
         else:
             what = way.subject(way.name())
-            found = registry.latest(what)
+            found = registry.latest(what) if may_be_missing else _latest(registry, what)
         if found is None:
-            may_be_missing = options.auto_register and not options.use_latest
-            yield payload.part, f"{what} is not there at {registry}", may_be_missing
-            continue
-        way.usable(found)
-        yield payload.part, f"{what} has the schema of id {found.id}", True
+            yield f"{payload.part}: {what} is not there at {registry}"
+        else:
+            yield f"{payload.part}: {what} has the schema of id {way.usable(found).id}"
 
 
 class _Way:
@@ -281,9 +280,9 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
     found = registry.latest(subject)
     if found is None:
         raise SchemaError(
-            f"subject {safe_text(subject)} has no version at {registry}, and use.latest.version is"
-            " true",
-            hint="register a schema there first, or remove use.latest.version",
+            f"subject {safe_text(subject)} is not there at {registry}",
+            hint="register the schema there (without use.latest.version,"
+            " auto.register.schemas=true does)",
             kind=Kind.SCHEMA_NOT_REGISTERED,
         )
     return found
