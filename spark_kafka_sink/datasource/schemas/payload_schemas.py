@@ -74,14 +74,14 @@ def schema_format(payload: PayloadOptions) -> SchemaFormat:
     if payload.format is ColumnFormat.AVRO:
         from spark_kafka_sink.records.formats.avro_format import AvroFormat
 
-        return AvroFormat(payload.name)
+        return AvroFormat()
     if payload.format is ColumnFormat.PROTOBUF:
         from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 
         return ProtobufFormat(payload.name)
     from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 
-    return JsonSchemaFormat(payload.name)
+    return JsonSchemaFormat()
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:

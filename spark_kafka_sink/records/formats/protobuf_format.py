@@ -64,10 +64,13 @@ _TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]]
 
 
 class ProtobufFormat(SchemaFormat):
-    """``SchemaFormat`` of Protobuf."""
+    """``SchemaFormat`` of Protobuf. ``name`` chooses a message of a schema that has several."""
 
     schema_type = "PROTOBUF"
     has_bare = False
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
 
     def derive(self, column: ColumnType, name: str) -> str:
         package, _, short = name.rpartition(".")

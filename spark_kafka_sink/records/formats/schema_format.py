@@ -19,18 +19,12 @@ def wire_prefix(schema_id: int) -> bytes:
 
 
 class SchemaFormat(Protocol):
-    """One format. A schema is its text; a ``column`` that is no struct is a payload by itself.
-    ``name`` chooses a record of a schema that may have several.
-    """
+    """One format. A schema is its text; a ``column`` that is no struct is a payload by itself."""
 
-    name: str | None
     #: Its name in a registry's API.
     schema_type: ClassVar[str]
     #: Whether a payload may be a single value.
     has_bare: ClassVar[bool] = True
-
-    def __init__(self, name: str | None = None) -> None:
-        self.name = name
 
     def derive(self, column: ColumnType, name: str) -> str:
         """The schema of columns that have none. SchemaError when there can't be one."""
@@ -54,6 +48,9 @@ class SchemaFormat(Protocol):
         ...
 
     def plan(self, schema: str, prefix: bytes, column: ColumnType) -> Value:
-        """As ``match``, for a whole payload: ``prefix`` in front, and a null is a null payload."""
+        """As ``match``, for a whole payload, ``prefix`` in front. A null is a null payload, whose
+        bytes don't count.
+        """
         value = self.match(schema, column)
-        return replace(value, branch=prefix + value.branch, null=b"")
+        front = prefix + value.branch
+        return replace(value, branch=front, null=front)

@@ -49,7 +49,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
     # Most columns have none, and what has no mask is faster.
     if value.zeros and not (there := ~_zeros(value, column)).all():
         valid = there if valid is None else there & valid
-    if valid is None:
+    if valid is None or value.null == value.branch:
         out.add_bytes(value.branch)
     elif value.null is None:
         out.refuse(~valid, path, "is null, and the schema requires a value")
