@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.records.formats.binary.nodes import Value
+    from spark_kafka_sink.records.nodes import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary import matching, nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
+from spark_kafka_sink.records import nodes
+from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.nodes import Coding, Value
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind

@@ -23,8 +23,8 @@ from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.gather import bools, ends_of, list_items
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
-from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
+from spark_kafka_sink.records.row_pieces import Payloads
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024

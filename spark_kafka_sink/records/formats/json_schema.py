@@ -18,9 +18,9 @@ from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.binary.matching import unfit
-from spark_kafka_sink.records.formats.binary.nodes import JsonText, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.nodes import JsonText, Value
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")

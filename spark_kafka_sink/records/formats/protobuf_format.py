@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary import matching, nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Number, Value
+from spark_kafka_sink.records import nodes
+from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.nodes import Coding, Number, Value
 from spark_kafka_sink.records.varint import unsigned_varint, varint
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, Protocol
 
-from spark_kafka_sink.records.formats.binary.nodes import Value
 from spark_kafka_sink.records.formats.column_type import ColumnType
+from spark_kafka_sink.records.nodes import Value
 
 
 def wire_prefix(schema_id: int) -> bytes:

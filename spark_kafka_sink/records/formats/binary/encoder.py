@@ -18,12 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.formats.binary import nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
+from spark_kafka_sink.records import nodes
 from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, list_items, valid_of
 from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
-from spark_kafka_sink.records.payloads import Payloads
-from spark_kafka_sink.records.row_pieces import Mask, RowPieces
+from spark_kafka_sink.records.nodes import Coding, Value
+from spark_kafka_sink.records.row_pieces import Mask, Payloads, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
 
 #: True for the rows that are written; None: all are.
