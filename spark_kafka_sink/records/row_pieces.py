@@ -8,7 +8,6 @@ refused (``records/formats/``), what becomes of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +31,7 @@ Mask = npt.NDArray[np.bool_]
 _WORD, _PAIR = 8, 12
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """``rows`` is true for the refused ones, ``column`` the path to the value, ``reason`` the rest
     of the sentence, without the value.
     """
@@ -43,8 +41,7 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Payloads:
+class Payloads(NamedTuple):
     """A (large) binary array with an entry for each row; those of refused rows mean nothing."""
 
     array: pa.Array

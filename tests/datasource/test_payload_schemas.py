@@ -252,7 +252,7 @@ def test_answers_are_kept_and_outlive_a_registry_that_is_gone(planned, monkeypat
 
 def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, topic):
     config = config_of(registry, topic=topic)
-    step = _registry(config, 10_000)
+    (step,) = step_of("schema registry", lambda: _registry(config, 10_000))
     assert (step.state, f"{topic}-value is not there" in step.said) == ("failed", True)
     number = theirs.register_schema(f"{topic}-value", Schema(record(*FIELDS), "AVRO"))
     assert _registry(config, 10_000).said == f"value: {topic}-value has the schema of id {number}"

@@ -36,13 +36,6 @@ _K = ColumnKind
 _INNER: Final = {"array": "items", "map": "values"}
 _PRIMITIVES: Final = {kind.avro[0] for kind in _K} - {"record", *_INNER}
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_LOGICAL: Final = {
-    "int": ("date", "time-millis"),
-    "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
-                              for unit in ("millis", "micros", "nanos"))),
-    "string": ("uuid",),
-    "fixed": ("uuid", "duration"),
-}  # fmt: skip
 #: Of a field that has no default; null is one.
 _NO_DEFAULT: Final = object()
 #: Values in a default: types that hold each other could double them at each level.
@@ -61,11 +54,11 @@ _MILLIS: Final = nodes.Number(divisor=1000)
 _DOUBLE: Final = nodes.Number(Coding.FIXED64)
 _TEXT: Final = nodes.Bytes(Coding.ZIGZAG, is_text=True)
 #: Integers are also written as logical types of numbers, as what they are.
-_WHOLE: Final = {
-    (kind, logical): node
-    for kind, node in (("int", _INT), ("long", _LONG))
-    for logical in ("", *_LOGICAL["int"], *_LOGICAL["long"])
-}
+_WHOLE: Final = {("int", logical): _INT for logical in ("", "date", "time-millis")} | {
+    ("long", logical): _LONG
+    for logical in ("", "time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                                         for unit in ("millis", "micros", "nanos")))
+}  # fmt: skip
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
     _K.BOOLEAN: {("boolean", ""): nodes.Boolean()},
@@ -80,6 +73,8 @@ _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
               ("long", f"{local}timestamp-millis"): _MILLIS}
        for kind, local in ((_K.TIMESTAMP, ""), (_K.TIMESTAMP_NTZ, "local-"))},
 }  # fmt: skip
+#: The logical types that count, each with its type; decimals are looked at by themselves.
+_LOGICAL: Final = {written for kinds in _NODES.values() for written in kinds}
 
 
 class AvroFormat(SchemaFormat):
@@ -219,7 +214,7 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
             shown = f"decimal({found.precision},{found.scale})"
             raise _wrong(f"{shown} is none, or its fixed too short")
         found.logical = logical
-    elif logical in _LOGICAL.get(found.kind, ()):
+    elif (found.kind, str(logical)) in _LOGICAL:
         found.logical = str(logical)
     return found
 
