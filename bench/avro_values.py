@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from bench.spark_job import check, children, cpu_seconds, create, delete, session, touch
 from bench.statistics import median, ratio
 from spark_kafka_sink.records.formats.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.composed_columns import parts_of
 from spark_kafka_sink.records.formats.schema_format import wire_prefix
@@ -80,7 +81,7 @@ def encoder(count: int, rounds: int) -> None:
     parsed = fastavro.parse_schema(json.loads(schema))
 
     def ours() -> int:
-        parts = (plan.encode(part.to_struct_array(), "") for part in parts_of(rows))
+        parts = (payloads_of(plan, part.to_struct_array(), "") for part in parts_of(rows))
         return sum(len(one.array) for one in parts)
 
     def theirs() -> int:

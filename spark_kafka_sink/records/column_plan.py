@@ -7,14 +7,12 @@ start cold again and again, and loading what only tasks need would cost each of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.records.payloads import Payloads
+    from spark_kafka_sink.records.nodes import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +23,18 @@ class NamedColumn:
     index: int
 
 
-class PayloadEncoder(Protocol):
-    """How a column becomes payloads of a format with a schema (``records/formats/``). Picklable."""
-
-    def encode(self, column: pa.Array, path: str) -> Payloads:
-        """A payload for each row, null where ``column`` is; ``path`` names it for refusals."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ComposedColumns:
     """Columns that together are a record's key or value. ``is_struct``: the only one is a struct
-    whose fields they are; a null of it is a null payload. ``encoder``: of a format with a schema,
-    for the only one if ``is_bare``, else for a struct of all. ``header``: name and value of what
+    whose fields they are; a null of it is a null payload. ``encoding``: how a format with a schema
+    writes the only one if ``is_bare``, else a struct of all. ``header``: name and value of what
     each record has beside a payload that is not null.
     """
 
     columns: tuple[NamedColumn, ...]
     format: ColumnFormat = ColumnFormat.JSON
     is_struct: bool = False
-    encoder: PayloadEncoder | None = None
+    encoding: Value | None = None
     is_bare: bool = False
     header: tuple[str, bytes] | None = None
 

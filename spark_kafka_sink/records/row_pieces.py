@@ -1,6 +1,8 @@
 """The bytes of many rows, put together piece by piece.
 
-Owns: :func:`gather_of`, and :class:`RowPieces`. Never: a type, a schema, what the bytes are.
+Owns: :func:`gather_of`, :class:`RowPieces`, and what becomes of these: :class:`Payloads`, with a
+:class:`Refusal` for rows that have none. Never: a type, a schema, what the bytes are; why a row is
+refused (``records/formats/``), what becomes of it.
 """
 
 from __future__ import annotations
@@ -22,12 +24,28 @@ from spark_kafka_sink.records.gather import (
     new_gather,
     valid_of,
 )
-from spark_kafka_sink.records.payloads import Payloads, Refusal
 from spark_kafka_sink.records.varint import Int64s, Packed, packed_bytes
 
 Mask = npt.NDArray[np.bool_]
 #: Bytes that a slot of ``gather`` takes at once, as one word and as two.
 _WORD, _PAIR = 8, 12
+
+
+class Refusal(NamedTuple):
+    """``rows`` is true for the refused ones, ``column`` the path to the value, ``reason`` the rest
+    of the sentence, without the value.
+    """
+
+    rows: Mask
+    column: str
+    reason: str
+
+
+class Payloads(NamedTuple):
+    """A (large) binary array with an entry for each row; those of refused rows mean nothing."""
+
+    array: pa.Array
+    refusals: tuple[Refusal, ...] = ()
 
 
 class Column(NamedTuple):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.records.formats.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.schema_format import wire_prefix
 from tests.formats.avro_cases import CASES, Case, as_read
@@ -25,7 +26,7 @@ def encoded(case: Case, values: list, *, slack: int = 0) -> list[bytes]:
     around = [values[0]] * slack if values else []
     column = pa.array([*around, *values, *around], case.arrow).slice(len(around), len(values))
     plan = AvroFormat().plan(json.dumps(case.schema), PREFIX, case.column)
-    payloads = plan.encode(column, "c")
+    payloads = payloads_of(plan, column, "c")
     assert not payloads.refusals
     return payloads.array.to_pylist()
 
@@ -102,7 +103,7 @@ def test_a_decimal_of_another_size_is_exact_or_refused(example):
         kind |= {"type": "fixed", "name": "f", "size": (10**precision).bit_length() // 8 + 1}
     column = ColumnType(ColumnKind.DECIMAL, "decimal", False, precision=p, scale=s)
     plan = AvroFormat().plan(json.dumps(kind), b"", column)
-    made = plan.encode(pa.array(values, pa.decimal128(p, s)), "c")
+    made = payloads_of(plan, pa.array(values, pa.decimal128(p, s)), "c")
     refused = [any(one.rows[row] for one in made.refusals) for row in range(len(values))]
     reader = fastavro.parse_schema(kind)
     for value, payload, is_refused in zip(values, made.array.to_pylist(), refused, strict=True):

@@ -130,18 +130,20 @@ def test_a_large_batch_is_composed_in_parts_and_a_huge_row_alone():
 
 
 def with_schema(column, name="__value_schema_id"):
-    encoder = AvroFormat().plan('["null", "long"]', b"", ColumnType(K.LONG, "long"))
+    encoding = AvroFormat().plan('["null", "long"]', b"", ColumnType(K.LONG, "long"))
     return ComposedColumns(
-        (column,), ColumnFormat.AVRO, encoder=encoder, is_bare=True, header=(name, b"\x01id")
+        (column,), ColumnFormat.AVRO, encoding=encoding, is_bare=True, header=(name, b"\x01id")
     )
 
 
 def test_a_key_of_nulls_alone_is_a_null():
     """Of Spark's type void, as of ``SELECT null AS key``."""
     kind = ColumnType(K.NULL, "void")
-    encoder = AvroFormat().plan(AvroFormat().derive(kind, "k"), b"prefix", kind)
+    encoding = AvroFormat().plan(AvroFormat().derive(kind, "k"), b"prefix", kind)
     batch = pa.RecordBatch.from_pydict({"id": pa.nulls(2)})
-    made = columns(batch, key=ComposedColumns((ID,), encoder=encoder, is_bare=True), value_column=0)
+    made = columns(
+        batch, key=ComposedColumns((ID,), encoding=encoding, is_bare=True), value_column=0
+    )
     assert made.key is None
 
 

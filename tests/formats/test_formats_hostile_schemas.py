@@ -216,7 +216,7 @@ def test_names_that_differ_in_case_only_are_told_apart(format_):
     columns = of(K.STRUCT, LONG, LONG, names=("id", "ID"))
     plan = use(format_, FORMATS[format_].derive(columns, "r"), columns)
     if format_ != "json":
-        assert [one.index for one in plan.value.node.fields] == [0, 1]
+        assert [one.index for one in plan.node.fields] == [0, 1]
 
 
 def test_records_within_others_have_names_of_their_own():

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.records.formats.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
@@ -30,7 +31,7 @@ def together(**columns):
 def payloads(format_, kind, column):
     record = ColumnType(K.STRUCT, "struct", False, (kind,), ("a",))
     schema = format_.derive(record, "r")
-    made = format_.plan(schema, b"", record).encode(together(a=column), "")
+    made = payloads_of(format_.plan(schema, b"", record), together(a=column), "")
     assert not made.refusals
     return made.array.to_pylist()
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat, message_of
 
@@ -165,7 +166,7 @@ def check(names, given_rows, slack=0, presence=True):
         pa.array([row[name] for row in table], FIELDS[name][1]).slice(slack, len(given_rows))
         for name in names
     ]
-    payloads = plan.encode(pa.StructArray.from_arrays(columns, names), "")
+    payloads = payloads_of(plan, pa.StructArray.from_arrays(columns, names), "")
     assert not payloads.refusals
     for row, payload in zip(given_rows, payloads.array.to_pylist(), strict=True):
         assert payload[:7] == PREFIX + b"\x02\x04"  # one index, the third message
@@ -222,7 +223,9 @@ def test_a_derived_schema_has_a_message_of_the_columns():
         pa.array([1]), pa.array([part], PART[1]), pa.array([[part, part]], pa.list_(PART[1])),
         pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
     ]  # fmt: skip
-    payload = plan.encode(pa.StructArray.from_arrays(columns, column.names), "").array[0].as_py()
+    payload = (
+        payloads_of(plan, pa.StructArray.from_arrays(columns, column.names), "").array[0].as_py()
+    )
     assert payload[:6] == PREFIX + b"\0"
     read = message_factory.GetMessageClass(message_of(schema, None)[0]).FromString(payload[6:])
     assert json_format.MessageToDict(read) == {
@@ -234,7 +237,7 @@ def test_a_message_within_another_has_the_indexes_on_the_way():
     column = ColumnType(_K.STRUCT, "struct", False, (plain(_K.STRING),), ("a",))
     form = ProtobufFormat("shop.Unused.Within")
     plan = form.plan(SCHEMA, PREFIX + form.indexes(SCHEMA), column)
-    payload = plan.encode(pa.array([{"a": "x"}]), "").array[0].as_py()
+    payload = payloads_of(plan, pa.array([{"a": "x"}]), "").array[0].as_py()
     assert payload == PREFIX + b"\x04\0\0" + b"\x0a\x01x"
 
 
@@ -270,7 +273,7 @@ def test_two_fields_of_a_oneof_are_refused_where_a_row_has_both():
     """The reader keeps the last one only."""
     plan = ProtobufFormat("Order").plan(SCHEMA, PREFIX, struct_of(["left", "right"]))
     columns = [pa.array(["a", None, "c", None]), pa.array([None, 2, 3, None])]
-    made = plan.encode(pa.StructArray.from_arrays(columns, ["left", "right"]), "")
+    made = payloads_of(plan, pa.StructArray.from_arrays(columns, ["left", "right"]), "")
     (refusal,) = made.refusals
     assert refusal.rows.tolist() == [False, False, True, False]
     read = [MESSAGE.FromString(one[5:]) for one in made.array.to_pylist()]
@@ -287,5 +290,5 @@ def test_two_fields_of_a_oneof_are_refused_within_lists():
     plan = ProtobufFormat(None).plan(schema, PREFIX, column)
     arrow = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.int64())]))
     values = pa.array([[{"a": 1, "b": None}], None, [{"b": 1, "a": None}, {"a": 2, "b": 2}]], arrow)
-    (refusal,) = plan.encode(pa.StructArray.from_arrays([values], ["parts"]), "").refusals
+    (refusal,) = payloads_of(plan, pa.StructArray.from_arrays([values], ["parts"]), "").refusals
     assert (refusal.rows.tolist(), refusal.column) == ([False, False, True], "parts[]")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.local_kafka.java import find_java
 from spark_kafka_sink.local_kafka.registry.schema_registry import prepare_registry
+from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.protobuf_format import (
     ProtobufFormat,
     file_descriptor,
@@ -78,7 +79,7 @@ def written(which, table):
     assert prefix[5:] == WAYS[which]
     columns = [pa.array([row[name] for row in table], ARROW[name]) for name in names]
     plan = form.plan(SCHEMAS[which], prefix, struct_of(names))
-    made = plan.encode(pa.StructArray.from_arrays(columns, names), "")
+    made = payloads_of(plan, pa.StructArray.from_arrays(columns, names), "")
     assert not made.refusals
     return [(which, row, value) for row, value in zip(table, made.array.to_pylist(), strict=True)]
 

@@ -13,6 +13,7 @@ from jsonschema.validators import validator_for
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.records.formats.avro_format import AvroFormat
+from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 
@@ -44,7 +45,7 @@ def decimal(precision, scale):
 
 def test_a_decimal_takes_the_scale_of_the_schema():
     column = together(a=pa.array([Decimal("1.50")], MONEY))
-    payloads = avro(decimal(12, 4), K.DECIMAL).encode(column, "")
+    payloads = payloads_of(avro(decimal(12, 4), K.DECIMAL), column, "")
     assert payloads.array[0].as_py() == PREFIX + b"\x04" + (15000).to_bytes(2, "big")
 
 
@@ -84,14 +85,14 @@ JSON = JsonSchemaFormat()
 def test_json_has_the_prefix_and_the_schema_of_its_columns():
     column = struct(a=K.LONG, b=K.STRING)
     plan = JSON.plan(JSON.derive(column, "order"), PREFIX, column)
-    payloads = plan.encode(together(a=pa.array([1, None]), b=pa.array([None, "x"])), "")
+    payloads = payloads_of(plan, together(a=pa.array([1, None]), b=pa.array([None, "x"])), "")
     assert payloads.array.to_pylist() == [PREFIX + b'{"a":1}', PREFIX + b'{"b":"x"}']
 
 
 def test_json_refuses_rows_without_a_property_that_is_required():
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     plan = JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG))
-    (refusal,) = plan.encode(together(a=pa.array([1, None])), "").refusals
+    (refusal,) = payloads_of(plan, together(a=pa.array([1, None])), "").refusals
     assert (refusal.column, refusal.rows.tolist()) == ("a", [False, True])
 
 
@@ -100,7 +101,7 @@ def test_json_refuses_rows_without_a_property_that_is_required():
     [
         ({"type": "object", "properties": {"a": {"type": "string"}}}, "and the schema has string"),
         ({"type": "object", "additionalProperties": False}, "no such property"),
-        ({"type": "object", "required": ["b"]}, "requires b"),
+        ({"type": "object", "required": ["b"]}, "field b is required"),
         ({"$ref": "https://elsewhere"}, "refers to another document"),
         ({"properties": {"a": {"$ref": "#name"}}}, "refers to another document"),
         ({"$ref": "#"}, "nested too deep"),
@@ -138,7 +139,7 @@ def test_what_is_beside_a_reference_counts_since_2019(dialect, refused):
     }
     plan = JSON.plan(json.dumps(schema), PREFIX, struct(a=K.LONG, b=K.LONG))
     columns = together(a=pa.array([1, 1, None]), b=pa.array([1, None, 1]))
-    found = plan.encode(columns, "").refusals
+    found = payloads_of(plan, columns, "").refusals
     assert [any(rows) for rows in zip(*(one.rows for one in found), strict=True)] == refused
     theirs = validator_for(schema)(schema)
     values = [{"a": 1, "b": 1}, {"a": 1}, {"b": 1}]
@@ -156,7 +157,7 @@ def test_what_is_beside_alternatives_of_a_json_schema_counts():
     plan = JSON.plan(json.dumps(schema), PREFIX, struct(id=K.LONG, a=K.LONG, b=K.STRING))
     columns = together(id=pa.array([1, None]), a=pa.array([None, 1]), b=pa.array(["x", None]))
     # Which alternative a row is of is not checked.
-    (refusal,) = plan.encode(columns, "").refusals
+    (refusal,) = payloads_of(plan, columns, "").refusals
     assert (refusal.column, refusal.rows.tolist()) == ("id", [False, True])
 
 

@@ -99,11 +99,11 @@ SAYS = {
 def encoded(name, rows):
     (format_, schema), kind, values = CASES[name]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
-    encoder = format_.plan(schema, PREFIX, column)
+    encoding = format_.plan(schema, PREFIX, column)
     batch = pa.RecordBatch.from_arrays(
         [pa.array(np.arange(len(values)), pa.int64()), values], ["id", "a"]
     ).take(pa.array(rows, pa.int64()))
-    part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
+    part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoding=encoding)
     bad = BadRows(len(batch))
     made, plan = with_composed(batch, ColumnPlan(topic="t", value=part), bad)
     return made.column(plan.value_column).to_pylist(), bad
@@ -136,10 +136,10 @@ def test_a_refused_value_has_no_header_of_a_schema():
     """Its letter's value is JSON: a reader must not look for the schema of its bytes."""
     (format_, schema), kind, values = CASES["a null"]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
-    encoder = format_.plan(schema, b"", column)
+    encoding = format_.plan(schema, b"", column)
     batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
     columns = (NamedColumn("id", 0), NamedColumn("a", 1))
-    value = ComposedColumns(columns, encoder=encoder, header=("__value_schema_id", b"7"))
+    value = ComposedColumns(columns, encoding=encoding, header=("__value_schema_id", b"7"))
     key = ComposedColumns(columns[:1], header=("__key_schema_id", b"8"))
     plan = ColumnPlan(topic="t", value=value, key=key)
     bad = BadRows(4)
@@ -154,9 +154,9 @@ def test_a_refused_value_has_no_header_of_a_schema():
 def test_a_refusal_says_whether_the_key_or_the_value_is_missing():
     (format_, schema), kind, values = CASES["a null"]
     column = ColumnType(K.STRUCT, "struct", False, (of(K.LONG), kind), ("id", "a"))
-    encoder = format_.plan(schema, PREFIX, column)
+    encoding = format_.plan(schema, PREFIX, column)
     batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int64()), values], ["id", "a"])
-    part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoder=encoder)
+    part = ComposedColumns((NamedColumn("id", 0), NamedColumn("a", 1)), encoding=encoding)
     for plan, lacks in ((ColumnPlan(value=part), "value"), (ColumnPlan(key=part), "key")):
         with pytest.raises(
             DataError, match="row 1 of the Arrow batch: column a: it is null"

@@ -32,7 +32,7 @@ from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaReg
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat, header_value, wire_prefix
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat, wire_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -74,14 +74,14 @@ def schema_format(payload: PayloadOptions) -> SchemaFormat:
     if payload.format is ColumnFormat.AVRO:
         from spark_kafka_sink.records.formats.avro_format import AvroFormat
 
-        return AvroFormat(payload.name)
+        return AvroFormat()
     if payload.format is ColumnFormat.PROTOBUF:
         from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 
         return ProtobufFormat(payload.name)
     from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
 
-    return JsonSchemaFormat(payload.name)
+    return JsonSchemaFormat()
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
@@ -98,13 +98,14 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     return plan
 
 
-def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, bool]]:
-    """For ``kprod check``: of each key and value with a schema the part, what the registry has for
-    it, and whether that is enough.
+def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
+    """For ``kprod check``: what the registry has for each key and value with a schema. SchemaError
+    for what it must have, and has not.
     """
     options = config.schemas
     assert options is not None
     registry = registry_of(options, timeout_ms)
+    may_be_missing = options.auto_register and not options.use_latest
     for payload in options.payloads:
         way = _Way(config, payload, timeout_ms)
         if payload.use_id is not None:
@@ -112,13 +113,11 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[tuple[str, str, b
             what = f"id {payload.use_id}"
         else:
             what = way.subject(way.name())
-            found = registry.latest(what)
+            found = registry.latest(what) if may_be_missing else _latest(registry, what)
         if found is None:
-            may_be_missing = options.auto_register and not options.use_latest
-            yield payload.part, f"{what} is not there at {registry}", may_be_missing
-            continue
-        way.usable(found)
-        yield payload.part, f"{what} has the schema of id {found.id}", True
+            yield f"{payload.part}: {what} is not there at {registry}"
+        else:
+            yield f"{payload.part}: {what} has the schema of id {way.usable(found).id}"
 
 
 class _Way:
@@ -147,7 +146,8 @@ class _Way:
         prefix, header = wire_prefix(registered.id) + indexes, None
         if payload.in_header:
             assert registered.guid is not None
-            value = header_value(registered.guid) + indexes
+            # Confluent's, in a header: a one, and the GUID.
+            value = b"\x01" + registered.guid.bytes + indexes
             prefix, header = b"", (f"__{payload.part}_schema_id", value)
         bare = self._format.is_bare(registered.text)
         if bare and one is None and not part.is_struct:
@@ -156,8 +156,8 @@ class _Way:
                 "name one column, or a schema of a record",
             )
         column = one if bare and one is not None else columns
-        encoder = self._format.plan(registered.text, prefix, column)
-        return replace(part, encoder=encoder, is_bare=bare or part.is_struct, header=header)
+        encoding = self._format.plan(registered.text, prefix, column)
+        return replace(part, encoding=encoding, is_bare=bare or part.is_struct, header=header)
 
     def _registered(self, columns: ColumnType, one: ColumnType | None) -> RegisteredSchema:
         payload, options = self._payload, self._options
@@ -280,9 +280,9 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
     found = registry.latest(subject)
     if found is None:
         raise SchemaError(
-            f"subject {safe_text(subject)} has no version at {registry}, and use.latest.version is"
-            " true",
-            hint="register a schema there first, or remove use.latest.version",
+            f"subject {safe_text(subject)} is not there at {registry}",
+            hint="register the schema there (without use.latest.version,"
+            " auto.register.schemas=true does)",
             kind=Kind.SCHEMA_NOT_REGISTERED,
         )
     return found

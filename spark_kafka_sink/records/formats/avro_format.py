@@ -24,26 +24,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary import matching, nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
+from spark_kafka_sink.records import nodes
+from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.nodes import Coding, Value
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
-_PRIMITIVES: Final = frozenset(
-    ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
-)
 #: What arrays and maps declare.
 _INNER: Final = {"array": "items", "map": "values"}
+_PRIMITIVES: Final = {kind.avro[0] for kind in _K} - {"record", *_INNER}
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_LOGICAL: Final = {
-    "int": ("date", "time-millis"),
-    "long": ("time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
-                              for unit in ("millis", "micros", "nanos"))),
-    "string": ("uuid",),
-    "fixed": ("uuid", "duration"),
-}  # fmt: skip
 #: Of a field that has no default; null is one.
 _NO_DEFAULT: Final = object()
 #: Values in a default: types that hold each other could double them at each level.
@@ -62,11 +54,11 @@ _MILLIS: Final = nodes.Number(divisor=1000)
 _DOUBLE: Final = nodes.Number(Coding.FIXED64)
 _TEXT: Final = nodes.Bytes(Coding.ZIGZAG, is_text=True)
 #: Integers are also written as logical types of numbers, as what they are.
-_WHOLE: Final = {
-    (kind, logical): node
-    for kind, node in (("int", _INT), ("long", _LONG))
-    for logical in ("", *_LOGICAL["int"], *_LOGICAL["long"])
-}
+_WHOLE: Final = {("int", logical): _INT for logical in ("", "date", "time-millis")} | {
+    ("long", logical): _LONG
+    for logical in ("", "time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                                         for unit in ("millis", "micros", "nanos")))
+}  # fmt: skip
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
     _K.BOOLEAN: {("boolean", ""): nodes.Boolean()},
@@ -81,6 +73,8 @@ _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
               ("long", f"{local}timestamp-millis"): _MILLIS}
        for kind, local in ((_K.TIMESTAMP, ""), (_K.TIMESTAMP_NTZ, "local-"))},
 }  # fmt: skip
+#: The logical types that count, each with its type; decimals are looked at by themselves.
+_LOGICAL: Final = {written for kinds in _NODES.values() for written in kinds}
 
 
 class AvroFormat(SchemaFormat):
@@ -95,8 +89,8 @@ class AvroFormat(SchemaFormat):
     def name_of(self, schema: str) -> str:
         return next((one.name for _, one in _parsed(schema).branches if one.kind == "record"), "")
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
-        return PayloadPlan(prefix, _match(_parsed(schema), column, ""))
+    def match(self, schema: str, column: ColumnType) -> Value:
+        return _match(_parsed(schema), column, "")
 
 
 class _Field(NamedTuple):
@@ -220,7 +214,7 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
             shown = f"decimal({found.precision},{found.scale})"
             raise _wrong(f"{shown} is none, or its fixed too short")
         found.logical = logical
-    elif logical in _LOGICAL.get(found.kind, ()):
+    elif (found.kind, str(logical)) in _LOGICAL:
         found.logical = str(logical)
     return found
 

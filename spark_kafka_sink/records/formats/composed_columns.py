@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError, safe_text
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.gather import bools, ends_of, list_items
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
-from spark_kafka_sink.records.payloads import Payloads
 from spark_kafka_sink.records.record_columns import without_views
+from spark_kafka_sink.records.row_pieces import Payloads
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
@@ -59,7 +59,8 @@ def with_composed(
         made = _payloads(part, batch)
         refused = np.zeros(batch.num_rows, np.bool_)
         for one in made.refusals:
-            bad.refuse(one.rows, reason, one.sentence(name), hint=_HINT)
+            said = f"column {safe_text(one.column, 200)}: it {one.reason}, so the row has no {name}"
+            bad.refuse(one.rows, reason, said, hint=_HINT)
             refused |= one.rows
         payloads, rows = made.array, bools(refused)
         if part.header is not None:
@@ -79,11 +80,13 @@ def with_composed(
 
 def _payloads(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
     columns = [batch.column(column.index) for column in part.columns]
-    if part.encoder is not None:
+    if part.encoding is not None:
+        from spark_kafka_sink.records.formats.binary.encoder import payloads_of
+
         names = [column.name for column in part.columns]
         if part.is_bare:
-            return part.encoder.encode(columns[0], "" if part.is_struct else names[0])
-        return part.encoder.encode(pa.StructArray.from_arrays(columns, names), "")
+            return payloads_of(part.encoding, columns[0], "" if part.is_struct else names[0])
+        return payloads_of(part.encoding, pa.StructArray.from_arrays(columns, names), "")
     if part.format is ColumnFormat.STRING:
         return Payloads(text_of(columns[0]))
     return Payloads(_json(part, columns, batch.num_rows))

@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
-from spark_kafka_sink.records.formats.binary.matching import fields_of, misfit, unfit, unusable
-from spark_kafka_sink.records.formats.binary.nodes import JsonText, Value
+from spark_kafka_sink.records.formats.binary import matching
+from spark_kafka_sink.records.formats.binary.matching import unfit
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.nodes import JsonText, Value
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
@@ -60,7 +61,7 @@ class JsonSchemaFormat(SchemaFormat):
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
+    def match(self, schema: str, column: ColumnType) -> Value:
         root = _parsed(schema)
         try:
             required = tuple(_Check(root).required(root, column, _Place()))
@@ -70,7 +71,7 @@ class JsonSchemaFormat(SchemaFormat):
             raise _wrong(str(error)) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return PayloadPlan(prefix, Value(JsonText(required)))
+        return Value(JsonText(required))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
@@ -158,7 +159,7 @@ class _Check:
     def _struct(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
         properties, required = declared.get("properties") or {}, declared.get("required") or []
         rest = _rest(declared)
-        for index, (name, child, path) in enumerate(fields_of(column, at.path)):
+        for index, (name, child, path) in enumerate(matching.fields_of(column, at.path)):
             if name not in properties and rest is False:
                 raise unfit(child, path, "and the schema has no such property, and no other")
             way = None if at.way is None else (*at.way, index)
@@ -169,12 +170,8 @@ class _Check:
                 yield way, path
         missing = next((str(name) for name in required if name not in column.names), None)
         if missing is not None:
-            where = safe_text(missing) + (f" of {safe_text(at.path)}" if at.path else "")
-            raise misfit(
-                f"the schema requires {where}, and there is no column for it",
-                "add a column of that name: names of JSON are those of the columns, letter by"
-                " letter",
-            )
+            hint = ": names of JSON are those of the columns, letter by letter"
+            raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
     def _referred(self, reference: object) -> object:
         found: _Json = self.root
@@ -206,4 +203,4 @@ def _parsed(schema: str) -> dict[str, Any]:
 
 
 def _wrong(problem: str) -> SchemaError:
-    return unusable(f"the JSON schema can't be used: {problem}")
+    return matching.unusable(f"the JSON schema can't be used: {problem}")

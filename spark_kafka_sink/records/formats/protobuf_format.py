@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
-from spark_kafka_sink.records.formats.binary import matching, nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Number, Value
+from spark_kafka_sink.records import nodes
+from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import PayloadPlan, SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.nodes import Coding, Number, Value
 from spark_kafka_sink.records.varint import unsigned_varint, varint
 
 if TYPE_CHECKING:
@@ -64,10 +65,13 @@ _TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]]
 
 
 class ProtobufFormat(SchemaFormat):
-    """``SchemaFormat`` of Protobuf."""
+    """``SchemaFormat`` of Protobuf. ``name`` chooses a message of a schema that has several."""
 
     schema_type = "PROTOBUF"
     has_bare = False
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
 
     def derive(self, column: ColumnType, name: str) -> str:
         package, _, short = name.rpartition(".")
@@ -84,8 +88,8 @@ class ProtobufFormat(SchemaFormat):
         path = message_of(schema, self.name)[1]
         return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
-    def plan(self, schema: str, prefix: bytes, column: ColumnType) -> PayloadPlan:
-        return PayloadPlan(prefix, Value(_message(message_of(schema, self.name)[0], column, "")))
+    def match(self, schema: str, column: ColumnType) -> Value:
+        return Value(_message(message_of(schema, self.name)[0], column, ""))
 
 
 # -- a schema, read

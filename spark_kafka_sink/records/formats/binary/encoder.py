@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,12 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.records.formats.binary import nodes
-from spark_kafka_sink.records.formats.binary.nodes import Coding, Value
+from spark_kafka_sink.records import nodes
 from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, list_items, valid_of
 from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
-from spark_kafka_sink.records.payloads import Payloads
-from spark_kafka_sink.records.row_pieces import Mask, RowPieces
+from spark_kafka_sink.records.nodes import Coding, Value
+from spark_kafka_sink.records.row_pieces import Mask, Payloads, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
 
 #: True for the rows that are written; None: all are.
@@ -35,12 +33,10 @@ _PER_SECOND = 1_000_000
 _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
 
-def payloads_of(prefix: bytes, value: Value, column: pa.Array, path: str) -> Payloads:
+def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
     """One for each row, null where ``column`` is; ``path`` names it for refusals."""
     out = RowPieces(len(column))
-    out.add_bytes(prefix)
-    # The null of a whole payload is a null payload, whose bytes don't count.
-    _encode(replace(value, null=b""), column, out, path)
+    _encode(value, column, out, path)
     return out.payloads(column)
 
 
@@ -52,7 +48,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
     # Most columns have none, and what has no mask is faster.
     if value.zeros and not (there := ~_zeros(value, column)).all():
         valid = there if valid is None else there & valid
-    if valid is None:
+    if valid is None or value.null == value.branch:
         out.add_bytes(value.branch)
     elif value.null is None:
         out.refuse(~valid, path, "is null, and the schema requires a value")

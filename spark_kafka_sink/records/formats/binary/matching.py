@@ -14,8 +14,8 @@ from typing import TypeVar
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, named, safe_text
-from spark_kafka_sink.records.formats.binary.nodes import Field, Value
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
+from spark_kafka_sink.records.nodes import Field, Value
 
 F = TypeVar("F")
 

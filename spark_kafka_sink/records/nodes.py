@@ -1,6 +1,6 @@
 """How columns are written in a format: made when they are matched with a schema, on the driver.
 
-Owns: the nodes. Never: Arrow (``encoder`` follows them), a schema.
+Owns: the nodes. Never: Arrow (``formats/binary/encoder`` follows them), a schema.
 """
 
 from __future__ import annotations
