@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_kprod_deadletters_shows_values_when_asked(kafka, letters):
     assert "bad" not in asked
 
 
-def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka):
+def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka, capsys, monkeypatch):
     queue = kafka.unique_topic("dlq")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": queue})
     producer.init_transactions()
@@ -105,6 +106,16 @@ def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka):
     assert producer.flush(60) == 0
     told = deadletters(kafka, queue)
     assert "1 more are in transactions that have not ended: not counted." in told
+    # An executor's reader tells it, where logging is not configured.
+    package = logging.getLogger("spark_kafka_sink")
+    for name, value in (("handlers", []), ("propagate", False), ("level", logging.NOTSET)):
+        monkeypatch.setattr(package, name, value)
+    package.manager._clear_cache()
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "deadLetters": queue}
+    reader = DeadLetterReader(CaseInsensitiveDict(given))
+    assert [row for one in reader.partitions() for row in reader.read(one)] == []
+    assert f"1 letters of '{queue}' are in transactions" in capsys.readouterr().err
+    package.manager._clear_cache()
     producer.abort_transaction(60)
 
 
