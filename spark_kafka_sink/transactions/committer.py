@@ -233,14 +233,17 @@ class Committer:
             return self._when_open(
                 owner.key, lambda session: self._commit(owner, batch, session, attempts)
             )
-        except LogOutcomeUnknownError as error:
-            if not batch.is_recorded_only:
+        except KafkaError as error:
+            if batch.is_recorded_only and isinstance(error, LogOutcomeUnknownError):
+                raise CommitError(
+                    f"a write of batch {batch.number} of '{owner.key}' may not be recorded, so its "
+                    f"block decides nothing: {error.message}",
+                    hint="see which brokers are down, then write the batch again",
+                ) from error
+            if attempts.decided is None or isinstance(error, CommitError):
                 raise
-            raise CommitError(
-                f"a write of batch {batch.number} of '{owner.key}' may not be recorded, so the "
-                f"batch is not decided, and nothing of it is visible: {error.message}",
-                hint="see which brokers are down, then write the batch again",
-            ) from error
+            with _decided(owner.key, attempts.decided):
+                raise
 
     def _ended_by_others(self, key: str, tried: Decision) -> bool:
         """Whether ``tried``, which may have been in the log and is not any more, is committed;
@@ -750,10 +753,13 @@ def _decided(key: str, decision: Decision, but: str = "could not all be ended") 
     """What fails in here is decided: the error's type keeps the caller from writing it again."""
     try:
         yield
-    except (CommitOutcomeUnknownError, PartialCommitError, SupersededError):
+    except (PartialCommitError, SupersededError):
         raise
     except KafkaError as error:
-        raise CommitOutcomeUnknownError(
+        unclear = isinstance(error, LogOutcomeUnknownError)  # which is tried again, by its type
+        if isinstance(error, CommitOutcomeUnknownError) and not unclear:
+            raise
+        raise (LogOutcomeUnknownError if unclear else CommitOutcomeUnknownError)(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
             f"transactions ({named(decision.ids, _NAMED)}) {but}: {error.message}",
             hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,

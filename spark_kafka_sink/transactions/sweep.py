@@ -60,9 +60,8 @@ def sweep(
     keep: Collection[str] = (),
     patient: bool = False,
 ) -> tuple[str, ...]:
-    """Abort the open transactions of ``key`` that are ``is_orphan``, except ``keep``; never ids of
-    other keys: "a" is not "a.b". ``patient`` as in ``TransactionClient.open_transactions``. Returns
-    the ids of those that were aborted.
+    """Abort the open transactions of ``key`` that are ``is_orphan``, except ``keep``; returns their
+    ids, never other keys': "a" is not "a.b". ``patient`` as in ``open_transactions``.
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)

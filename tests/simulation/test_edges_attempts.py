@@ -177,7 +177,7 @@ def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: EdgeScene) 
     def ends(request: Request) -> bool:
         return request.api == ApiKey.END_TXN and is_a_logs(request) and request.body.committed
 
-    undecided = pytest.raises(CommitError, match="is not decided, and nothing of it is visible")
+    undecided = pytest.raises(CommitError, match="so its block decides nothing")
     with undecided as caught, transaction("block", 0, **scene.options()) as block:
         met = scene.before_send(run, ends, coordinator_leaves)
         block.write(scene.frame(run, 0))
@@ -206,4 +206,43 @@ def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
     (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith("~~log"))
     with scene.by_hand() as commands:
         commands.commit(commands.plan_commit(log.removesuffix("~~log")))
+    scene.ends_with(0)
+
+
+@VERSIONS
+@pytest.mark.parametrize("then", ["unanswered", "gone", "fenced"])
+@pytest.mark.life(tasks=3)
+def test_what_is_decided_is_told_as_decided(scene: EdgeScene, then: str) -> None:
+    """The response to the decision is lost; the next attempt reads it, and commits the rows. Then
+    it can't record that, or open the log again; or an operator ends the batch meanwhile.
+    """
+    run, control = scene.run("driver"), scene.control
+    lost = control.drop(ApiKey.END_TXN, FOREVER, where=is_a_logs)
+    scene.before_send(run, lambda r: lost.fired > 0 and opens_a_log(r), control.clear)
+
+    def coordinator_leaves() -> None:
+        control.clear()
+        left = (
+            [ApiKey.END_TXN] if then == "unanswered" else [ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID]
+        )
+        for api in left:
+            control.answer(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, FOREVER, where=is_a_logs)
+
+    def meanwhile() -> None:
+        if then == "fenced":
+            (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith("~~log"))
+            with scene.by_hand() as commands:
+                commands.commit(commands.plan_commit(log.removesuffix("~~log")))
+        coordinator_leaves()
+
+    def records(request: Request) -> bool:
+        return lost.fired > 0 and request.api == ApiKey.PRODUCE and is_a_logs(request)
+
+    met = scene.before_send(run, records, meanwhile)
+    with pytest.raises(CommitOutcomeUnknownError, match=r"batch 0 of '.*' is decided") as caught:
+        scene.job(run, scene.options(), 0)
+    assert met
+    assert len(caught.value.transactional_ids) == 3
+    assert "another run writes all rows again" in str(caught.value.hint)
+    control.clear()
     scene.ends_with(0)

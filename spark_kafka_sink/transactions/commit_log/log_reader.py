@@ -113,9 +113,7 @@ class LogReader:
     def has_records(
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
     ) -> bool:
-        """Whether there is a record of ``key``, committed or not, in [first, end). Also True when
-        that can't be read.
-        """
+        """Whether [first, end) has a record of ``key``, committed or not, or can't be read."""
         batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
         try:
             return any(batch.records and batch.base_offset < end for batch in batches)
