@@ -163,9 +163,8 @@ def a_write_that_is_not_over_is_not_waited_for() -> AbstractContextManager[Any]:
     true = LogReader.read_keys
 
     def read_keys(*given: Any) -> Any:
-        place = true(*given)
-        place.end = place.next_offset
-        return place
+        snapshot = true(*given)
+        return replace(snapshot, end=snapshot.next_offset)
 
     return patch.object(LogReader, "read_keys", read_keys)
 
