@@ -223,7 +223,7 @@ class CommitState:
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self) -> CommitState:
-        """In a generation in which no run has planned: the next one ends what was open before."""
+        """Only a new generation, in which no run has planned: the next one ends what was open."""
         return CommitState(generation=self.generation + 1)
 
     def _superseding(self, run_id: str) -> CommitState:

@@ -102,8 +102,9 @@ class NamedWrites:
         """A failed write has aborted its run: the next write has another one."""
         with self._lock:
             ended = self._found(place, query_run, session)
-            for name in [n for n, one in self._runs.items() if ended and one.id == ended.id]:
-                del self._runs[name]
+            self._runs = {
+                n: one for n, one in self._runs.items() if not ended or one.id != ended.id
+            }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
         """ConfigError for DataFrames that contradict those that the same run of a query has written

@@ -45,16 +45,17 @@ def test_frames_of_the_outer_session_are_the_querys(
     shows(consume, topic, ["first", "second"])
 
 
-def test_frames_of_the_outer_session_may_come_from_any_thread(
+def test_frames_of_both_sessions_may_come_from_any_thread(
     spark, source, options, topic, consume, tmp_path
 ):
     """A user's thread does not know its query; the run of the name stays the same."""
     frame, add = source
     write = foreach_batch(f"outer-{uuid.uuid4().hex[:6]}", **options)
 
-    def function(_, batch_id):
-        rows = spark.createDataFrame([(f"row {batch_id}",)], "value string")
-        (in_a_thread(write) if batch_id % 2 else write)(rows, batch_id)
+    def function(batch, batch_id):
+        session = spark if batch_id in (1, 2) else batch.sparkSession
+        rows = session.createDataFrame([(f"row {batch_id}",)], "value string")
+        (in_a_thread(write) if batch_id >= 2 else write)(rows, batch_id)
 
     for name in "abcd":
         add([name])
