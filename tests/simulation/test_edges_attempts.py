@@ -17,12 +17,26 @@ from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_scene import is_a_logs, of_the_log, opens_a_log
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC
+
+
+def _log_leaves(scene: EdgeScene, *, may_be_opened: bool = False) -> None:
+    """The coordinator of the commit log's transactions."""
+    for api in [ApiKey.END_TXN] if may_be_opened else [ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID]:
+        scene.control.answer(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, FOREVER, where=is_a_logs)
+
+
+def _commit_the_job(scene: EdgeScene) -> None:
+    """``kprod txn commit`` of the only job, which has no txnAppId."""
+    (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(log_id("")))
+    with scene.by_hand() as commands:
+        commands.commit(commands.plan_commit(log.removesuffix(log_id(""))))
 
 
 @VERSIONS
@@ -168,22 +182,18 @@ def test_a_decision_without_an_answer_is_told_in_time(scene: EdgeScene, processe
 @pytest.mark.life(tasks=2)
 def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: EdgeScene) -> None:
     """The coordinator of the log leaves before it has recorded the write."""
-    run, control = scene.run("driver"), scene.control
-
-    def coordinator_leaves() -> None:
-        for api in (ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID):
-            control.answer(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, FOREVER, where=is_a_logs)
+    run = scene.run("driver")
 
     def ends(request: Request) -> bool:
         return request.api == ApiKey.END_TXN and is_a_logs(request) and request.body.committed
 
     undecided = pytest.raises(CommitError, match="so its block decides nothing")
     with undecided as caught, transaction("block", 0, **scene.options()) as block:
-        met = scene.before_send(run, ends, coordinator_leaves)
+        met = scene.before_send(run, ends, lambda: _log_leaves(scene))
         block.write(scene.frame(run, 0))
     assert met
     assert not isinstance(caught.value, CommitOutcomeUnknownError)
-    control.clear()
+    scene.control.clear()
     scene.ends_with()
 
 
@@ -203,9 +213,7 @@ def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
     assert "for a job without txnAppId 'kprod txn commit' does" in str(caught.value.hint)
     scene.control.clear()
     run.process.kill()
-    (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith("~~log"))
-    with scene.by_hand() as commands:
-        commands.commit(commands.plan_commit(log.removesuffix("~~log")))
+    _commit_the_job(scene)
     scene.ends_with(0)
 
 
@@ -220,20 +228,11 @@ def test_what_is_decided_is_told_as_decided(scene: EdgeScene, then: str) -> None
     lost = control.drop(ApiKey.END_TXN, FOREVER, where=is_a_logs)
     scene.before_send(run, lambda r: lost.fired > 0 and opens_a_log(r), control.clear)
 
-    def coordinator_leaves() -> None:
-        control.clear()
-        left = (
-            [ApiKey.END_TXN] if then == "unanswered" else [ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID]
-        )
-        for api in left:
-            control.answer(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, FOREVER, where=is_a_logs)
-
     def meanwhile() -> None:
+        control.clear()
         if then == "fenced":
-            (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith("~~log"))
-            with scene.by_hand() as commands:
-                commands.commit(commands.plan_commit(log.removesuffix("~~log")))
-        coordinator_leaves()
+            _commit_the_job(scene)
+        _log_leaves(scene, may_be_opened=then == "unanswered")
 
     def records(request: Request) -> bool:
         return lost.fired > 0 and request.api == ApiKey.PRODUCE and is_a_logs(request)
