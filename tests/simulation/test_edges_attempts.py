@@ -158,7 +158,7 @@ def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, dela
 @VERSIONS
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.life(tasks=2)
-def test_a_decision_without_an_answer_is_told_in_time(scene: EdgeScene, processed: bool) -> None:
+def test_a_decision_without_an_answer_fails_in_time(scene: EdgeScene, processed: bool) -> None:
     """EndTxn of the log has no answer, and all others have. Each attempt finds what the one before
     has written; if that is nothing, the error names the transactions.
     """
@@ -220,7 +220,7 @@ def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
 @VERSIONS
 @pytest.mark.parametrize("then", ["unanswered", "gone", "fenced"])
 @pytest.mark.life(tasks=3)
-def test_what_is_decided_is_told_as_decided(scene: EdgeScene, then: str) -> None:
+def test_an_error_says_what_is_decided(scene: EdgeScene, then: str) -> None:
     """The response to the decision is lost; the next attempt reads it, and commits the rows. Then
     it can't record that, or open the log again; or an operator ends the batch meanwhile.
     """

@@ -330,7 +330,7 @@ def test_a_commit_beside_a_roll_forward_is_not_taken_for_age(
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_a_reset_that_a_driver_has_fenced_is_left_out(scene: EdgeScene) -> None:
+def test_a_reset_that_a_driver_has_fenced_changes_nothing(scene: EdgeScene) -> None:
     """A running query opens the key before the reset's write, which is surely refused."""
     run, operator = scene.run("run-0"), scene.run("operator")
     scene.batch(run, 0)
