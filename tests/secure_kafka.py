@@ -184,5 +184,7 @@ def acl(secure: SecureKafka, user: str, *rights: tuple[str, str, str]) -> Iterat
     try:
         yield
     finally:
+        # Anew: the broker that is the controller to the first one may be stopped meanwhile.
+        admin = AdminClient({"bootstrap.servers": secure.kafka.bootstrap})
         admin.delete_acls([everything])[everything].result(60)
         until(0)
