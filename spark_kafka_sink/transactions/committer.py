@@ -70,11 +70,11 @@ _NAMED = 5
 #: The worker parts in the ids of the driver's own transactions.
 _OFFSETS, _REPORT = "offsets", "report"
 _LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
+_RECORDED = "are ended, which could not be recorded in the commit log"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again, and it resolves the batch; for a job without "
     "txnAppId 'kprod txn commit' does, and another run writes all rows again"
 )
-_RECORDED = "are ended, which could not be recorded in the commit log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -753,11 +753,10 @@ def _decided(key: str, decision: Decision, but: str = "could not all be ended") 
     """What fails in here is decided: the error's type keeps the caller from writing it again."""
     try:
         yield
-    except (PartialCommitError, SupersededError):
-        raise
     except KafkaError as error:
         unclear = isinstance(error, LogOutcomeUnknownError)  # which is tried again, by its type
-        if isinstance(error, CommitOutcomeUnknownError) and not unclear:
+        clear = (CommitOutcomeUnknownError, PartialCommitError, SupersededError)
+        if isinstance(error, clear) and not unclear:
             raise
         raise (LogOutcomeUnknownError if unclear else CommitOutcomeUnknownError)(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "

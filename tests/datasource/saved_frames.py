@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.datasource.write.write_context import WriteContext
+from tests.fakes.jvm_session import RunningQuery, jvm_session
 
 OPTIONS = {"kafka.bootstrap.servers": "h:9092", "topic": "t", "kafka.linger.ms": 7}
 
@@ -27,21 +28,8 @@ class Session:
     def _jsparkSession(self):
         if self._query is None:
             raise AttributeError("[JVM_ATTRIBUTE_NOT_SUPPORTED]")
-        id_, run = (SimpleNamespace(toString=lambda text=text: text) for text in self._query)
-        return SimpleNamespace(
-            sessionUUID=lambda: f"session of {self._query}",
-            sharedState=lambda: SimpleNamespace(
-                activeStreamingQueries=lambda: {
-                    "some": SimpleNamespace(
-                        id=lambda: id_,
-                        runId=lambda: run,
-                        sparkSessionForStream=lambda: SimpleNamespace(
-                            sessionUUID=lambda: f"session of {self._query}"
-                        ),
-                    )
-                }
-            ),
-        )
+        name = f"session of {self._query}"
+        return jvm_session(name, RunningQuery(*self._query, name))
 
     @property
     def sparkContext(self):

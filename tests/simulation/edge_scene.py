@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -41,6 +40,7 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from tests.fakes.fake_cluster.codec import Request, read_request
+from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.processes import Network, Process
 from tests.simulation.spark_scene import Scene
 from tests.simulation.spark_sink import Frame
@@ -67,15 +67,9 @@ class _FrameOfRun(Frame):
     @property
     def sparkSession(self) -> Any:
         session = super().sparkSession
-        session._jsparkSession = ours = SimpleNamespace(sessionUUID=lambda: self._run.id)
-        query = SimpleNamespace(
-            id=lambda: SimpleNamespace(toString=lambda: QUERY),
-            runId=lambda: SimpleNamespace(toString=lambda: self._run.id),
-            sparkSessionForStream=lambda: ours,
-        )
-        if self._query_id is not None:
-            active = SimpleNamespace(activeStreamingQueries=lambda: {self._run.id: query})
-            ours.sharedState = lambda: active
+        run = self._run.id
+        active = [] if self._query_id is None else [RunningQuery(QUERY, run, run)]
+        session._jsparkSession = jvm_session(run, *active)
         return session
 
 

@@ -367,6 +367,10 @@ def opens_a_log(request: Request) -> bool:
     return request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
 
 
+def writes_a_log(request: Request) -> bool:
+    return request.api == ApiKey.PRODUCE and is_a_logs(request)
+
+
 def of_the_log(request: Request) -> bool:
     return bool(request.body.transactional_id == log_id(PREFIX))
 

@@ -38,6 +38,7 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
+from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_checkpoints import read_by_spark
 from tests.simulation.spark_tasks import PythonWorker, new_client, write_rows
@@ -229,7 +230,9 @@ class Frame:
             range=lambda _: SimpleNamespace(selectExpr=lambda *_: nothing), read=read_by_spark()
         )
         if self._query_id is not None:
-            session._jsparkSession = _session_of(self._query_id, self._run_id)
+            name = f"session of {self._query_id} {self._run_id}"
+            query = RunningQuery(self._query_id, self._run_id, name)
+            session._jsparkSession = jvm_session(name, query)
         return session
 
     @property
@@ -258,20 +261,6 @@ class Frame:
     def save(self) -> None:
         assert self._mode == "append"
         self._save(self._options, self._part)
-
-
-def _session_of(query_id: str, run_id: str) -> Any:
-    """The JVM's clone of its session in which a query runs."""
-
-    def java(value: str) -> Any:
-        return SimpleNamespace(toString=lambda: value)
-
-    session = SimpleNamespace(sessionUUID=lambda: f"session of {query_id} {run_id}")
-    query = SimpleNamespace(
-        id=lambda: java(query_id), runId=lambda: java(run_id), sparkSessionForStream=lambda: session
-    )
-    session.sharedState = lambda: SimpleNamespace(activeStreamingQueries=lambda: {run_id: query})
-    return session
 
 
 def _text(value: object) -> str:

@@ -22,7 +22,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import is_a_logs, of_the_log, opens_a_log
+from tests.simulation.spark_scene import is_a_logs, of_the_log, opens_a_log, writes_a_log
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC
 
 
@@ -53,10 +53,7 @@ def test_a_decision_that_an_operator_prevents_was_not_made(scene: EdgeScene, com
             else:
                 commands.end(commands.plan_sweep(PREFIX))
 
-    def writes(request: Request) -> bool:
-        return request.api == ApiKey.PRODUCE and is_a_logs(request)
-
-    met = scene.before_send(first.run, writes, operator)
+    met = scene.before_send(first.run, writes_a_log, operator)
     with pytest.raises(CommitError, match="was aborted, and commits nothing") as caught:
         scene.commit(*first)
     assert not isinstance(caught.value, CommitOutcomeUnknownError)
@@ -235,7 +232,7 @@ def test_an_error_says_what_is_decided(scene: EdgeScene, then: str) -> None:
         _log_leaves(scene, may_be_opened=then == "unanswered")
 
     def records(request: Request) -> bool:
-        return lost.fired > 0 and request.api == ApiKey.PRODUCE and is_a_logs(request)
+        return lost.fired > 0 and writes_a_log(request)
 
     met = scene.before_send(run, records, meanwhile)
     with pytest.raises(CommitOutcomeUnknownError, match=r"batch 0 of '.*' is decided") as caught:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,33 +13,16 @@ import pytest
 
 from spark_kafka_sink import foreach_batch, transaction
 from spark_kafka_sink.base.errors import KafkaError
+from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.spark_sink import Frame
 
 OUTER = "the session in which queries are started"
 
 
-def _java(value: str) -> Any:
-    return SimpleNamespace(toString=lambda: value)
-
-
-@dataclass(frozen=True)
-class Query:
-    """A run of a streaming query; its session is a clone of the outer one."""
-
-    id: str
-    run: str
-
-    @property
-    def session(self) -> str:
-        return f"session of {self.run}"
-
-    def as_java(self) -> Any:
-        return SimpleNamespace(
-            id=lambda: _java(self.id),
-            runId=lambda: _java(self.run),
-            sparkSessionForStream=lambda: SimpleNamespace(sessionUUID=lambda: self.session),
-        )
+def _query(name: str) -> RunningQuery:
+    """Its session is a clone of the outer one."""
+    return RunningQuery(name, f"run of {name}", f"session of {name}")
 
 
 class SessionFrame(Frame):
@@ -52,8 +34,8 @@ class SessionFrame(Frame):
         self,
         save: Callable[[dict[str, str], int | None], None],
         session: str,
-        active: list[Query],
-        thread: tuple[Query, int] | None,
+        active: list[RunningQuery],
+        thread: tuple[RunningQuery, int] | None,
         plan: int,
     ) -> None:
         super().__init__(save, None, plan)
@@ -62,11 +44,7 @@ class SessionFrame(Frame):
     @property
     def sparkSession(self) -> Any:
         session = super().sparkSession
-        queries = {query.run: query.as_java() for query in self._active}
-        shared = SimpleNamespace(activeStreamingQueries=lambda: queries)
-        session._jsparkSession = SimpleNamespace(
-            sessionUUID=lambda: self._name, sharedState=lambda: shared
-        )
+        session._jsparkSession = jvm_session(self._name, *self._active)
         of_thread = {}
         if self._thread is not None:
             query, number = self._thread
@@ -98,7 +76,7 @@ def _writes(scene: EdgeScene, way: str, frame: Any, number: int) -> None:
 @pytest.mark.life(tasks=2)
 def test_frames_of_both_sessions_are_one_querys(scene: EdgeScene, way: str, sessions: str) -> None:
     """``static.join(batch)`` is of the session of ``static``; "b" is the micro-batch's, "o" not."""
-    run, query = scene.run("driver"), Query("query", "run")
+    run, query = scene.run("driver"), _query("query")
     for number, which in enumerate(sessions):
         session = query.session if which == "b" else OUTER
         save = _saves(scene, run, number)
@@ -110,7 +88,7 @@ def test_frames_of_both_sessions_are_one_querys(scene: EdgeScene, way: str, sess
 @VERSIONS
 @pytest.mark.life(tasks=2)
 def test_a_thread_of_the_users_own_has_the_sessions_run(scene: EdgeScene) -> None:
-    run, query = scene.run("driver"), Query("query", "run")
+    run, query = scene.run("driver"), _query("query")
     for number in range(4):
         thread = None if number % 2 else (query, number)
         frame = SessionFrame(_saves(scene, run, number), OUTER, [query], thread, number)
@@ -123,7 +101,7 @@ def test_a_thread_of_the_users_own_has_the_sessions_run(scene: EdgeScene) -> Non
 @pytest.mark.life(tasks=2)
 def test_two_queries_of_one_name_hide_no_rows(scene: EdgeScene, is_outer: bool) -> None:
     """Their micro-batches have equal numbers, rows and bytes, and no checkpointLocation."""
-    run, queries = scene.run("driver"), [Query("a", "run of a"), Query("b", "run of b")]
+    run, queries = scene.run("driver"), [_query("a"), _query("b")]
     written: list[int] = []
     told: list[KafkaError] = []
     for number in range(3):
@@ -146,7 +124,7 @@ def test_two_queries_of_one_name_hide_no_rows(scene: EdgeScene, is_outer: bool) 
 @pytest.mark.life(tasks=2)
 def test_the_outer_session_does_not_hide_a_new_checkpoint(scene: EdgeScene) -> None:
     """The same name and number, equal rows and bytes, another query in another process."""
-    for nth, query in enumerate((Query("a", "run of a"), Query("b", "run of b"))):
+    for nth, query in enumerate((_query("a"), _query("b"))):
         run = scene.run(f"driver {nth}")
         frame = SessionFrame(_saves(scene, run, nth), OUTER, [query], (query, 0), nth)
         if nth:
@@ -160,7 +138,7 @@ def test_the_outer_session_does_not_hide_a_new_checkpoint(scene: EdgeScene) -> N
 @VERSIONS
 @pytest.mark.life(tasks=2)
 def test_a_failed_write_ends_the_run_of_both_sessions(scene: EdgeScene) -> None:
-    run, query = scene.run("driver"), Query("query", "run")
+    run, query = scene.run("driver"), _query("query")
 
     def frame(number: int, session: str, ends: str = "commit") -> SessionFrame:
         def save(options: dict[str, str], _: int | None) -> None:

@@ -21,10 +21,9 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import Phase
 from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
-from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import is_a_logs, of_data, of_id
+from tests.simulation.spark_scene import of_data, of_id, writes_a_log
 from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run
 from tests.simulation.test_edges_log_reading import log_partition
@@ -335,13 +334,10 @@ def test_a_reset_that_a_driver_has_fenced_changes_nothing(scene: EdgeScene) -> N
     run, operator = scene.run("run-0"), scene.run("operator")
     scene.batch(run, 0)
 
-    def writes(request: Request) -> bool:
-        return request.api == ApiKey.PRODUCE and is_a_logs(request)
-
     def driver() -> None:
         scene.batch(run, 1)
 
-    met = scene.before_send(operator, writes, driver)
+    met = scene.before_send(operator, writes_a_log, driver)
     with (
         scene.by_hand(by=operator) as commands,
         pytest.raises(RefusedError, match="has changed meanwhile; it is left as it is"),

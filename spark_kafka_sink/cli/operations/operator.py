@@ -511,13 +511,13 @@ class Operator:
         Raises RefusedError when the state changed meanwhile, or a transaction can't be ended.
         """
         wanted = plan.report.state.resolved(done=plan.done)
-        tried: list[CommitState | None] = []
+        unknown: list[LogOutcomeUnknownError] = []
 
         def attempt(session: LogSession) -> CommitState:
             if session.state == wanted:
                 return wanted  # by the previous attempt
             if session.state.decision != plan.report.state.decision:
-                raise _changed(plan.report.key, bool(tried))
+                raise _changed(plan.report.key, bool(unknown))
             left = self._end_rest(plan, self.inspector.report(plan.report.key, session.state))
             if left and not plan.force:
                 what = (
@@ -533,7 +533,7 @@ class Operator:
                     else "try again; --force continues without aborting them",
                 )
             state = session.state.resolved(done=plan.done)
-            with _noted(tried, state):
+            with _noted(unknown):
                 session.write(state, self._client.deadline())
             return state
 
@@ -596,14 +596,14 @@ class Operator:
         # (The key of a job without txnAppId has no later run.)
         is_once = key == log_key(prefix_of_key(key), state.run_id)
         wanted = None if is_once else state.forgotten()
-        tried: list[CommitState | None] = []
+        unknown: list[LogOutcomeUnknownError] = []
 
         def attempt(session: LogSession) -> None:
             if session.state == (wanted or CommitState()):
                 return  # by the previous attempt
             if session.state != state:
-                raise _changed(key, bool(tried))
-            with _noted(tried, wanted):
+                raise _changed(key, bool(unknown))
+            with _noted(unknown):
                 session.write(wanted, self._client.deadline())
 
         when_open(self._client, self._log, key, attempt)
@@ -660,12 +660,12 @@ def _last_done(state: CommitState) -> str:
 
 
 @contextmanager
-def _noted(tried: list[CommitState | None], state: CommitState | None) -> Iterator[None]:
-    """Adds ``state`` when the log may have it: the outcome of its write is unknown."""
+def _noted(unknown: list[LogOutcomeUnknownError]) -> Iterator[None]:
+    """Adds the error of a write that the log may have all the same."""
     try:
         yield
-    except LogOutcomeUnknownError:
-        tried.append(state)
+    except LogOutcomeUnknownError as error:
+        unknown.append(error)
         raise
 
 
