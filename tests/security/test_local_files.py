@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import resource
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -98,6 +100,25 @@ def test_a_line_after_one_that_was_cut_off_is_whole(tmp_path):
     for _ in range(2):
         local_files.append_line(str(path), b"third\n")
     assert path.read_bytes() == b"first\nsec\nthird\nthird\n"
+
+
+def test_a_line_that_another_writes_was_not_cut_off(tmp_path):
+    """It is half there for a moment, as one is that a full disk took a part of."""
+    path = tmp_path / "reports"
+    line = b"x" * 70_000 + b"\n"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: local_files.append_line(str(path), line), range(400)))
+    assert path.read_bytes() == line * 400
+
+
+def test_a_lock_of_another_program_does_not_keep_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_files, "_LONGEST_LOCK_S", 0.01)
+    path = tmp_path / "reports"
+    with path.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        local_files.append_line(str(path), b"line\n", None, lambda _: True)
+    assert path.read_bytes() == b"line\n"
+    assert not path.with_name("reports" + local_files.FORMER).exists()
 
 
 @pytest.mark.parametrize(

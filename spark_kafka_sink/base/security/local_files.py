@@ -38,6 +38,9 @@ FORMER: Final = ".1"
 _CHUNK: Final = 1 << 16
 #: A disk of the network that is as slow as this is down.
 _LONGEST_READ_S: Final = 10.0
+#: Lines of other writers take less; and the pause before the lock is tried again.
+_LONGEST_LOCK_S: Final = 5.0
+_LOCK_PAUSE_S: Final = 0.001
 
 #: (device, inode) of files that were warned about. Written by any thread; twice would do no harm.
 _warned: set[tuple[int, int]] = set()
@@ -100,10 +103,12 @@ def append_line(
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
     try:
+        _wait_for_lock(fd)
         if is_full is not None and is_full(fd):
             _set_aside(fd, path, check)
             os.close(fd)
             fd = _opened(path, flags, check)
+            _wait_for_lock(fd)
         size = _checked(fd, path, check).st_size
         if _is_within_a_line(fd, size):
             line = b"\n" + line
@@ -118,6 +123,23 @@ def append_line(
     finally:
         os.close(fd)
     raise UnusableFileError(problem)
+
+
+def _wait_for_lock(fd: int) -> None:
+    """Lets the file's other writers end. Without it a line that another one has written the half of
+    would be taken for one that was cut off. Who holds the lock for longer is no writer, and a mount
+    may have no locks: a report is not lost for that.
+    """
+    deadline = time.monotonic() + _LONGEST_LOCK_S
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_S)
+        except OSError:
+            return
+        else:
+            return
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
@@ -136,8 +158,8 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 
 
 def _set_aside(fd: int, path: str, check: Callable[[str], None] | None) -> None:
-    """Renames a full file, unless another process does: the lock is the file's, and who has it
-    later sees by the name that another file is there, or none yet.
+    """Renames a full file, unless another process does: who has its lock later sees by the name
+    that another file is there, or none yet.
     """
     _checked(fd, path, check)
     former = path + FORMER
