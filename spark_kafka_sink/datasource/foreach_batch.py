@@ -83,7 +83,7 @@ class ForeachBatch:
         micro_batch = _MicroBatch(self.name, batch_id, options)
         with _runs().open(micro_batch.place, _described("foreach_batch", self.name)):
             query = calling_query(batch.sparkSession, batch_id)
-            written = Written(query.run, batch_id, Counter([_plan_of(batch, query)]))
+            written = Written(query.run, batch_id, Counter([_plan_of(batch, query, options)]))
             _runs().check(micro_batch.place, self.name, written, whole=True)
             try:
                 context = micro_batch.context(batch.sparkSession, query)
@@ -156,8 +156,9 @@ class Transaction:
         with self._counted():
             _check("transaction", options)
             _check_of_one_write(options, self._options)
-            context = self._context_of(batch)
-            _save(batch, self._name, self._number, {**self._options, **options}, context)
+            options = {**self._options, **options}
+            context = self._context_of(batch, options)
+            _save(batch, self._name, self._number, options, context)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -177,7 +178,7 @@ class Transaction:
                 self._running -= 1
                 self._failure = self._failure or failure
 
-    def _context_of(self, batch: DataFrame) -> WriteContext:
+    def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
         """The context of a further write."""
         session = batch.sparkSession
         with self._lock:
@@ -185,7 +186,7 @@ class Transaction:
                 self._session, self._query = session, calling_query(session, self._number)
                 self._context = self._micro_batch.context(session, self._query, self._token)
             before = self._plans
-            plans = before + Counter([_plan_of(batch, self._query)])
+            plans = before + Counter([_plan_of(batch, self._query, options)])
             self._check_plans(plans, whole=False)
             self._plans = plans
             return self._context.of_part(before.total())
@@ -315,7 +316,8 @@ class _MicroBatch:
         checkpoint = None if location is None else Checkpoint(location, session)
         if self._text("offsetsGroup") is not None:
             offsets = self._offsets(checkpoint, query)
-        if checkpoint is not None:
+        # (A thread that names no query may write another DataFrame: then rows are compared.)
+        if checkpoint is not None and (query.id or query.run):
             digest = checkpoint.known_digest(self._number, query.id)
         run = _runs().run(self.place, query.run, query.session)
         return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest)
@@ -361,13 +363,18 @@ def _save(
     )
 
 
-def _plan_of(batch: DataFrame, query: CallingQuery) -> int:
-    """A hash of the DataFrame's plan; 0 outside of a query, where it is not needed."""
+def _plan_of(batch: DataFrame, query: CallingQuery, options: Mapping[str, OptionText]) -> int:
+    """A hash of what is written: the DataFrame's plan, its columns' names, which the plan's own
+    hash leaves out, and the options in which writes may differ. 0 outside of a query, where it is
+    not needed.
+    """
     if not query.run:
         return 0
+    plan = None
     with contextlib.suppress(Exception):  # the write must not fail for it
-        return batch.semanticHash()
-    return 0
+        plan = batch.semanticHash(), batch.schema.json()
+    of_write = {key.lower(): str(value) for key, value in options.items()}
+    return hash((plan, frozenset(one for one in of_write.items() if one[0] in _OF_ONE_WRITE)))
 
 
 def _described(function: str, name: str) -> str:

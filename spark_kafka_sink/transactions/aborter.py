@@ -16,7 +16,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError, warn
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Standing
 from spark_kafka_sink.transactions.ending import abort_all
 from spark_kafka_sink.transactions.ownership import Numbering, Owner, when_open
 from spark_kafka_sink.transactions.sweep import is_superseded, open_runs, sweep
@@ -80,7 +80,8 @@ class Aborter:
         # (A run whose batch is decided may have decided its next version meanwhile.)
         late = superseded if owner.numbering is Numbering.VERSIONS else is_ours
         swept = self._sweep(owner.key, keep, is_ours, late if tasks_may_run else None)
-        if ended and owner.numbering is Numbering.ONCE:
+        # (No key means that nothing of it is visible: one that is done keeps it.)
+        if ended and owner.numbering is Numbering.ONCE and session.state.last_done == NOTHING_DONE:
             try:
                 session.write(None, self._client.deadline())
             except KafkaError as error:

@@ -70,11 +70,14 @@ _NAMED = 5
 #: The worker parts in the ids of the driver's own transactions.
 _OFFSETS, _REPORT = "offsets", "report"
 _LATE = "brokers were slow, or this driver was paused; the batch is to be written again"
-_RECORDED = "are ended, which could not be recorded in the commit log"
 _NOTHING_UNDONE = (
     "nothing was undone: start the query again, and it resolves the batch; for a job without "
     "txnAppId 'kprod txn commit' does, and another run writes all rows again"
 )
+#: What became of a decision's transactions, and the hint.
+_NOT_ENDED = "could not all be ended", _NOTHING_UNDONE
+_NOT_RECORDED = "are ended, which could not be recorded in the commit log", _NOTHING_UNDONE
+_UNDONE = "are aborted and nothing of it is visible, which could not be recorded", _LATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +208,15 @@ class Committer:
     def _rolled_forward(
         self, key: str, session: LogSession, *, only_lost: bool = False
     ) -> CommitState:
-        state, decision = session.state, session.state.decision
+        decision = session.state.decision
         if decision is None:
-            return state
-        if state.lost:
-            raise _partial(key, decision, state.lost)
-        with _decided(key, decision):
-            _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
-            state = self._finish(key, session, state, only_lost=only_lost)
+            return session.state
+        _log.info("kprod %s: batch %d was decided; committing it now", key, decision.number)
+        state = self._finish(key, session, session.state, only_lost=only_lost)
         # Not `_write_done`, which may fail: the next batch would use these ids, while the log,
         # still at DECIDED, names transactions that can't be described any more.
-        with _decided(key, decision, _RECORDED):
+        is_done = state.last_done == decision.number
+        with _decided(key, decision, _NOT_RECORDED if is_done else _UNDONE):
             session.write(state, self._client.deadline())
         return state
 
@@ -255,8 +256,7 @@ class Committer:
             return CommitOutcomeUnknownError(
                 f"batch {tried.number} of '{key}' may be decided: the commit log does not have its "
                 f"decision, which others may have ended, and {why}",
-                hint="look whether its rows are visible ('kprod txn describe' shows the brokers' "
-                "state) before it is written again",
+                hint="look whether its rows are visible before it is written again",
                 transactional_ids=ids,
             )
 
@@ -289,21 +289,22 @@ class Committer:
     def _commit(
         self, owner: Owner, batch: Batch, session: LogSession, attempts: _Attempts
     ) -> Commit:
-        decision, tried = session.state.decision, attempts.decision
-        in_log = decision is not None and tried is not None and set(decision.ids) == set(tried.ids)
-        if in_log:
+        found, tried, decision = session.state, attempts.decision, session.state.decision
+        if decision is not None and tried is not None and set(decision.ids) == set(tried.ids):
             # Also when an operator has aborted the run since: some of it may be visible.
             attempts.decided = decision
-            self._rolled_forward(owner.key, session)
-        found = session.state
-        # By a thread of this driver. (Another run may have undone it, and written the batch.)
-        decided, by_us = attempts.decided, found.newest_run == owner.run_id
-        is_done = by_us and decided is not None and found.has_done(decided)
-        if not is_done and tried is not None and not in_log:
-            is_done = self._ended_by_others(owner.key, tried)
+            found = self._finish(owner.key, session, found)
+            if is_done := found.last_done == decision.number:
+                self._write_done(owner, session, found)
+        else:
+            # By a thread of this driver. (Another run may have undone it, and written the batch.)
+            decided, by_us = attempts.decided, found.newest_run == owner.run_id
+            is_done = by_us and decided is not None and found.has_done(decided)
+            is_done = is_done or (tried is not None and self._ended_by_others(owner.key, tried))
         if is_done:
             self._sweep(owner, found, own_run=owner.numbering is not Numbering.VERSIONS)
             return Commit.COMMITTED
+        attempts.decided = None
         # (A version that is repeated, and wrote nothing, decides nothing.)
         is_repeated = not batch.transactions and found.done_batch(batch.number) is not None
         if owner.numbering is not Numbering.VERSIONS or not is_repeated:
@@ -316,12 +317,10 @@ class Committer:
             return Commit.PREPARED
         else:
             how, state = self._decide_and_end(owner, batch, session, attempts)
-        # A version that is dropped (its own transactions are aborted by name), or has no rows, must
-        # not end what a thread of its run is about to decide of the next.
+        # A version that decides nothing must not end what a thread of its run is about to decide.
         shared = how is not Commit.COMMITTED and owner.numbering is Numbering.VERSIONS
         if how is Commit.COMMITTED:
-            is_once = owner.numbering is Numbering.ONCE
-            self._write_done(owner.key, session, None if is_once else state)
+            self._write_done(owner, session, state)
         elif state != session.state:
             session.write(state, self._client.deadline())
         self._sweep(owner, state, own_run=not shared)
@@ -389,10 +388,9 @@ class Committer:
         checked_ms = self._client.clock.now_ms()
         state = self._decide(owner, session, state.decided(decision), attempts)
         attempts.decision = attempts.decided = decision
-        with _decided(owner.key, decision):
-            state = self._finish(owner.key, session, state, checked_ms=checked_ms)
+        state = self._finish(owner.key, session, state, checked_ms=checked_ms)
         if state.last_done != decision.number:
-            with _decided(owner.key, decision, _RECORDED):
+            with _decided(owner.key, decision, _UNDONE):
                 session.write(state, self._client.deadline())
             raise CommitError(
                 f"batch {decision.number} of '{owner.key}' was decided, and brokers had aborted "
@@ -464,20 +462,21 @@ class Committer:
                     return one.transactional_id
             tried += len(ids)
 
-    def _write_done(self, key: str, session: LogSession, state: CommitState | None) -> None:
+    def _write_done(self, owner: Owner, session: LogSession, state: CommitState) -> None:
         """Record that all are committed. A failure must not fail the commit: a repeated job would
         duplicate its rows. The next planning commits again, which changes nothing, and records it.
         """
+        is_once = owner.numbering is Numbering.ONCE
         try:
-            session.write(state, self._client.deadline())
+            session.write(None if is_once else state, self._client.deadline())
         except LogChangedError:
-            _log.info("kprod '%s': the next one that opens the key records it as done", key)
+            _log.info("kprod '%s': the next one that opens the key records it as done", owner.key)
         except KafkaError as error:
             warn(
                 _log,
                 Kind.DONE_NOT_NOTED,
                 "kprod '%s': the batch is committed, but could not be recorded as done: %s",
-                key,
+                owner.key,
                 error.message,
             )
 
@@ -594,37 +593,40 @@ class Committer:
         """
         decision = state.decision
         assert decision is not None
+        if state.lost:
+            raise _partial(key, decision, state.lost)
         config = self._client.config
         deadline = self._client.deadline(max(config.max_block_ms, config.delivery_timeout_ms))
-        ended = end_decided(
-            self._client,
-            decision.transactions,
-            deadline,
-            checked_until_ms=0 if checked_ms is None else checked_ms + session.lease_ms,
-            only_lost=only_lost,
-        )
-        if set(ended.lost) == set(decision.ids):
-            return _undone(key, state)
-        if ended.lost:
-            session.write(state.partly_lost(ended.lost), self._client.deadline())
-            raise _partial(key, decision, ended.lost)
-        doubtful = ended.unknown + ended.unclear
-        if doubtful:
+        with _decided(key, decision):
+            ended = end_decided(
+                self._client,
+                decision.transactions,
+                deadline,
+                checked_until_ms=0 if checked_ms is None else checked_ms + session.lease_ms,
+                only_lost=only_lost,
+            )
+            if set(ended.lost) == set(decision.ids):
+                _warn_undone(key, decision.number)
+                return state.undone()
+            if ended.lost:
+                session.write(state.partly_lost(ended.lost), self._client.deadline())
+                raise _partial(key, decision, ended.lost)
             if ended.unknown:
                 # It may be done (another thread, a deposed leader), with ids that were used since.
                 session.write(state, self._client.deadline())
-            raise CommitOutcomeUnknownError(
-                f"batch {decision.number} of '{key}' is decided, but the outcome of "
-                f"{len(doubtful)} of its {len(decision.transactions)} transactions is not known "
-                f"({named(doubtful, _NAMED)})",
-                hint="brokers or a partition's leader were away, or this driver was paused; "
-                f"{_NOTHING_UNDONE}"
-                if ended.unclear
-                else "their transactional ids have expired (transactional.id.expiration.ms), so "
-                "no restart can resolve the batch; check the topic, then continue with "
-                f"'kprod txn resolve {key} --batch {decision.number} --force'",
-                transactional_ids=doubtful,
-            )
+            if doubtful := ended.unknown + ended.unclear:
+                raise CommitOutcomeUnknownError(
+                    f"batch {decision.number} of '{key}' is decided, but the outcome of "
+                    f"{len(doubtful)} of its {len(decision.ids)} transactions is not known "
+                    f"({named(doubtful, _NAMED)})",
+                    hint="brokers or a partition's leader were away, or this driver was paused; "
+                    f"{_NOTHING_UNDONE}"
+                    if ended.unclear
+                    else "their transactional ids have expired (transactional.id.expiration.ms), "
+                    "so no restart can resolve the batch; check the topic, then continue with "
+                    f"'kprod txn resolve {key} --batch {decision.number} --force'",
+                    transactional_ids=doubtful,
+                )
         return state.finished()
 
     def _sweep(self, owner: Owner, state: CommitState, *, own_run: bool) -> None:
@@ -733,8 +735,7 @@ def _decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
     return Decision(batch.number, transactions, payloads, batch.digest)
 
 
-def _undone(key: str, state: CommitState) -> CommitState:
-    assert state.decision is not None
+def _warn_undone(key: str, number: int) -> None:
     warn(
         _log,
         Kind.BATCH_UNDONE,
@@ -743,13 +744,12 @@ def _undone(key: str, state: CommitState) -> CommitState:
         "kafka.transaction.timeout.ms): all are aborted, and nothing of it is visible; a query "
         "writes it again when it is started, a job must be run again",
         key,
-        state.decision.number,
+        number,
     )
-    return state.undone()
 
 
 @contextmanager
-def _decided(key: str, decision: Decision, but: str = "could not all be ended") -> Iterator[None]:
+def _decided(key: str, decision: Decision, but: tuple[str, str] = _NOT_ENDED) -> Iterator[None]:
     """What fails in here is decided: the error's type keeps the caller from writing it again."""
     try:
         yield
@@ -760,8 +760,8 @@ def _decided(key: str, decision: Decision, but: str = "could not all be ended") 
             raise
         raise (LogOutcomeUnknownError if unclear else CommitOutcomeUnknownError)(
             f"batch {decision.number} of '{key}' is decided, but its {len(decision.ids)} "
-            f"transactions ({named(decision.ids, _NAMED)}) {but}: {error.message}",
-            hint=f"{error.hint}; {_NOTHING_UNDONE}" if error.hint else _NOTHING_UNDONE,
+            f"transactions ({named(decision.ids, _NAMED)}) {but[0]}: {error.message}",
+            hint="; ".join(filter(None, [error.hint, but[1]])),
             transactional_ids=decision.ids,
         ) from error
 

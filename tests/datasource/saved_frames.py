@@ -60,11 +60,12 @@ class Session:
 class Frame:
     """What a foreachBatch function is given, as far as it is used."""
 
-    def __init__(self, session=None, *, fails=False, rows=3, plan=0):
+    def __init__(self, session=None, *, fails=False, rows=3, plan=0, columns="value"):
         self.sparkSession = Session() if session is None else session
         self.told = {}
         self.rows = rows
         self._plan = plan
+        self.schema = SimpleNamespace(json=lambda: columns)
         self._fails = fails
 
     def semanticHash(self):

@@ -71,11 +71,20 @@ BOTH = pytest.mark.parametrize("write", [in_block, in_function])
 
 
 @BOTH
-@pytest.mark.parametrize("query", [None, ("query-1", "run-1")], ids=["unknown", "known"])
-def test_every_write_has_the_digest_of_its_batch(whole, write, query):
-    session = Session({}, query)
+@pytest.mark.parametrize(
+    ("properties", "query", "digest"),
+    [
+        ({}, ("query-1", "run-1"), DIGEST),
+        ({"sql.streaming.queryId": "query-1"}, None, DIGEST),
+        ({}, None, ""),
+    ],
+    ids=["session", "thread", "unknown"],
+)
+def test_every_write_has_the_digest_of_its_batch(whole, write, properties, query, digest):
+    """A thread that names no query may write any DataFrame, whose rows are compared."""
+    session = Session(properties, query)
     write(Frame(session), 3, **OPTIONS, checkpointLocation=whole)
-    assert {frame.context.digest for frame in session.saved} == {DIGEST}
+    assert {frame.context.digest for frame in session.saved} == {digest}
 
 
 def test_the_digest_is_of_query_number_and_offsets():

@@ -86,6 +86,27 @@ def test_another_frame_under_a_number_that_is_done_is_refused():
     assert len(session.saved) == 3
 
 
+@pytest.mark.parametrize(
+    ("other", "columns", "options"),
+    [
+        ("names", "key", {"topic": "t"}),
+        ("topic", "value", {"Topic": "u"}),
+        ("option", "value", {"topic": "t", "valueColumns": "v"}),
+    ],
+)
+def test_one_frame_with_other_columns_is_another_write(other, columns, options):
+    """Or to another topic: Spark's hash of a plan knows neither. The digest of a checkpoint is the
+    micro-batch's, so it would count as the write that is done.
+    """
+    session, name = Session({}, ("query-1", "run-1")), f"other-{other}"
+    cluster = {"kafka.bootstrap.servers": "h:9092"}
+    foreach_batch(name, **cluster, topic="t")(Frame(session), 0)
+    foreach_batch(name, **cluster, TOPIC="t", **{"kafka.linger.ms": 1})(Frame(session), 0)
+    with pytest.raises(ConfigError, match="or this one with other options"):
+        foreach_batch(name, **cluster, **options)(Frame(session, columns=columns), 0)
+    assert len(session.saved) == 2
+
+
 def test_after_a_failure_its_run_is_another_one():
     """The abort has given up the former: it commits nothing any more."""
     write = foreach_batch("failing", **OPTIONS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from spark_kafka_sink import transaction
@@ -10,6 +12,7 @@ from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
+    RefusedError,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
@@ -22,8 +25,14 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import is_a_logs, of_the_log, opens_a_log, writes_a_log
-from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, TOPIC
+from tests.simulation.spark_scene import (
+    ends_data,
+    is_a_logs,
+    of_the_log,
+    opens_a_log,
+    writes_a_log,
+)
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC
 
 
 def _log_leaves(scene: EdgeScene, *, may_be_opened: bool = False) -> None:
@@ -217,9 +226,10 @@ def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
 @VERSIONS
 @pytest.mark.parametrize("then", ["unanswered", "gone", "fenced"])
 @pytest.mark.life(tasks=3)
-def test_an_error_says_what_is_decided(scene: EdgeScene, then: str) -> None:
+def test_a_commit_that_finds_its_decision_needs_no_record(scene: EdgeScene, then: str) -> None:
     """The response to the decision is lost; the next attempt reads it, and commits the rows. Then
-    it can't record that, or open the log again; or an operator ends the batch meanwhile.
+    it can't record that, or open the log again; or an operator ends the batch meanwhile. A job that
+    failed would be run again.
     """
     run, control = scene.run("driver"), scene.control
     lost = control.drop(ApiKey.END_TXN, FOREVER, where=is_a_logs)
@@ -235,10 +245,130 @@ def test_an_error_says_what_is_decided(scene: EdgeScene, then: str) -> None:
         return lost.fired > 0 and writes_a_log(request)
 
     met = scene.before_send(run, records, meanwhile)
-    with pytest.raises(CommitOutcomeUnknownError, match=r"batch 0 of '.*' is decided") as caught:
-        scene.job(run, scene.options(), 0)
+    scene.job(run, scene.options(), 0)
     assert met
-    assert len(caught.value.transactional_ids) == 3
-    assert "another run writes all rows again" in str(caught.value.hint)
     control.clear()
     scene.ends_with(0)
+
+
+def _abort_as_brokers_do(scene: EdgeScene, ids: Sequence[str]) -> None:
+    """By their clock, or by Kafka's own tool."""
+    with scene.driver_side(scene.run("brokers")) as driver:
+        found = driver.client.describe(ids, driver.client.deadline())
+        driver.client.abort_exactly(found, driver.client.deadline(), prepared=found)
+
+
+@VERSIONS
+@pytest.mark.parametrize("by", ["commit", "planning"])
+@pytest.mark.life(tasks=2)
+def test_a_decision_that_is_undone_is_told_as_undone(scene: EdgeScene, by: str) -> None:
+    """Brokers have aborted all its transactions, and that can't be recorded."""
+    first = scene.first_batch()
+
+    def brokers_abort() -> None:
+        _abort_as_brokers_do(scene, first.ids)
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        scene.control.answer(ApiKey.PRODUCE, refused, FOREVER, topic=LOG_TOPIC)
+
+    undone = pytest.raises(CommitOutcomeUnknownError, match="are aborted and nothing of it is vis")
+    if by == "planning":
+        scene.decides_and_dies(*first)
+        brokers_abort()
+        with undone as caught:
+            scene.plan(scene.run("run-1"))
+    else:
+        met = scene.before_send(first.run, ends_data, brokers_abort)
+        with undone as caught:
+            scene.commit(*first)
+        assert met
+    assert "nothing was undone" not in str(caught.value.hint)
+    scene.control.clear()
+    scene.ends_with()
+
+
+@VERSIONS
+@pytest.mark.life(tasks=2)
+def test_what_was_undone_before_is_not_decided_any_more(scene: EdgeScene) -> None:
+    """Brokers abort all after the decision; that it is undone is recorded without a response, and
+    then the log's leader is silent.
+    """
+    first, control = scene.first_batch(), scene.control
+    met = scene.before_send(first.run, ends_data, lambda: _abort_as_brokers_do(scene, first.ids))
+    lost = control.drop(ApiKey.END_TXN, FOREVER, where=lambda r: bool(met) and of_the_log(r))
+    silent = control.drop(
+        ApiKey.PRODUCE, FOREVER, where=lambda r: lost.fired > 0 and is_a_logs(r), processed=False
+    )
+    with pytest.raises(KafkaError, match="nothing of it is visible") as caught:
+        scene.commit(*first)
+    assert "is decided" not in caught.value.message
+    assert silent.fired
+    control.clear()
+    scene.ends_with()
+
+
+@VERSIONS
+@pytest.mark.life(tasks=2)
+def test_a_batch_that_its_commit_ends_counts_for_any_run(scene: EdgeScene) -> None:
+    """The decision is applied without a response. Before the next attempt, 'kprod txn sweep
+    --force' aborts an orphan of its run, and then those of a second start.
+    """
+    run, plan = scene.second_plan()
+    messages = scene.write(run, 1, plan)
+    orphan = scene.launch(run, 1, 0, 1, plan)
+    scene.wait(lambda: orphan.over)
+    other = scene.run("run-x")
+    scene.write(other, 1, scene.plan(other))
+    other.process.kill()
+    lost = scene.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
+
+    def operator() -> None:
+        scene.control.clear()
+        with scene.by_hand() as commands:
+            commands.end(commands.plan_sweep(PREFIX, force=True))
+
+    met = scene.before_send(run, lambda r: lost.fired > 0 and opens_a_log(r), operator)
+    assert scene.commit(run, 1, plan, messages) is Commit.COMMITTED
+    assert met
+    scene.ends_with(0, 1)
+
+
+@VERSIONS
+@pytest.mark.parametrize("is_visible", [True, False])
+@pytest.mark.life(tasks=2)
+def test_no_key_of_a_job_without_a_name_is_no_row(scene: EdgeScene, is_visible: bool) -> None:
+    """The commit does not know what became of its decision, and Spark aborts the job. The decision
+    was not made. Or all is visible meanwhile, by an operator whose command stays silent.
+    """
+    run, control = scene.run("driver"), scene.control
+    scene.changes.update(transaction_timeout_ms=15 * TIMEOUT_MS)
+    config = SinkConfig.parse(scene.options())
+    with scene.driving(run):
+        transactions = plan_transactions(config, streaming=False, driver="")
+        plan = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, transactions)
+        tasks = [scene.launch(run, 0, task, 0, transactions) for task in range(2)]
+        scene.wait(lambda: all(one.over for one in tasks))
+        messages = [one.message for one in tasks]
+        of_rows = is_visible
+        unanswered = control.drop(
+            ApiKey.END_TXN,
+            FOREVER,
+            where=lambda r: bool(r.body.committed) and is_a_logs(r) is not of_rows,
+            processed=False,
+        )
+        with pytest.raises(CommitOutcomeUnknownError):
+            plan.commit(messages)
+        assert unanswered.fired
+        control.clear()
+        if is_visible:
+            _commit_the_job(scene)
+        plan.abort(messages)
+    (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(log_id("")))
+    key = log.removesuffix(log_id(""))
+    with scene.by_hand() as commands:
+        if is_visible:
+            assert commands.inspector.key(key).state.last_done == 0
+        else:
+            with pytest.raises(RefusedError) as caught:
+                commands.plan_commit(key)
+            assert "decision is not known, nothing of it is visible" in str(caught.value.hint)
+    scene.ends_with(*[0] * is_visible)

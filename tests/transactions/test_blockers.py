@@ -16,6 +16,7 @@ from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.transactional_ids import log_key
 from tests.transactions.open_transactions import task_that_wrote
 from tests.transactions.operator_stage import Stage
 from tests.waiting import wait_for
@@ -124,6 +125,23 @@ def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: s
     assert found["decided"] == {"key": stage.prefix, "batch": 8}
     follow(stage, found["advice"])
     assert visible(stage, topic) == [b"decided"]
+
+
+def test_a_decided_job_that_was_run_again_is_aborted(stage: Stage, topic: str) -> None:
+    """No query ends that of a job without txnAppId, and a commit would double its rows."""
+    key = log_key(stage.prefix, "run-1")
+    name = f"{key}~run-1~w~0"
+    with task_that_wrote(stage.kafka.bootstrap, name, topic, "decided") as task:
+        prepared = task.prepare()
+    stage.write(stage.state([prepared]), key)
+    (found,) = stage.json("blockers", topic, code=3)["blockers"]
+    abort = f"abort {name} --force"
+    assert found["advice"].endswith(f": kprod txn {abort}; else: kprod txn commit {key}")
+    question = stage.run("commit", key, "--dry-run").stdout
+    assert "If its job was run again, all rows come twice." in " ".join(question.split())
+    stage.run(*abort.split(), "--yes")
+    assert stage.json("blockers", topic)["blockers"] == []
+    assert visible(stage, topic) == []
 
 
 def test_our_tasks_are_not_fenced_without_reading_the_log(stage: Stage) -> None:

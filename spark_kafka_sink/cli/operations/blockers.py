@@ -21,6 +21,7 @@ from spark_kafka_sink.cli.operations.inspection import (
     DecidedBy,
     decided_ids,
     described_when_ended,
+    is_once,
     standing_of,
 )
 from spark_kafka_sink.datasource.checks.topic_steps import existing_to_read
@@ -116,7 +117,14 @@ class Blocker:
         if self.found is not None and self.found.state is not TransactionState.ONGOING:
             return "its coordinator is ending it: check again in a moment"
         if self.decided is not None:
-            return f"start its query, or: kprod txn commit {self.decided.key}"
+            commit = f"kprod txn commit {self.decided.key}"
+            parsed = parse(name)
+            if parsed is None or not is_once(self.decided.key, parsed.run):
+                return f"start its query, or: {commit}"
+            return (
+                "if its job was run again, a commit doubles its rows: kprod txn abort "
+                f"{name} --force; else: {commit}"
+            )
         return _ADVICE[self.whose].format(name=name)
 
     def is_older_than(self, age_ms: int) -> bool:

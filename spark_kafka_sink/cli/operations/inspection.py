@@ -26,6 +26,7 @@ from spark_kafka_sink.transactions.transactional_ids import (
     TransactionalId,
     check_id,
     check_part,
+    log_key,
     parse,
     prefix_of_key,
 )
@@ -182,7 +183,9 @@ class Inspector:
         return RefusedError(
             f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {found}",
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
-            "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done",
+            "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done "
+            "or aborted: if its error says that the decision is not known, nothing of it is "
+            "visible",
         )
 
 
@@ -223,6 +226,11 @@ def check_key(key: str) -> str:
     for part in parts:
         check_part("KEY", part)
     return key
+
+
+def is_once(key: str, run: str) -> bool:
+    """Whether ``key``, whose run is ``run``, is that of a job without txnAppId: no other run is."""
+    return key == log_key(prefix_of_key(key), run)
 
 
 def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:

@@ -46,6 +46,7 @@ from spark_kafka_sink.cli.operations.inspection import (
     OpenTransaction,
     decided_ids,
     described_when_ended,
+    is_once,
     standing_of,
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -64,7 +65,7 @@ from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.ownership import retry_when_fenced, when_open
-from spark_kafka_sink.transactions.transactional_ids import log_key, parse, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -465,8 +466,7 @@ class Operator:
         """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
         left to be decided under it. One that its driver has opened meanwhile stays.
         """
-        of_one_run = (t.id.key for t in left if t.id.key == log_key(t.id.prefix, t.id.run))
-        for key in dict.fromkeys(of_one_run):
+        for key in dict.fromkeys(t.id.key for t in left if is_once(t.id.key, t.id.run)):
             session = sessions.get(key)
             if session is not None and not session.state.decision:
                 with suppress(LogChangedError):
@@ -594,8 +594,7 @@ class Operator:
         """After fencing. RefusedError when the state changed meanwhile."""
         key, state = report.key, report.state
         # (The key of a job without txnAppId has no later run.)
-        is_once = key == log_key(prefix_of_key(key), state.run_id)
-        wanted = None if is_once else state.forgotten()
+        wanted = None if is_once(key, state.run_id) else state.forgotten()
         unknown: list[LogOutcomeUnknownError] = []
 
         def attempt(session: LogSession) -> None:

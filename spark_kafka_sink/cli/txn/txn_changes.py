@@ -17,7 +17,7 @@ from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, named, safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
-from spark_kafka_sink.cli.operations.inspection import check_key
+from spark_kafka_sink.cli.operations.inspection import check_key, is_once
 from spark_kafka_sink.cli.operations.operator import EndPlan, Operator
 from spark_kafka_sink.cli.show import (
     Json,
@@ -124,6 +124,8 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
             warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
             warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
+        if is_once(key, report.state.run_id):
+            warning += " If its job was run again, all rows come twice."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if confirmation.given(before, f"commit {what}{warning}"):
             state, committed = operator.commit(report)

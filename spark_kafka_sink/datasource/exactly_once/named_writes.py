@@ -32,8 +32,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written as a micro-batch: the DataFrames, by hashes of their plans. ``query_run`` is
-    empty when it is unknown.
+    """What was written as a micro-batch: the DataFrames, by hashes of their plans and of the
+    options of each. ``query_run`` is empty when it is unknown.
     """
 
     query_run: str
@@ -120,8 +120,9 @@ class NamedWrites:
         if written.plans == before.plans or (not whole and written.plans <= before.plans):
             return
         raise ConfigError(
-            f"'{name}' wrote another DataFrame in micro-batch {written.number} already, so this "
-            "one would count as done, and none of its rows would be written",
+            f"'{name}' wrote another DataFrame in micro-batch {written.number} already (or this "
+            "one with other options), so it would count as done, and none of its rows would be "
+            "written",
             hint="give each write in a foreachBatch function a different name, or make them "
             "one transaction (spark_kafka_sink.transaction)",
         )

@@ -45,6 +45,11 @@ def test_two_frames_of_one_name_in_a_batch_are_an_error(
         write(batch.where("value > 'a'"), batch_id)
         write(batch.where("value <= 'a'"), batch_id)
 
+    def with_other_names(batch, batch_id):
+        xy = batch.where("value > 'a'").selectExpr("value AS x", "value AS y")
+        write(xy.selectExpr("x AS key", "y AS value"), batch_id)
+        write(xy.selectExpr("x AS value", "y AS key"), batch_id)
+
     add(["a", "b"])
     run_with(frame, again, tmp_path)
     assert [r["outcome"] for r in reports()] == ["committed", "done before"]
@@ -52,7 +57,10 @@ def test_two_frames_of_one_name_in_a_batch_are_an_error(
     with pytest.raises(StreamingQueryException, match="wrote another DataFrame in micro-batch 1"):
         run_with(frame, another, tmp_path)
     run_with(frame, again, tmp_path)  # another run: its first write is done already
-    shows(consume, topic, ["b", "cc"])
+    add(["dd"])
+    with pytest.raises(StreamingQueryException, match="wrote another DataFrame in micro-batch 2"):
+        run_with(frame, with_other_names, tmp_path)
+    shows(consume, topic, ["b", "cc", "dd"])
 
 
 def test_foreach_batch_in_threads_sees_a_deleted_checkpoint(
