@@ -21,6 +21,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
@@ -61,6 +62,7 @@ _WHOLE: Final = {("int", logical): _INT for logical in ("", "date", "time-millis
 }  # fmt: skip
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
+    _K.NULL: {("null", ""): nodes.Record(())},
     _K.BOOLEAN: {("boolean", ""): nodes.Boolean()},
     _K.INT: _WHOLE,
     _K.LONG: _WHOLE,
@@ -112,8 +114,7 @@ class _Type:
     inner: tuple[_Type, ...] = ()
     symbols: tuple[str, ...] = ()
     size: int = 0
-    precision: int = 0
-    scale: int = 0
+    decimal: nodes.Decimal | None = None
     #: Why columns don't fit it, by their ids: of one match.
     problems: dict[int, SchemaError] = field(default_factory=dict)
 
@@ -128,10 +129,7 @@ class _Type:
         """For messages."""
         if self.kind == "union":
             return f"[{', '.join(branch.text for branch in self.inner)}]"
-        shown = self.logical or self.kind
-        if self.logical == "decimal":
-            shown = f"decimal({self.precision},{self.scale})"
-        return f"{shown} {self.name}".rstrip()
+        return f"{self.logical or self.kind} {self.name}".rstrip()
 
 
 # -- a schema, read
@@ -139,12 +137,11 @@ class _Type:
 
 def _parsed(text: str) -> _Type:
     """The type that ``text`` declares. Raises SchemaError."""
+    bare = text.strip()  # string, as some write it, for "string"
     try:
-        declared = json.loads(text)
+        declared = bare if bare in _PRIMITIVES else json.loads(text)
     except (ValueError, RecursionError):
-        if text.strip() not in _PRIMITIVES:
-            raise _wrong("it is not JSON") from None
-        declared = text.strip()  # string, as some write it, for "string"
+        raise _wrong("it is not JSON") from None
     try:
         return _type(declared, "", {})
     except RecursionError:
@@ -188,7 +185,7 @@ def _declaration(
         raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
     found = known[name] = _Type("record" if kind == "error" else kind, name)
     if kind == "fixed":
-        found.size = _whole(declared["size"])
+        found.size = index(declared["size"])
         return _with_logical(found, declared)
     if kind == "enum":
         names = found.symbols = tuple(map(str, declared["symbols"]))
@@ -207,13 +204,13 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
     """The logical type counts when it is one of the type; else readers ignore it, as here."""
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
-        precision, scale = declared.get("precision"), declared.get("scale", 0)
-        found.precision, found.scale = _whole(precision), _whole(scale, least=0)
-        most = (8 * found.size - 1) * math.log10(2) if found.kind == "fixed" else found.precision
-        if found.scale > found.precision or found.precision > most:
-            shown = f"decimal({found.precision},{found.scale})"
-            raise _wrong(f"{shown} is none, or its fixed too short")
-        found.logical = logical
+        precision, scale = index(declared["precision"]), index(declared.get("scale", 0))
+        size = found.size if found.kind == "fixed" else None
+        most = precision if size is None else (8 * size - 1) * math.log10(2)
+        found.decimal = nodes.Decimal(precision, scale, size)
+        found.logical = f"decimal({precision},{scale})"
+        if not 0 <= scale <= precision <= most or not precision:
+            raise _wrong(f"{found.logical} is none, or its fixed too short")
     elif (found.kind, str(logical)) in _LOGICAL:
         found.logical = str(logical)
     return found
@@ -221,12 +218,6 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 
 def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
-
-
-def _whole(given: object, least: int = 1) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise _wrong(f"{safe_text(str(given))} is not a number of at least {least}")
-    return given
 
 
 def _wrong(problem: str) -> SchemaError:
@@ -276,32 +267,25 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
 def _match(kind: _Type, column: ColumnType, path: str) -> Value:
     """How ``column`` is written as ``kind``. Raises SchemaError, which names ``path``."""
     null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
-    if column.kind is _K.NULL and null is not None:
-        return Value(nodes.Record(()), null=null)
-    found: Value | None = None
+    exact = column.kind.avro
+    exact_first = sorted(kind.branches, key=lambda it: (it[1].kind, it[1].logical) != exact)
     problems: list[SchemaError] = []
-    for prefix, branch in kind.branches:
+    for prefix, branch in exact_first:
         try:
             if id(column) in branch.problems:  # else branches within each other were endless
                 raise branch.problems[id(column)]
-            value = Value(_node(branch, column, path), prefix, null)
+            return Value(_node(branch, column, path), prefix, null)
         except SchemaError as error:
             branch.problems[id(column)] = error
             problems += [error] if branch.kind != "null" else []
-            continue
-        if column.kind not in _NODES or column.kind.avro == (branch.kind, branch.logical):
-            return value
-        found = found or value
-    if found is None:
-        raise problems[0] if len(problems) == 1 else _unfit(kind, column, path)
-    return found
+    raise problems[0] if len(problems) == 1 else _unfit(kind, column, path)
 
 
 def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
             owner = f"record is {kind.name}"
-            found = matching.matched_fields(kind.fields, column, path, owner, _field, _default)
+            found = matching.matched_fields(kind.fields, column, path, owner, _field)
             return nodes.Record(found)
         case _K.ARRAY, "array":
             item = _match(kind.inner[0], column.children[0], f"{path}[]")
@@ -312,13 +296,12 @@ def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
             return nodes.Items(Value(nodes.entry(Value(_TEXT), value)), is_block=True)
         case _K.STRING, "enum":
             return nodes.Symbols(kind.symbols, tuple(range(len(kind.symbols))), Coding.ZIGZAG)
-        case _K.BINARY, "fixed" if kind.logical != "decimal":
+        case _K.BINARY, "fixed" if kind.decimal is None:
             return nodes.Bytes(kind.size)
-        case _K.DECIMAL, _ if kind.logical == "decimal":
-            fits = column.scale == kind.scale or kind.precision <= _DIGITS
+        case _K.DECIMAL, _ if (number := kind.decimal) is not None:
+            fits = column.scale == number.scale or number.precision <= _DIGITS
             if fits and kind.size <= _LONGEST_DECIMAL:
-                size = kind.size if kind.kind == "fixed" else None
-                return nodes.Decimal(kind.precision, kind.scale, size)
+                return number
     node = _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
     if node is None:
         raise _unfit(kind, column, path)
@@ -329,11 +312,9 @@ def _unfit(kind: _Type, column: ColumnType, path: str) -> SchemaError:
     return matching.unfit(column, path, f"and the schema has {safe_text(kind.text, 200)} there")
 
 
-def _field(one: _Field, column: ColumnType, path: str) -> Value:
-    return _match(one.type, column, path)
-
-
-def _default(one: _Field, path: str) -> bytes:
+def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
+    if column is not None:
+        return _match(one.type, column, path)
     if one.default is _NO_DEFAULT:
         hint = ", or give the field a default in the schema"
         raise matching.missing(path, "has no default", hint)

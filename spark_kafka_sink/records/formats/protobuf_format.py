@@ -183,20 +183,17 @@ def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]
     owner = f"message is {message.full_name}"
-    matched = matching.matched_fields(named, column, path, owner, _field, _without)
+    matched = matching.matched_fields(named, column, path, owner, _field)
     at = {one.name: one.index for one in matched}
     choices = [tuple(at[f.name] for f in one.fields if f.name in at) for one in message.oneofs]
     return nodes.Record(matched, choices=tuple(one for one in choices if len(one) > 1))
 
 
-def _without(field: FieldDescriptor, path: str) -> bytes:
-    """No byte, for a field that has no column."""
-    if field.is_required:
-        raise matching.missing(path, "is required")
-    return b""
-
-
-def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
+def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Value | bytes:
+    if column is None:
+        if field.is_required:
+            raise matching.missing(path, "is required")
+        return b""
     tag = _tag(field)
     if not field.is_repeated:
         null = None if field.is_required else b""
