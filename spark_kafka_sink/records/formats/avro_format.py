@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +35,6 @@ _K = ColumnKind
 #: What arrays and maps declare.
 _INNER: Final = {"array": "items", "map": "values"}
 _PRIMITIVES: Final = {kind.avro[0] for kind in _K} - {"record", *_INNER}
-_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: Of a field that has no default; null is one.
 _NO_DEFAULT: Final = object()
 #: Values in a default: types that hold each other could double them at each level.
@@ -172,16 +170,15 @@ def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa:
     if kind in ("array", "map"):
         return _Type(kind, inner=(_type(declared[_INNER[kind]], space, known),))
     if kind in ("record", "error", "enum", "fixed"):
-        return _declaration(kind, declared, space, known)
+        return _declaration(declared, space, known)
     found = _type(kind, space, known)
     return _with_logical(found, declared) if found.kind == kind else found
 
 
-def _declaration(
-    kind: str, declared: Mapping[str, Any], space: str, known: dict[str, _Type]
-) -> _Type:
+def _declaration(declared: Mapping[str, Any], space: str, known: dict[str, _Type]) -> _Type:
+    kind = declared["type"]
     name = _full(declared["name"], declared.get("namespace", space))
-    if name in known or _NAME.fullmatch(name.rpartition(".")[2]) is None:
+    if name in known or matching.NAME.fullmatch(name.rpartition(".")[2]) is None:
         raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
     found = known[name] = _Type("record" if kind == "error" else kind, name)
     if kind == "fixed":
@@ -195,7 +192,7 @@ def _declaration(
             key = (str(one["name"]), *map(str, one.get("aliases") or ()))
             found.fields.append((key, _Field(of, one.get("default", _NO_DEFAULT))))
         names = tuple([key[0] for key, _ in found.fields])
-    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+    if len(set(names)) < len(names) or not all(map(matching.NAME.fullmatch, names)):
         raise _wrong(f"{name} has a field or symbol twice, or one that is no name")
     return found
 
@@ -252,7 +249,7 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
     fields = []
     for field_name, child, inside in matching.fields_of(column, path):
         hint = ", or name a schema whose field has this name as an alias"
-        matching.check_name(_NAME, field_name, inside, "Avro", hint)
+        matching.check_name(field_name, inside, "Avro", hint)
         kind = _derived(child, f"{name}_{field_name}", inside, used)
         default = {"default": None} if child.nullable or kind == "null" else {}
         fields.append({"name": field_name, "type": kind, **default})
@@ -274,14 +271,17 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
         try:
             if id(column) in branch.problems:  # else branches within each other were endless
                 raise branch.problems[id(column)]
-            return Value(_node(branch, column, path), prefix, null)
+            if (node := _node(branch, column, path)) is not None:
+                return Value(node, prefix, null)
         except SchemaError as error:
             branch.problems[id(column)] = error
-            problems += [error] if branch.kind != "null" else []
-    raise problems[0] if len(problems) == 1 else _unfit(kind, column, path)
+            problems.append(error)
+    what = f"and the schema has {safe_text(kind.text, 200)} there"
+    raise problems[0] if len(problems) == 1 else matching.unfit(column, path, what)
 
 
-def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
+def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
+    """None when a ``kind`` is nothing that ``column`` could be."""
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
             owner = f"record is {kind.name}"
@@ -302,14 +302,7 @@ def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
             fits = column.scale == number.scale or number.precision <= _DIGITS
             if fits and kind.size <= _LONGEST_DECIMAL:
                 return number
-    node = _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
-    if node is None:
-        raise _unfit(kind, column, path)
-    return node
-
-
-def _unfit(kind: _Type, column: ColumnType, path: str) -> SchemaError:
-    return matching.unfit(column, path, f"and the schema has {safe_text(kind.text, 200)} there")
+    return _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
 
 
 def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
@@ -341,13 +334,11 @@ def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
             return b""
         case "boolean", bool():
             return bytes([value])
-        case ("int" | "long" | "float" | "double") as name, int() | float() if (
-            type(value) is not bool
-        ):
+        case name, int() | float() if name in _NUMBERS and type(value) is not bool:
             # An error when it is out of bounds, or has a fraction where there is none.
             data = struct.pack(_NUMBERS[name], value)
             return data if name in ("float", "double") else varint(int(value))
-        case ("string" | "bytes") as name, str():
+        case name, str() if name in _TEXTS:
             return sized(value.encode(_TEXTS[name]))
         case "enum", str():
             return varint(kind.symbols.index(value))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
@@ -18,6 +18,8 @@ from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.nodes import Field, Value
 
 F = TypeVar("F")
+#: Names of fields in Avro and in Protobuf.
+NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def below(path: str, name: str) -> str:
@@ -80,11 +82,9 @@ def check_map_key(column: ColumnType, path: str) -> None:
         raise unfit(column, path, "and a map's keys are strings in this format")
 
 
-def check_name(
-    allowed: re.Pattern[str], name: str, path: str, format_: str, else_: str = ""
-) -> None:
+def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
     """SchemaError for a column whose name can't be a field's in a schema made of columns."""
-    if allowed.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         raise SchemaError(
             f"column {safe_text(path)} has a name that {format_} does not allow for a field",
             hint=f"rename it to letters, digits and underscores{else_}",
