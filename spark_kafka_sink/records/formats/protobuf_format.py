@@ -206,9 +206,8 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
         node: nodes.Node = replace(nodes.entry(*parts), length=True)
     else:
         node = _node(field, column.children[0], f"{path}[]")
-    if field.is_packed:
-        return Value(nodes.Items(Value(node), packed=tag), null=b"")
-    return Value(nodes.Items(Value(node, tag)), null=b"")
+    packed = nodes.Items(Value(node), packed=tag)
+    return Value(packed if field.is_packed else nodes.Items(Value(node, tag)), null=b"")
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
