@@ -26,9 +26,10 @@ from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.formats.composed_columns import parts_of
-from spark_kafka_sink.records.formats.schema_format import wire_prefix
 
 K = ColumnKind
+#: Of schema 7.
+PREFIX = b"\0\0\0\0\7"
 KINDS = {
     "id": K.LONG, "customer": K.STRING, "store": K.INT, "amount": K.DOUBLE, "score": K.FLOAT,
     "tax": K.DECIMAL, "paid": K.BOOLEAN, "day": K.DATE, "at": K.TIMESTAMP, "note": K.STRING,
@@ -76,7 +77,7 @@ def encoder(count: int, rounds: int) -> None:
     )
     column = ColumnType(K.STRUCT, "struct", nullable=False, children=kinds, names=tuple(KINDS))
     schema = AvroFormat().derive(column, "bench.order")
-    plan = AvroFormat().plan(schema, wire_prefix(7), column)
+    plan = AvroFormat().plan(schema, PREFIX, column)
     rows = batch(count)
     parsed = fastavro.parse_schema(json.loads(schema))
 
@@ -88,7 +89,7 @@ def encoder(count: int, rounds: int) -> None:
         written = 0
         for row in rows.slice(0, count // 20).to_pylist():
             out = io.BytesIO()
-            out.write(wire_prefix(7))
+            out.write(PREFIX)
             fastavro.schemaless_writer(out, parsed, row)
             written += 1
         return written
@@ -115,7 +116,7 @@ def spark(rows: int, rounds: int) -> None:
         from pyspark.sql import functions as F
         from pyspark.sql.avro.functions import to_avro
 
-        header = F.lit(wire_prefix(7))
+        header = F.lit(PREFIX)
         values = frame.select(F.concat(header, to_avro(F.struct("*"))).alias("value"))
         named = {"valueColumns": "*"}
         registered = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -84,7 +84,7 @@ def schema_options(
     ways = ["use.schema.id", f"{parts[0]}Schema"]
     if options["use.latest.version"] and len(parts) == 1:
         ways.append("use.latest.version")
-    refuse([_one_of(*two) for two in combinations(ways, 2)], own, own)
+    refuse([*(_one_of(*two) for two in combinations(ways, 2)), *_CHECKS], own, own)
     payloads = tuple(
         PayloadOptions(
             part,
@@ -110,15 +110,14 @@ def schema_options(
 def _refuse_without_effect(own: Mapping[str, OptionValue], parts: list[str]) -> None:
     for one in SCHEMA_OPTIONS:
         of = next((part for part in ("key", "value") if one.name.startswith(part)), None)
-        if one.name not in own or (parts if of is None else of in parts):
-            continue
-        raise ConfigError(
-            f"{one.name} would have no effect, because no {of or 'value or key'} is written with a"
-            " schema",
-            hint=f"set {of or 'value'}Format=avro (or protobuf, json-schema) and"
-            f" {of or 'value'}Columns, or remove {one.name}",
-            kind=Kind.NO_EFFECT,
-        )
+        if one.name in own and not (parts if of is None else of in parts):
+            raise ConfigError(
+                f"{one.name} would have no effect, because no {of or 'value or key'} is written"
+                " with a schema",
+                hint=f"set {of or 'value'}Format=avro (or protobuf, json-schema) and"
+                f" {of or 'value'}Columns, or remove {one.name}",
+                kind=Kind.NO_EFFECT,
+            )
 
 
 def _one_of(*ways: str) -> Check:
@@ -129,9 +128,8 @@ def _one_of(*ways: str) -> Check:
 #: Of authentication.
 _WAYS: Final = (USER_INFO, TOKEN, ENDPOINT)
 _SOURCE: Final = "bearer.auth.credentials.source"
-_TOGETHER: Final = (
-    f"{ENDPOINT} needs bearer.auth.client.id and bearer.auth.client.secret, and they need it"
-)
+_CLIENT: Final = (ENDPOINT, "bearer.auth.client.id", "bearer.auth.client.secret")
+_TOGETHER: Final = "{} needs {} and {}, and they need it".format(*_CLIENT)
 _CHECKS: Final = (
     Check("", f"{URL} is not set, and records of this format carry the id that a registry gives to"
           " their schema", f"set {URL}=https://host:8081; valueFormat=json needs none",
@@ -142,19 +140,15 @@ _CHECKS: Final = (
             f"set {needs}", unless=needs)
       for source, needs in (("STATIC_TOKEN", TOKEN), ("OAUTHBEARER", ENDPOINT))),
     *(Check(one, _TOGETHER, f"{other} is missing", unless=other)
-      for name in ("bearer.auth.client.id", "bearer.auth.client.secret")
-      for one, other in ((name, ENDPOINT), (ENDPOINT, name))),
+      for one, other in permutations(_CLIENT, 2)),
 )  # fmt: skip
 
 
 def _check_registry(own: Mapping[str, OptionValue]) -> None:
-    """One way of authentication, no secret that Spark shows, and none in the clear."""
-    refuse(_CHECKS, own, own)
+    """No secret that Spark shows, and none in the clear."""
     for one in REGISTRY_OPTIONS:
-        if one.name in own:
-            check_references(one, own[one.name], one.name)
-    shown = (USER_INFO, *(REGISTRY + n for n in NOT_HIDDEN_BY_SPARK if n.startswith("ssl.")))
-    for name in shown:
+        check_references(one, own.get(one.name), one.name)
+    for name in (USER_INFO, *(REGISTRY + n for n in NOT_HIDDEN_BY_SPARK if n.startswith("ssl."))):
         refuse_inline(own.get(name), name, "it into a configFile")
     check_rules(STORE_RULES, registry_tls(own), lambda name: REGISTRY + name)
     registry_urls(own)

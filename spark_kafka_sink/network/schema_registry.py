@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,8 +34,7 @@ from spark_kafka_sink.config.option import OptionValue
 from spark_kafka_sink.config.option_table import ENDPOINT, TIMEOUT, TOKEN, URL, USER_INFO
 from spark_kafka_sink.config.schema_options import registry_tls, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
-from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
-from spark_kafka_sink.network.tls.ssl_failures import explain
+from spark_kafka_sink.network.http.http_exchange import FinalFailureError, HttpRequest, exchange
 
 #: No schema's answer is longer.
 LONGEST_ANSWER: Final = 5 << 20
@@ -46,6 +44,7 @@ _PAUSE_MS: Final = 200
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MOST_SHOWN: Final = 500
+_CA: Final = "schema.registry.ssl.truststore.location"
 #: What Confluent's cloud wants to know beside a token: the header of each option.
 _WITH_TOKEN: Final = {
     "bearer.auth.logical.cluster": "target-sr-cluster",
@@ -173,18 +172,11 @@ class SchemaRegistry:
         if body is not None:
             method, headers["Content-Type"] = "POST", _MEDIA_TYPE
         times = (timeout_ms, timeout_ms)
-        request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER)
+        request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER, _CA)
         try:
             status, answer = exchange(request)
-        except ssl.SSLCertVerificationError as error:
-            reason, hint = explain(error)
-            raise self._error(
-                f"can't be trusted: {self._safe(reason.replace('broker', 'server'))}",
-                hint or "the CA of the registry goes to schema.registry.ssl.truststore.location",
-            ) from None
-        except AnswerTooLongError:
-            said = f"answers {what} with more than {LONGEST_ANSWER} bytes"
-            raise self._error(said, "no schema is as large: is it a registry?") from None
+        except FinalFailureError as error:
+            raise self._error(f"{error.message} (to {what})", error.hint) from None
         except TimeoutError:
             by = f" ({TIMEOUT})" if timeout_ms == self._timeout_ms else ""
             raise OSError(f"it took more than {timeout_ms} ms{by}") from None

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.binary.encoder import payloads_of
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import wire_prefix
 from tests.formats.avro_cases import CASES, Case, as_read
 
-PREFIX = wire_prefix(7)
+PREFIX = b"\0\0\0\0\7"
 
 
 def encoded(case: Case, values: list, *, slack: int = 0) -> list[bytes]:

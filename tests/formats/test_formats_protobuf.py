@@ -212,7 +212,7 @@ def test_a_derived_schema_has_a_message_of_the_columns():
     column = ColumnType(
         _K.STRUCT, "struct", False,
         (plain(_K.LONG, nullable=False), PART[0], array(*PART)[0], map_of(STRING, INT)[0]),
-        ("id", "part", "parts", "counts"),
+        ("_id", "part", "parts", "counts"),
     )  # fmt: skip
     form = ProtobufFormat(None)
     schema = form.derive(column, "shop.order")
@@ -228,8 +228,8 @@ def test_a_derived_schema_has_a_message_of_the_columns():
     )
     assert payload[:6] == PREFIX + b"\0"
     read = message_factory.GetMessageClass(message_of(schema, None)[0]).FromString(payload[6:])
-    assert json_format.MessageToDict(read) == {
-        "id": "1", "part": part, "parts": [part, part], "counts": {"a": 1},
+    assert json_format.MessageToDict(read, preserving_proto_field_name=True) == {
+        "_id": "1", "part": part, "parts": [part, part], "counts": {"a": 1},
     }  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from spark_kafka_sink.records.formats.protobuf_format import (
     file_descriptor,
     message_of,
 )
-from spark_kafka_sink.records.formats.schema_format import wire_prefix
 from tests.formats.test_formats_protobuf import (
     CHOICE,
     FIELDS,
@@ -75,7 +74,7 @@ def written(which, table):
         table = [row | {"text": row.get("text") or ""} for row in table]
     names = list(table[0])
     form = ProtobufFormat(message_of(SCHEMAS[which], "Order")[0].full_name)
-    prefix = wire_prefix(which) + form.indexes(SCHEMAS[which])
+    prefix = b"\0" + which.to_bytes(4, "big") + form.indexes(SCHEMAS[which])
     assert prefix[5:] == WAYS[which]
     columns = [pa.array([row[name] for row in table], ARROW[name]) for name in names]
     plan = form.plan(SCHEMAS[which], prefix, struct_of(names))

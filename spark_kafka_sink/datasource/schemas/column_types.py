@@ -43,12 +43,7 @@ def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> Col
     inner = [(one.dataType, below(path, one.name), one.nullable) for one in fields]
     for of, more, null in _INNER.get(name, ()):
         inner.append((getattr(data_type, of), path + more, getattr(data_type, null, False)))
-    return ColumnType(
-        _KINDS[name],
-        text,
-        nullable,
-        tuple(column_type(of, way, nullable=null) for of, way, null in inner),
-        names=tuple(getattr(data_type, "names", ())),
-        precision=getattr(data_type, "precision", 0),
-        scale=getattr(data_type, "scale", 0),
-    )
+    children = tuple(column_type(of, way, nullable=null) for of, way, null in inner)
+    names = tuple(getattr(data_type, "names", ()))
+    digits = (getattr(data_type, "precision", 0), getattr(data_type, "scale", 0))
+    return ColumnType(_KINDS[name], text, nullable, children, names, *digits)

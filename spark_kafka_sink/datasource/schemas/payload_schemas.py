@@ -32,7 +32,7 @@ from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaReg
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat, wire_prefix
+from spark_kafka_sink.records.formats.schema_format import SchemaFormat
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -143,10 +143,10 @@ class _Way:
         one = columns.children[0] if len(part.columns) == 1 and not part.is_struct else None
         registered = self.usable(self._registered(columns, one))
         indexes = self._format.indexes(registered.text)
-        prefix, header = wire_prefix(registered.id) + indexes, None
+        # Confluent's: a zero and the id, or in a header a one and the GUID.
+        prefix, header = b"\x00" + registered.id.to_bytes(4, "big") + indexes, None
         if payload.in_header:
             assert registered.guid is not None
-            # Confluent's, in a header: a one, and the GUID.
             value = b"\x01" + registered.guid.bytes + indexes
             prefix, header = b"", (f"__{payload.part}_schema_id", value)
         bare = self._format.is_bare(registered.text)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,8 +21,7 @@ from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.password import Password, looked_up, text_of, without_secrets
 from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.network.auth.oauth_token import seconds
-from spark_kafka_sink.network.http.http_exchange import AnswerTooLongError, HttpRequest, exchange
-from spark_kafka_sink.network.tls.ssl_failures import explain
+from spark_kafka_sink.network.http.http_exchange import FinalFailureError, HttpRequest, exchange
 
 #: No provider's response is longer.
 _LONGEST_ANSWER: Final = 1 << 20
@@ -77,27 +75,18 @@ def _post(client: ClientCredentials, where: str) -> tuple[int, bytes]:
                 client.connect_timeout_ms,
                 client.read_timeout_ms,
                 _LONGEST_ANSWER,
+                "ssl.truststore.location within sasl.jaas.config",
             )
         )
-    except ssl.SSLError as error:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            # A text that is not in the table may hold the host's name. Its words are about brokers.
-            what = without_secrets(explain(error)[0], _hidden_host(client))
-            what = what.replace("broker's", "server's")
-            raise _error(
-                f"TLS to {where} failed: {what}",
-                "another CA goes to ssl.truststore.location within sasl.jaas.config",
-            ) from None
-        raise OSError(f"TLS to {where} failed: {error.reason or type(error).__name__}") from None
+    except FinalFailureError as error:
+        # OpenSSL's words may hold the host's name.
+        what = without_secrets(error.message, _hidden_host(client))
+        raise _error(f"{where} {what}", error.hint) from None
     except TimeoutError:
         raise TimeoutError(
             f"{where} did not answer within {client.connect_timeout_ms} ms to connect"
             f" (sasl.login.connect.timeout.ms) and {client.read_timeout_ms} ms to answer"
             " (sasl.login.read.timeout.ms)"
-        ) from None
-    except AnswerTooLongError:
-        raise _error(
-            f"{where} answers with more than {_LONGEST_ANSWER} bytes", "is it the URL?"
         ) from None
     except http.client.HTTPException as error:
         raise OSError(f"{where} does not speak HTTP ({type(error).__name__})") from None
@@ -153,7 +142,7 @@ def _refusal(
     return OSError(what)
 
 
-def _error(what: str, hint: str) -> AuthenticationError:
+def _error(what: str, hint: str | None) -> AuthenticationError:
     return AuthenticationError(
         f"no token for SASL OAUTHBEARER: {what}",
         hint=hint,

@@ -11,20 +11,25 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.network.bounded_lookup import resolve_within
 from spark_kafka_sink.network.http.http_proxy import Proxy, proxy_for
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
+from spark_kafka_sink.network.tls.ssl_failures import explain
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """``tls`` are ``ssl.`` options for the server, ``most_bytes`` the longest accepted body."""
+    """``tls`` are ``ssl.`` options for the server, ``truststore`` what a hint calls the one of its
+    CA, ``most_bytes`` the longest accepted body.
+    """
 
     method: str
     url: str
@@ -34,6 +39,7 @@ class HttpRequest:
     connect_timeout_ms: int
     read_timeout_ms: int
     most_bytes: int
+    truststore: str
 
 
 #: Headers, and every "100 Continue" before them.
@@ -44,11 +50,29 @@ class AnswerTooLongError(Exception):
     """More bytes than are accepted."""
 
 
+class FinalFailureError(KafkaError):
+    """What the server does, and would do again."""
+
+
 def exchange(request: HttpRequest) -> tuple[int, bytes]:
-    """Status and body of the response. Raises AnswerTooLongError, TimeoutError and other OSErrors,
-    ssl.SSLError, http.client.HTTPException, UnicodeError (a name that is none), and ConfigError for
-    TLS options that can't be used.
+    """Status and body of the response. Raises FinalFailureError; TimeoutError, other OSErrors and
+    http.client.HTTPException, after which another attempt may help; UnicodeError (a name that is
+    none), and ConfigError for TLS options that can't be used.
     """
+    try:
+        return _exchange(request)
+    except ssl.SSLCertVerificationError as error:
+        # The words and options of the table are those of brokers.
+        reason, hint = (text and text.replace("broker", "server") for text in explain(error))
+        if hint is None or "ssl." in hint:
+            hint = f"another CA goes to {request.truststore}"
+        raise FinalFailureError(f"can't be trusted: {reason}", hint=hint) from None
+    except AnswerTooLongError:
+        said = f"answers with more than {request.most_bytes} bytes"
+        raise FinalFailureError(said, hint="is it the URL?") from None
+
+
+def _exchange(request: HttpRequest) -> tuple[int, bytes]:
     parts = urlsplit(request.url)
     assert parts.hostname is not None, "checked with the options"
     host, secure = parts.hostname, parts.scheme == "https"

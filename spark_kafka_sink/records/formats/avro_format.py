@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
@@ -35,7 +35,6 @@ _K = ColumnKind
 #: What arrays and maps declare.
 _INNER: Final = {"array": "items", "map": "values"}
 _PRIMITIVES: Final = {kind.avro[0] for kind in _K} - {"record", *_INNER}
-_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: Of a field that has no default; null is one.
 _NO_DEFAULT: Final = object()
 #: Values in a default: types that hold each other could double them at each level.
@@ -61,6 +60,7 @@ _WHOLE: Final = {("int", logical): _INT for logical in ("", "date", "time-millis
 }  # fmt: skip
 #: What a column of a kind may be written as: the Avro type and its logical type ("": none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
+    _K.NULL: {("null", ""): nodes.Record(())},
     _K.BOOLEAN: {("boolean", ""): nodes.Boolean()},
     _K.INT: _WHOLE,
     _K.LONG: _WHOLE,
@@ -112,8 +112,7 @@ class _Type:
     inner: tuple[_Type, ...] = ()
     symbols: tuple[str, ...] = ()
     size: int = 0
-    precision: int = 0
-    scale: int = 0
+    decimal: nodes.Decimal | None = None
     #: Why columns don't fit it, by their ids: of one match.
     problems: dict[int, SchemaError] = field(default_factory=dict)
 
@@ -128,10 +127,7 @@ class _Type:
         """For messages."""
         if self.kind == "union":
             return f"[{', '.join(branch.text for branch in self.inner)}]"
-        shown = self.logical or self.kind
-        if self.logical == "decimal":
-            shown = f"decimal({self.precision},{self.scale})"
-        return f"{shown} {self.name}".rstrip()
+        return f"{self.logical or self.kind} {self.name}".rstrip()
 
 
 # -- a schema, read
@@ -139,12 +135,11 @@ class _Type:
 
 def _parsed(text: str) -> _Type:
     """The type that ``text`` declares. Raises SchemaError."""
+    bare = text.strip()  # string, as some write it, for "string"
     try:
-        declared = json.loads(text)
+        declared = bare if bare in _PRIMITIVES else json.loads(text)
     except (ValueError, RecursionError):
-        if text.strip() not in _PRIMITIVES:
-            raise _wrong("it is not JSON") from None
-        declared = text.strip()  # string, as some write it, for "string"
+        raise _wrong("it is not JSON") from None
     try:
         return _type(declared, "", {})
     except RecursionError:
@@ -175,20 +170,19 @@ def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa:
     if kind in ("array", "map"):
         return _Type(kind, inner=(_type(declared[_INNER[kind]], space, known),))
     if kind in ("record", "error", "enum", "fixed"):
-        return _declaration(kind, declared, space, known)
+        return _declaration(declared, space, known)
     found = _type(kind, space, known)
     return _with_logical(found, declared) if found.kind == kind else found
 
 
-def _declaration(
-    kind: str, declared: Mapping[str, Any], space: str, known: dict[str, _Type]
-) -> _Type:
+def _declaration(declared: Mapping[str, Any], space: str, known: dict[str, _Type]) -> _Type:
+    kind = declared["type"]
     name = _full(declared["name"], declared.get("namespace", space))
-    if name in known or _NAME.fullmatch(name.rpartition(".")[2]) is None:
+    if name in known or matching.NAME.fullmatch(name.rpartition(".")[2]) is None:
         raise _wrong(f"{safe_text(name)} is no name of a type, or declared twice")
     found = known[name] = _Type("record" if kind == "error" else kind, name)
     if kind == "fixed":
-        found.size = _whole(declared["size"])
+        found.size = index(declared["size"])
         return _with_logical(found, declared)
     if kind == "enum":
         names = found.symbols = tuple(map(str, declared["symbols"]))
@@ -198,7 +192,7 @@ def _declaration(
             key = (str(one["name"]), *map(str, one.get("aliases") or ()))
             found.fields.append((key, _Field(of, one.get("default", _NO_DEFAULT))))
         names = tuple([key[0] for key, _ in found.fields])
-    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+    if len(set(names)) < len(names) or not all(map(matching.NAME.fullmatch, names)):
         raise _wrong(f"{name} has a field or symbol twice, or one that is no name")
     return found
 
@@ -207,13 +201,13 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
     """The logical type counts when it is one of the type; else readers ignore it, as here."""
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
-        precision, scale = declared.get("precision"), declared.get("scale", 0)
-        found.precision, found.scale = _whole(precision), _whole(scale, least=0)
-        most = (8 * found.size - 1) * math.log10(2) if found.kind == "fixed" else found.precision
-        if found.scale > found.precision or found.precision > most:
-            shown = f"decimal({found.precision},{found.scale})"
-            raise _wrong(f"{shown} is none, or its fixed too short")
-        found.logical = logical
+        precision, scale = index(declared["precision"]), index(declared.get("scale", 0))
+        size = found.size if found.kind == "fixed" else None
+        most = precision if size is None else (8 * size - 1) * math.log10(2)
+        found.decimal = nodes.Decimal(precision, scale, size)
+        found.logical = f"decimal({precision},{scale})"
+        if not 0 <= scale <= precision <= most or not precision:
+            raise _wrong(f"{found.logical} is none, or its fixed too short")
     elif (found.kind, str(logical)) in _LOGICAL:
         found.logical = str(logical)
     return found
@@ -221,12 +215,6 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 
 def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
-
-
-def _whole(given: object, least: int = 1) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise _wrong(f"{safe_text(str(given))} is not a number of at least {least}")
-    return given
 
 
 def _wrong(problem: str) -> SchemaError:
@@ -261,7 +249,7 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
     fields = []
     for field_name, child, inside in matching.fields_of(column, path):
         hint = ", or name a schema whose field has this name as an alias"
-        matching.check_name(_NAME, field_name, inside, "Avro", hint)
+        matching.check_name(field_name, inside, "Avro", hint)
         kind = _derived(child, f"{name}_{field_name}", inside, used)
         default = {"default": None} if child.nullable or kind == "null" else {}
         fields.append({"name": field_name, "type": kind, **default})
@@ -276,32 +264,28 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
 def _match(kind: _Type, column: ColumnType, path: str) -> Value:
     """How ``column`` is written as ``kind``. Raises SchemaError, which names ``path``."""
     null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
-    if column.kind is _K.NULL and null is not None:
-        return Value(nodes.Record(()), null=null)
-    found: Value | None = None
+    exact = column.kind.avro
+    exact_first = sorted(kind.branches, key=lambda it: (it[1].kind, it[1].logical) != exact)
     problems: list[SchemaError] = []
-    for prefix, branch in kind.branches:
+    for prefix, branch in exact_first:
         try:
             if id(column) in branch.problems:  # else branches within each other were endless
                 raise branch.problems[id(column)]
-            value = Value(_node(branch, column, path), prefix, null)
+            if (node := _node(branch, column, path)) is not None:
+                return Value(node, prefix, null)
         except SchemaError as error:
             branch.problems[id(column)] = error
-            problems += [error] if branch.kind != "null" else []
-            continue
-        if column.kind not in _NODES or column.kind.avro == (branch.kind, branch.logical):
-            return value
-        found = found or value
-    if found is None:
-        raise problems[0] if len(problems) == 1 else _unfit(kind, column, path)
-    return found
+            problems.append(error)
+    what = f"and the schema has {safe_text(kind.text, 200)} there"
+    raise problems[0] if len(problems) == 1 else matching.unfit(column, path, what)
 
 
-def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
+def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
+    """None when a ``kind`` is nothing that ``column`` could be."""
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
             owner = f"record is {kind.name}"
-            found = matching.matched_fields(kind.fields, column, path, owner, _field, _default)
+            found = matching.matched_fields(kind.fields, column, path, owner, _field)
             return nodes.Record(found)
         case _K.ARRAY, "array":
             item = _match(kind.inner[0], column.children[0], f"{path}[]")
@@ -312,28 +296,18 @@ def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node:
             return nodes.Items(Value(nodes.entry(Value(_TEXT), value)), is_block=True)
         case _K.STRING, "enum":
             return nodes.Symbols(kind.symbols, tuple(range(len(kind.symbols))), Coding.ZIGZAG)
-        case _K.BINARY, "fixed" if kind.logical != "decimal":
+        case _K.BINARY, "fixed" if kind.decimal is None:
             return nodes.Bytes(kind.size)
-        case _K.DECIMAL, _ if kind.logical == "decimal":
-            fits = column.scale == kind.scale or kind.precision <= _DIGITS
+        case _K.DECIMAL, _ if (number := kind.decimal) is not None:
+            fits = column.scale == number.scale or number.precision <= _DIGITS
             if fits and kind.size <= _LONGEST_DECIMAL:
-                size = kind.size if kind.kind == "fixed" else None
-                return nodes.Decimal(kind.precision, kind.scale, size)
-    node = _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
-    if node is None:
-        raise _unfit(kind, column, path)
-    return node
+                return number
+    return _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
 
 
-def _unfit(kind: _Type, column: ColumnType, path: str) -> SchemaError:
-    return matching.unfit(column, path, f"and the schema has {safe_text(kind.text, 200)} there")
-
-
-def _field(one: _Field, column: ColumnType, path: str) -> Value:
-    return _match(one.type, column, path)
-
-
-def _default(one: _Field, path: str) -> bytes:
+def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
+    if column is not None:
+        return _match(one.type, column, path)
     if one.default is _NO_DEFAULT:
         hint = ", or give the field a default in the schema"
         raise matching.missing(path, "has no default", hint)
@@ -360,13 +334,11 @@ def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
             return b""
         case "boolean", bool():
             return bytes([value])
-        case ("int" | "long" | "float" | "double") as name, int() | float() if (
-            type(value) is not bool
-        ):
+        case name, int() | float() if name in _NUMBERS and type(value) is not bool:
             # An error when it is out of bounds, or has a fraction where there is none.
             data = struct.pack(_NUMBERS[name], value)
             return data if name in ("float", "double") else varint(int(value))
-        case ("string" | "bytes") as name, str():
+        case name, str() if name in _TEXTS:
             return sized(value.encode(_TEXTS[name]))
         case "enum", str():
             return varint(kind.symbols.index(value))

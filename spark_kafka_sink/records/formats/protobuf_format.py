@@ -8,7 +8,6 @@ imports protobuf, on the driver, which needs the extra of this name; tasks need 
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +33,6 @@ _FILE: Final = "schema.proto"
 _TIMESTAMP: Final = _K.TIMESTAMP.protobuf
 _KEYS: Final = (_K.STRING, _K.INT, _K.LONG, _K.BOOLEAN)
 _NO_FIELD: Final = "which Protobuf has no field for"
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 #: FieldDescriptor's numbers of types.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
 _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM, _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(10, 19)
@@ -155,7 +153,7 @@ def _derived(column: ColumnType, name: str, path: str, indent: str) -> list[str]
     """A message; fields are numbered in the order of the columns."""
     lines, inner = [f"{indent}message {name} {{"], indent + "  "
     for number, (field, child, inside) in enumerate(matching.fields_of(column, path), 1):
-        matching.check_name(_NAME, field, inside, "Protobuf")
+        matching.check_name(field, inside, "Protobuf")
         held = child.children[-1] if child.kind in (_K.ARRAY, _K.MAP) else child
         kind = held.kind.protobuf
         if held.kind is _K.STRUCT:
@@ -183,20 +181,17 @@ def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]
     owner = f"message is {message.full_name}"
-    matched = matching.matched_fields(named, column, path, owner, _field, _without)
+    matched = matching.matched_fields(named, column, path, owner, _field)
     at = {one.name: one.index for one in matched}
     choices = [tuple(at[f.name] for f in one.fields if f.name in at) for one in message.oneofs]
     return nodes.Record(matched, choices=tuple(one for one in choices if len(one) > 1))
 
 
-def _without(field: FieldDescriptor, path: str) -> bytes:
-    """No byte, for a field that has no column."""
-    if field.is_required:
-        raise matching.missing(path, "is required")
-    return b""
-
-
-def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
+def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Value | bytes:
+    if column is None:
+        if field.is_required:
+            raise matching.missing(path, "is required")
+        return b""
     tag = _tag(field)
     if not field.is_repeated:
         null = None if field.is_required else b""
@@ -211,9 +206,8 @@ def _field(field: FieldDescriptor, column: ColumnType, path: str) -> Value:
         node: nodes.Node = replace(nodes.entry(*parts), length=True)
     else:
         node = _node(field, column.children[0], f"{path}[]")
-    if field.is_packed:
-        return Value(nodes.Items(Value(node), packed=tag), null=b"")
-    return Value(nodes.Items(Value(node, tag)), null=b"")
+    packed = nodes.Items(Value(node), packed=tag)
+    return Value(packed if field.is_packed else nodes.Items(Value(node, tag)), null=b"")
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:

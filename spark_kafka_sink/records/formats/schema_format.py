@@ -1,7 +1,7 @@
 """The seam of formats with a schema: what each is asked for.
 
-Owns: :class:`SchemaFormat` (on the driver, without Arrow), and the bytes before a payload. Never: a
-registry; Arrow (``binary/encoder.py`` follows in a task what is planned here).
+Owns: :class:`SchemaFormat` (on the driver). Never: a registry; Arrow (``binary/encoder.py`` follows
+in a task what is planned here).
 """
 
 from __future__ import annotations
@@ -11,11 +11,6 @@ from typing import ClassVar, Protocol
 
 from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.nodes import Value
-
-
-def wire_prefix(schema_id: int) -> bytes:
-    """Confluent's: a zero, and the id, big endian."""
-    return b"\x00" + schema_id.to_bytes(4, "big")
 
 
 class SchemaFormat(Protocol):

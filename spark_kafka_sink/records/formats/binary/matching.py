@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.error_kinds import Kind
@@ -18,6 +18,8 @@ from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.nodes import Field, Value
 
 F = TypeVar("F")
+#: Names of fields in Avro and in Protobuf.
+NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def below(path: str, name: str) -> str:
@@ -36,23 +38,22 @@ def matched_fields(
     column: ColumnType,
     path: str,
     owner: str,
-    match: Callable[[F, ColumnType, str], Value],
-    without: Callable[[F, str], bytes],
+    written: Callable[[F, ColumnType | None, str], Value | bytes],
 ) -> tuple[Field, ...]:
-    """The fields of a record, each given after its names: with the column for it as ``match`` has
-    it, else as ``without`` has it; what is no byte is left out. ``owner`` names the record.
-    SchemaError when a column is two fields, or none.
+    """The fields of a record, each given after its names, as ``written`` says for the column that
+    is for it, or for None; what is no byte is left out. ``owner`` names the record. SchemaError
+    when a column is two fields, or none.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
     folded = {name.lower(): i for name, i in exact.items() if in_any_case[name.lower()] == 1}
-    found: list[int | None] = []
+    found: list[int] = []
     taken: dict[int, str] = {}
     for names, _ in fields:
         ways = [exact.get(name) for name in names] + [folded.get(one.lower()) for one in names]
-        index = next((one for one in ways if one is not None), None)
+        index = next((one for one in ways if one is not None), -1)
         found.append(index)
-        if index is not None and taken.setdefault(index, names[0]) != names[0]:
+        if index >= 0 and taken.setdefault(index, names[0]) != names[0]:
             raise misfit(
                 f"column {safe_text(column.names[index])} is both {taken[index]} and"
                 f" {safe_text(below(path, names[0]))} of the schema",
@@ -69,11 +70,9 @@ def matched_fields(
     matched = []
     for (names, field), index in zip(fields, found, strict=True):
         inside = below(path, names[0])
-        if index is not None:
-            value = match(field, column.children[index], inside)
+        value = written(field, column.children[index] if index >= 0 else None, inside)
+        if value:
             matched.append(Field(names[0], index, value))
-        elif data := without(field, inside):
-            matched.append(Field(names[0], -1, data))
     return tuple(matched)
 
 
@@ -83,11 +82,9 @@ def check_map_key(column: ColumnType, path: str) -> None:
         raise unfit(column, path, "and a map's keys are strings in this format")
 
 
-def check_name(
-    allowed: re.Pattern[str], name: str, path: str, format_: str, else_: str = ""
-) -> None:
+def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
     """SchemaError for a column whose name can't be a field's in a schema made of columns."""
-    if allowed.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         raise SchemaError(
             f"column {safe_text(path)} has a name that {format_} does not allow for a field",
             hint=f"rename it to letters, digits and underscores{else_}",
