@@ -62,6 +62,7 @@ def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
     assert found["kafka.sasl.password"][0].startswith("${file:")
     assert "c4nary" not in run("--effective", "-c", str(path)).output
     assert set(effective(path, "linger")) == {"kafka.linger.ms"}
+    assert "did you mean" in run("--effective", "-c", str(path), "topci").stdout
 
 
 def test_an_invalid_file_is_one_line_and_effective_needs_one(tmp_path):
