@@ -93,7 +93,7 @@ def _write_stream(spark: SparkSession, kafka: dict[str, str], folder: Path, rows
     )
     said, ended = -1, False
     while not ended:
-        ended = query.awaitTermination(1)  # raises what the query failed with
+        ended = query.awaitTermination(1) is True  # raises what the query failed with
         for progress in query.recentProgress:
             number = int(progress["batchId"])
             # Without rows it is a look for files, when all are written.
