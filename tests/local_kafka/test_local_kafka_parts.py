@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -125,6 +126,16 @@ def test_ports_are_outside_the_kernels_ephemeral_range():
     finally:
         for h in held:
             h.release()
+
+
+def test_a_machine_whose_ports_are_all_taken_is_told(monkeypatch):
+    held = ports.reserve()
+    monkeypatch.setattr(random, "choice", lambda _: held.port)
+    with pytest.raises(LocalKafkaError, match="No free TCP port was found") as caught:
+        ports.reserve()
+    assert "end the processes that hold so many ports" in caught.value.hint
+    held.release()
+    ports.reserve().release()
 
 
 # --- the probe -----------------------------------------------------------------------------------
