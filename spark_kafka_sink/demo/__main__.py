@@ -57,11 +57,12 @@ class _Driver:
                 text=True,
                 start_new_session=True,
             )
+        assert self._process.stdout is not None
+        self._lines = self._process.stdout
 
     def events(self) -> Iterator[dict[str, Any]]:
         """What it reports until it ends."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._lines:
             if line.startswith("{"):
                 yield json.loads(line)
         if self._process.wait() != 0:
@@ -72,8 +73,7 @@ class _Driver:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._lines.close()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -113,7 +113,8 @@ def _run(console: Console, folder: Path, options: argparse.Namespace) -> int:
             console.print("Starting a schema registry ...")
             url = stack.enter_context(SchemaRegistry()).url
             console.print(f"A schema registry (Apicurio) runs at {url}.")
-            arguments, id_of = [*arguments, "--registry", url], id_of_avro(url)
+            arguments = [*arguments, "--registry", url]
+            id_of = stack.enter_context(id_of_avro(url))
         console.print(f"Kafka {kafka.version} runs at {bootstrap}. Starting Spark ...")
         seconds = _write(console, arguments, folder, kill=options.kill_driver)
         console.print("Reading both topics with confluent-kafka, read_committed ...")

@@ -24,7 +24,7 @@ MICRO_BATCHES = 8
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write both topics, or with ``--stream-only`` the rest of the stream."""
+    """A Spark of its own, which writes what the options say."""
     options = _parse(arguments)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
@@ -43,6 +43,12 @@ def main(arguments: list[str] | None = None) -> None:
         .getOrCreate()
     )
     register(spark)
+    write(spark, options)
+    spark.stop()
+
+
+def write(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Write both topics, or with ``--stream-only`` the rest of the stream."""
     kafka = {
         "kafka.bootstrap.servers": options.bootstrap,
         "deliveryGuarantee": "exactly-once",
@@ -58,7 +64,6 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.stream_only:
         _write_batch(spark, kafka, options.rows)
     _write_stream(spark, kafka, options.folder, options.rows)
-    spark.stop()
 
 
 def _write_batch(spark: SparkSession, kafka: dict[str, str], rows: int) -> None:
@@ -86,16 +91,15 @@ def _write_stream(spark: SparkSession, kafka: dict[str, str], folder: Path, rows
         .trigger(availableNow=True)
         .start()
     )
-    said = -1
-    while query.isActive or said < 0:
-        query.awaitTermination(1)
+    said, ended = -1, False
+    while not ended:
+        ended = query.awaitTermination(1) is True  # raises what the query failed with
         for progress in query.recentProgress:
             number = int(progress["batchId"])
-            if number > said:
+            # Without rows it is a look for files, when all are written.
+            if number > said and progress["numInputRows"]:
                 said = number
                 _say("micro-batch", number=number)
-        if (error := query.exception()) is not None:
-            raise error
     _say("stream", seconds=time.monotonic() - start)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 #: How long a topic may take to be read, in s.
@@ -27,13 +28,15 @@ class Contents:
         return self.records == self.expected and not self.lost and not self.doubled
 
 
-def id_of_avro(registry: str) -> Callable[[bytes], int]:
+@contextmanager
+def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
     """The id of a row in its Avro, by the schema that the registry has for it."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
 
-    deserialize = AvroDeserializer(SchemaRegistryClient({"url": registry}))
-    return lambda value: int(deserialize(value)["value"])
+    with SchemaRegistryClient({"url": registry}) as client:
+        deserialize = AvroDeserializer(client)
+        yield lambda value: int(deserialize(value)["value"])
 
 
 def read(

@@ -44,9 +44,10 @@ class BrokerProcessGroup:
     def _await_watcher(self) -> None:
         """Wait until the watcher is running, which it reports with a line."""
         ready = self._watcher.stdout
-        if ready is None or not ready.readline():
+        assert ready is not None
+        if not ready.readline():
             self._watcher.kill()
-            self._watcher.wait()
+            self._watcher.communicate()
             raise LocalKafkaError(
                 f"The watcher of local brokers did not start ({sys.executable}).",
                 hint=f"`{sys.executable} -I -S {_WATCHER} /tmp/nothing` should wait for input",
@@ -77,6 +78,6 @@ class BrokerProcessGroup:
             os.killpg(self._watcher.pid, signal.SIGKILL)
             for process in (self._watcher, *self._started):
                 process.wait()
-        if self._watcher.stdin is not None:
-            self._watcher.stdin.close()
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink import cli
+from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from tests.cli.commands import commands_of
@@ -69,6 +74,50 @@ def test_names_are_completed_at_once_too() -> None:
     run = run_python("-c", PROGRAM, environment=asked)
     assert run.stdout.split() == ["blockers"], run.stderr
     assert not set(run.stderr.split()) & HEAVY
+
+
+@pytest.fixture
+def kprod(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[object, str, str]]:
+    """``kprod`` in this process: its exit code, and what it printed."""
+
+    def run(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kprod", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return (ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def test_what_is_not_installed_is_named_and_explain_needs_none(
+    kprod: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every message of a task names ``kprod explain``, and a worker may have no extra."""
+    monkeypatch.setattr(cli, "_NEEDED", ("typer", "no_such_package"))
+    install = "kprod: no_such_package not installed: pip install 'spark-kafka-sink[cli]'\n"
+    assert kprod("options") == (1, "", install)
+    code, out, err = kprod("explain", "KP0301")
+    assert (code, err) == (0, "")
+    assert "KP0301" in out
+
+
+class BrokenPipe(io.StringIO):
+    """Standard output behind which something else than a full disk fails."""
+
+    def flush(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_only_a_full_disk_is_called_one(
+    kprod: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kprod("--version") == (0, f"{__version__}\n", "")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", BrokenPipe())
+        with pytest.raises(OSError, match="Input/output error"):
+            kprod("--version")
 
 
 @pytest.mark.parametrize("command", [["options"], ["options", "--json"]], ids=["table", "json"])

@@ -9,8 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.cli.options import _effective
+from spark_kafka_sink.config.given_options import PREFIX, given_options
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def run(*arguments: str, code: int = 0) -> Result:
@@ -62,6 +65,23 @@ def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
     assert found["kafka.sasl.password"][0].startswith("${file:")
     assert "c4nary" not in run("--effective", "-c", str(path)).output
     assert set(effective(path, "linger")) == {"kafka.linger.ms"}
+    assert "did you mean" in run("--effective", "-c", str(path), "topci").stdout
+
+
+def test_a_secret_is_hidden_wherever_it_comes_from():
+    """Those of files are references there (above)."""
+    options = {
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "u",
+        "kafka.sasl.password": "c4nary",
+    }
+    given = given_options(options, PREFIX)
+    shown = {one.name: one.value for one in _effective(given, SinkConfig.of(given))}
+    assert shown["kafka.bootstrap.servers"] == "b:9092"
+    assert shown["kafka.sasl.password"] == "[hidden]"
+    assert "c4nary" not in str(shown)
 
 
 def test_an_invalid_file_is_one_line_and_effective_needs_one(tmp_path):

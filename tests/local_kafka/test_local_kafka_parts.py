@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
-import stat
 import struct
 import subprocess
 import sys
-import textwrap
-import zipfile
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,9 @@ from spark_kafka_sink.local_kafka import (
     ports,
     prepare,
     probe,
+    server_properties,
 )
+from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
 from spark_kafka_sink.local_kafka.distribution import (
     RELEASES,
     cache_lock,
@@ -40,17 +41,12 @@ from spark_kafka_sink.local_kafka.server_properties import (
     template_directory,
     write_properties,
 )
+from tests.local_kafka.conftest import GOOD_MAVEN, script
 from tests.network.loopback import serving
 from tests.waiting import wait_for
 
 COORDINATES = RELEASES[KAFKA_VERSION]
 ANY_JAVA = Java(Path("/nowhere/java"), 17, "0")
-
-
-def script(path: Path, text: str) -> Path:
-    path.write_text(textwrap.dedent(text))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 # --- the JVM -------------------------------------------------------------------------------------
@@ -92,6 +88,14 @@ def test_an_old_java_is_refused_with_its_version(monkeypatch, tmp_path):
         find_java()
 
 
+def test_a_java_that_tells_no_version_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin" / "java", "#!/bin/sh\nexit 3\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(LocalKafkaError, match=r"gave no version \(exit status 3\)"):
+        find_java()
+
+
 # --- ports ---------------------------------------------------------------------------------------
 
 
@@ -122,6 +126,16 @@ def test_ports_are_outside_the_kernels_ephemeral_range():
     finally:
         for h in held:
             h.release()
+
+
+def test_a_machine_whose_ports_are_all_taken_is_told(monkeypatch):
+    held = ports.reserve()
+    monkeypatch.setattr(random, "choice", lambda _: held.port)
+    with pytest.raises(LocalKafkaError, match="No free TCP port was found") as caught:
+        ports.reserve()
+    assert "end the processes that hold so many ports" in caught.value.hint
+    held.release()
+    ports.reserve().release()
 
 
 # --- the probe -----------------------------------------------------------------------------------
@@ -180,32 +194,6 @@ def test_no_bytes_make_the_metadata_reader_fail_in_another_way(data):
 
 # --- the cache -----------------------------------------------------------------------------------
 
-GOOD_MAVEN = """\
-    #!/bin/sh
-    echo run >> "$RUNS"
-    sleep "${DELAY:-0}"
-    for argument in "$@"; do
-        case "$argument" in -DoutputDirectory=*) out="${argument#*=}";; esac
-    done
-    for jar in $JARS; do cp "$JAR" "$out/$jar"; done
-    """
-
-
-@pytest.fixture
-def maven(monkeypatch, tmp_path):
-    """A stand-in for Maven Central: an ``mvn`` on PATH that copies a jar under the wanted names."""
-    bin_ = tmp_path / "bin"
-    bin_.mkdir()
-    with zipfile.ZipFile(tmp_path / "some.jar", "w") as jar:
-        jar.writestr("a", "b")
-    script(bin_ / "mvn", GOOD_MAVEN)
-    monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("JAR", str(tmp_path / "some.jar"))
-    monkeypatch.setenv("JARS", " ".join(c.file for c in COORDINATES))
-    return bin_ / "mvn"
-
 
 def runs(tmp_path: Path) -> int:
     path = tmp_path / "runs"
@@ -258,6 +246,30 @@ def test_a_failed_resolver_leaves_nothing_that_looks_complete(
     ]
     script(maven, GOOD_MAVEN)
     assert len(resolve_once().jars) == len(COORDINATES)
+
+
+def test_without_maven_and_pyspark_it_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
+    with pytest.raises(LocalKafkaError, match="needs Maven or PySpark") as caught:
+        resolve_once()
+    assert "pip install 'spark-kafka-sink[spark]'" in caught.value.hint
+
+
+@pytest.mark.parametrize("jar", ["ivy-2.5.3.jar", "no-ivy.jar"])
+def test_the_ivy_of_spark_home_comes_before_pysparks(maven, monkeypatch, tmp_path, jar):
+    script(maven, "#!/bin/sh\nexit 1\n")
+    java = script(tmp_path / "java", '#!/bin/sh\necho "$@"\nexit 1\n')
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / jar).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with cache_lock() as directory, pytest.raises(LocalKafkaError) as caught:
+        resolve(Java(java, 17, "0"), directory)
+    asked = caught.value.hint.partition("-jar ")[2].split()[0]
+    assert (asked == str(tmp_path / "jars" / jar)) == (jar == "ivy-2.5.3.jar")
+    assert Path(asked).name.startswith("ivy-")
 
 
 RESOLVE_IN_A_PROCESS = """
@@ -345,6 +357,23 @@ def test_a_written_file_reads_back(tmp_path):
     assert (tmp_path / "p").read_bytes() == b"a=back\\\\slash\\nline\nb=\\ leading\nc=\\u00fc\n"
 
 
+def test_the_brokers_own_listener_stays_with_other_addresses():
+    """Kafka refuses advertised listeners without the one that brokers use."""
+    told = "PLAINTEXT://proxy:9"
+    cluster = KafkaCluster(overrides={"advertised.listeners": told})
+    host, port = cluster.node(1).probe_address
+    cluster.stop()
+    advertised = cluster.node(1).properties["advertised.listeners"]
+    assert advertised == f"{told},INTERNAL://{host}:{port}"
+
+
+def test_an_installation_without_templates_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(server_properties, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    with pytest.raises(LocalKafkaError, match=f"neither in {tmp_path}/a/b/conf nor") as caught:
+        template_directory()
+    assert "install spark-kafka-sink again" in caught.value.hint
+
+
 # --- nodes that were never started ---------------------------------------------------------------
 
 
@@ -403,3 +432,21 @@ def test_a_killed_parent_leaves_no_process_and_no_directory(frozen):
     parent.communicate()
     wait_for(lambda: not alive(int(pid)), 60, "the end of the child")
     wait_for(lambda: not Path(directory).exists(), 60, "the end of the directory")
+
+
+def test_a_watcher_that_does_not_start_leaves_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(LocalKafkaError, match=r"did not start \(/bin/false\)"):
+        BrokerProcessGroup()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_may_be_closed_twice(tmp_path):
+    group = BrokerProcessGroup()
+    with (tmp_path / "log").open("wb") as log:
+        process = group.start(["sleep", "600"], log, tmp_path)
+    for _ in range(2):
+        group.close()
+        assert process.returncode == -signal.SIGKILL
+        assert not group.directory.exists()

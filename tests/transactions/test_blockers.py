@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import threading
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.cli.operations.blockers import Blocker, Whose, blockers
+from spark_kafka_sink.cli.operations.inspection import DecidedBy
 from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
@@ -157,6 +160,41 @@ def test_a_command_of_kafkas_tool_has_none_of_our_options(
     show_blockers("orders", [unseen], "-c client.properties")
     shown = capsys.readouterr().out
     assert shown.endswith("abort --topic orders --partition 1 --start-offset 0\n")
+
+
+ONGOING = TransactionDescription(ErrorCode.NONE, "", TransactionState.ONGOING)
+ENDING = TransactionDescription(ErrorCode.NONE, "", TransactionState.PREPARE_COMMIT)
+
+
+def blocker(name: str | None, found: TransactionDescription | None, **fields: Any) -> Blocker:
+    known = {"standing": None, "decided": None, "age_ms": 5, **fields}
+    return Blocker("orders", 7, 0, {1: 8, 2: 9}, (), name, found, **known)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "owner", "advice"),
+    [
+        (
+            blocker("p~r~w~0", ONGOING, decided=DecidedBy("p", 8)),
+            "batch 8 of p, which is decided",
+            "start its query, or: kprod txn commit p",
+        ),
+        (
+            blocker("p~r~w~0", ENDING, decided=DecidedBy("p", 8)),
+            "batch 8 of p, which is decided",
+            "its coordinator is ending it: check again in a moment",
+        ),
+        (
+            blocker(None, None, committed="theirs"),
+            "theirs, committed without its marker",
+            "an abort loses its rows: copy them first (read_uncommitted). Then Kafka's own tool",
+        ),
+    ],
+    ids=["decided", "ending", "committed without a marker"],
+)
+def test_who_ends_what_blocks_is_in_its_advice(blocks: Blocker, owner: str, advice: str) -> None:
+    assert blocks.owner == owner
+    assert blocks.advice.startswith(advice)
 
 
 def test_a_topic_that_is_not_there_is_one_line(stage: Stage) -> None:

@@ -19,10 +19,11 @@ from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import settings_of
-from spark_kafka_sink.cli.operations.inspection import KeyReport, OpenTransaction
-from spark_kafka_sink.cli.show import age, show_open, show_report
+from spark_kafka_sink.cli.operations.inspection import KeyReport, OpenTransaction, Overview
+from spark_kafka_sink.cli.show import age, phase_of, show_open, show_overview, show_report
 from spark_kafka_sink.cli.txn import txn_commands
-from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Standing
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.programs import run_python
 
@@ -162,6 +163,24 @@ def test_a_name_from_the_log_does_nothing_to_a_terminal(capsys: pytest.CaptureFi
     assert "\\x1b[2J[red]run" in shown
     assert "\\x07" in shown
     assert "r[/]" in shown
+
+
+def test_a_broker_that_gave_no_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is said to be open or not: its transactions are not known."""
+    show_overview("orders", "commits", Overview((), {}, silent=("node 2 at b-2:9092",)))
+    shown = capsys.readouterr().out
+    assert "No answer from node 2 at b-2:9092: the list lacks its transactions." in shown
+    assert "is open" not in shown
+
+
+def test_a_phase_names_its_batch_and_how_many_are_lost() -> None:
+    ids = ("p~r~w~0", "p~r~w~1")
+    decided = CommitState(last_done=7).decided(
+        Decision(8, tuple(PreparedTransaction(i, 1, 0, 2) for i in ids))
+    )
+    assert phase_of(CommitState(last_done=7)) == "DONE, last batch 7"
+    assert phase_of(decided) == "DECIDED 8"
+    assert phase_of(decided.partly_lost(ids[:1])) == "PARTIAL 8, 1 lost"
 
 
 def test_a_long_table_says_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:

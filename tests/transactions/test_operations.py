@@ -144,6 +144,19 @@ def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> N
     assert stage.read() == stage.state()
 
 
+def test_the_key_of_a_job_stays_while_its_batch_is_decided(stage: Stage) -> None:
+    """Forced: what was decided is lost then, and the log says so."""
+    (one,) = stage.open(1, run="job-1", name="job-1")
+    key = f"{stage.prefix}~job-1"
+    decided = CommitState(generation=1, run_id="job-1").decided(Decision(1, (one,)))
+    stage.write(decided, key)
+    aborted = stage.operator.end(stage.operator.plan_abort([one.transactional_id], force=True))
+    assert aborted.ended == (one.transactional_id,)
+    state = stage.read(key)
+    assert state is not None
+    assert state.decision == decided.decision
+
+
 def test_a_job_that_opens_its_key_meanwhile_is_aborted_all_the_same(stage: Stage) -> None:
     """Its driver, shut out of the log, opens it again. Only its record stays."""
     (one,) = stage.open(1, run="job-1", name="job-1")

@@ -65,7 +65,11 @@ from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ending import commit_all
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.ownership import retry_when_fenced, when_open
-from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import (
+    TransactionalId,
+    parse,
+    prefix_of_key,
+)
 
 _DECIDED: Final = "its batch is decided"
 _OWNED: Final = "its run is the owner in the commit log"
@@ -80,6 +84,20 @@ _LOST_MARKERS: Final = (
     "brokers write no marker to a partition that has no leader when its transaction is committed: "
     "see which brokers are down; then 'kprod txn blockers TOPIC' shows what hangs"
 )
+
+
+def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
+    """Raises ConfigError for one that can't be of a task of ours."""
+    found = []
+    for one in ids:
+        data_id = parse(one)
+        if data_id is None:
+            raise ConfigError(
+                f"'{safe_text(one, 400)}' is not the transactional id of a task",
+                hint="'kprod txn list PREFIX' shows them; 'kprod txn fence' ends another client's",
+            )
+        found.append(data_id)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,21 +300,12 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Abort exactly these. Raises ConfigError for ids that are not a task's, RefusedError for
+        """Abort exactly these. Raises ConfigError as :func:`task_ids`, RefusedError for
         transactions that are not open, and without ``force`` for those of a decision or of the run
         that owns the key.
         """
-        prefixes: dict[str, None] = {}
-        for one in ids:
-            data_id = parse(one)
-            if data_id is None:
-                raise ConfigError(
-                    f"'{safe_text(one, 400)}' is not the transactional id of a task",
-                    hint="'kprod txn list PREFIX' shows them",
-                )
-            prefixes[data_id.prefix] = None
         states: dict[str, CommitState] = {}
-        for prefix in prefixes:
+        for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
             states.update(self.inspector.keys(prefix))
         found = self.inspector.described(list(dict.fromkeys(ids)), states, all_=True)
         for t in found:

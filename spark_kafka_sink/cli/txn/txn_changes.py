@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, n
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
 from spark_kafka_sink.cli.operations.inspection import check_key, is_once
-from spark_kafka_sink.cli.operations.operator import EndPlan, Operator
+from spark_kafka_sink.cli.operations.operator import EndPlan, Operator, task_ids
 from spark_kafka_sink.cli.show import (
     Json,
     any_open_json,
@@ -146,7 +146,7 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
     """Transactions by name."""
-    with operator_of(where, lambda: _check_ids(ids), as_json=confirmation.as_json) as operator:
+    with operator_of(where, lambda: task_ids(ids), as_json=confirmation.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
 
 
@@ -235,16 +235,6 @@ def _check_run(prefix: str, run: str | None) -> None:
     check_part("PREFIX", prefix)
     if run is not None:
         check_part("RUN", run)
-
-
-def _check_ids(ids: Sequence[str]) -> None:
-    """ConfigError for what can't be of a task of ours."""
-    for one in ids:
-        if parse(one) is None:
-            raise ConfigError(
-                f"'{safe_text(one, 400)}' is not the transactional id of a task",
-                hint="'kprod txn list PREFIX' shows them; 'kprod txn fence' ends another client's",
-            )
 
 
 def _after(key: str, state: CommitState) -> Json:

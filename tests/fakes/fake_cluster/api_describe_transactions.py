@@ -62,7 +62,10 @@ def _describe(cluster: FakeCluster, node: int, request: Request, transactional_i
         ErrorCode.NONE,
         transaction_state=found.state.value,
         transaction_timeout=found.timeout_ms,
-        transaction_start_time=found.start_ms,
+        # In wall-clock time, as of brokers.
+        transaction_start_time=(
+            cluster.wall_ms() - cluster.open_for_ms(found) if found.start_ms >= 0 else -1
+        ),
         producer_id=found.producer_id,
         producer_epoch=found.epoch,
         topics=[
