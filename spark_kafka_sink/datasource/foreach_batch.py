@@ -370,11 +370,15 @@ def _plan_of(batch: DataFrame, query: CallingQuery, options: Mapping[str, Option
     """
     if not query.run:
         return 0
-    plan = None
+    found: list[object] = [
+        (name, str(value))
+        for key, value in options.items()
+        if (name := key.lower()) in _OF_ONE_WRITE
+    ]
     with contextlib.suppress(Exception):  # the write must not fail for it
-        plan = batch.semanticHash(), batch.schema.json()
-    of_write = {key.lower(): str(value) for key, value in options.items()}
-    return hash((plan, frozenset(one for one in of_write.items() if one[0] in _OF_ONE_WRITE)))
+        found.append(batch.semanticHash())
+        found.append(batch.schema.json())
+    return hash(frozenset(found))
 
 
 def _described(function: str, name: str) -> str:

@@ -107,6 +107,17 @@ def test_one_frame_with_other_columns_is_another_write(other, columns, options):
     assert len(session.saved) == 2
 
 
+def test_a_frame_without_a_schema_is_known_by_its_plan():
+    """What Spark can't say must not make two writes one."""
+    write, session = foreach_batch("no-schema", **OPTIONS), Session({}, ("query-1", "run-1"))
+    frames = [Frame(session, plan=plan) for plan in (1, 2)]
+    for frame in frames:
+        del frame.schema
+    write(frames[0], 0)
+    with pytest.raises(ConfigError, match="wrote another DataFrame in micro-batch 0"):
+        write(frames[1], 0)
+
+
 def test_after_a_failure_its_run_is_another_one():
     """The abort has given up the former: it commits nothing any more."""
     write = foreach_batch("failing", **OPTIONS)

@@ -242,6 +242,10 @@ class Frame:
     def semanticHash(self) -> int:
         return self._part or 0
 
+    @property
+    def schema(self) -> Any:
+        return SimpleNamespace(json=str)
+
     def format(self, name: str) -> Frame:
         assert name == "kprod"
         return self
