@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from kio.static.primitive import i8
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -30,7 +31,10 @@ pytestmark = pytest.mark.simulated
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
 def world(request):
-    return CommittingWorld(transaction_version=request.param)
+    """Topics that set no cleanup.policy delete."""
+    return CommittingWorld(
+        transaction_version=request.param, broker_configs={"cleanup.policy": "delete"}
+    )
 
 
 def tried(world):
@@ -52,18 +56,57 @@ def test_a_cluster_that_keeps_them_is_green(world):
     assert trial_topics(world) == []
 
 
+def worked_on(world, request, **body):
+    """What a service answers that takes the request for another one."""
+    name = getattr(request.body, "transactional_id", None)
+    brokers = world.cluster.brokers
+    node = next(n for n in brokers if world.cluster.coordinators.coordinates(n, name or ""))
+    other = replace(request, body=replace(request.body, **body))
+    return APIS[request.api].handle(world.cluster, node, other)
+
+
 def commits_what_is_aborted(world, request):
-    """What EndTxn(abort) does on such a service."""
+    return worked_on(world, request, committed=True)
+
+
+def aborts_what_is_committed(world, request):
+    return worked_on(world, request, committed=False)
+
+
+def ignores_configs(world, request):
+    return worked_on(
+        world, request, topics=tuple(replace(topic, configs=()) for topic in request.body.topics)
+    )
+
+
+def shows_open_transactions(world, request):
+    """As one that knows no last stable offset."""
+    answer = worked_on(world, request, isolation_level=i8(0))
+    (topic,) = answer.responses
+    (partition,) = topic.partitions
+    shown = replace(partition, last_stable_offset=partition.high_watermark)
+    return replace(answer, responses=(replace(topic, partitions=(shown,)),))
+
+
+def commits_what_a_new_owner_finds(world, request):
+    """Instead of an abort."""
     name = request.body.transactional_id
-    node = next(n for n in world.cluster.brokers if world.cluster.coordinators.coordinates(n, name))
-    body = replace(request.body, committed=True)
-    return APIS[ApiKey.END_TXN].handle(world.cluster, node, replace(request, body=body))
+    found = world.cluster.transactions.find(name)
+    producer = (found.producer_id, found.epoch)
+    version = 2 if world.cluster.transaction_version == 2 else 0
+    now = world.scheduler.now_ms()
+    world.cluster.transactions.end(name, producer, commit=True, version=version, now=now)
+    return APIS[request.api].refuse(world.cluster, request, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+SEES_COMMITTED = {"where": lambda request: request.body.isolation_level == 1}
 
 
 @pytest.mark.parametrize(
     ("api", "answer", "nth", "row", "said"),
     [
         (ApiKey.CREATE_TOPICS, ErrorCode.POLICY_VIOLATION, 1, "trial topic", "POLICY_VIOLATION"),
+        (ApiKey.CREATE_TOPICS, ignores_configs, 1, "trial topic", "would lose decisions"),
         (
             ApiKey.DESCRIBE_TRANSACTIONS,
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
@@ -71,15 +114,33 @@ def commits_what_is_aborted(world, request):
             "open transaction",
             "a commit would not know",
         ),
+        (ApiKey.FETCH, shows_open_transactions, 1, "aborted row", "before it is committed"),
         (ApiKey.END_TXN, commits_what_is_aborted, 1, "aborted row", "a row that was aborted"),
+        (ApiKey.END_TXN, ErrorCode.INVALID_TXN_STATE, 1, "aborted row", "INVALID_TXN_STATE"),
         (ApiKey.END_TXN, ErrorCode.NONE, 2, "committed row", "markers of 2 ended"),
+        (ApiKey.END_TXN, aborts_what_is_committed, 2, "committed row", "does not see exactly"),
         (ApiKey.END_TXN, ErrorCode.NONE, 3, "fencing", "a fenced epoch was accepted"),
+        (ApiKey.INIT_PRODUCER_ID, commits_what_a_new_owner_finds, 4, "fencing", "sees the row of"),
     ],
-    ids=["no compacted topic", "not described", "abort commits", "no commit", "no fencing"],
+    ids=[
+        "no compacted topic",
+        "a topic without its configs",
+        "not described",
+        "open is visible",
+        "abort commits",
+        "no abort",
+        "no commit",
+        "commit aborts",
+        "no fencing",
+        "fencing commits",
+    ],
 )
 def test_a_promise_that_is_not_kept_is_named(world, api, answer, nth, row, said):
+    filters = SEES_COMMITTED if api is ApiKey.FETCH else {}
     if callable(answer) and not isinstance(answer, ErrorCode):
-        world.cluster.control.answer(api, lambda request: answer(world, request), nth=nth)
+        world.cluster.control.answer(
+            api, lambda request: answer(world, request), nth=nth, **filters
+        )
     else:
         world.cluster.control.answer(api, answer, nth=nth)
     steps = tried(world)
@@ -89,6 +150,30 @@ def test_a_promise_that_is_not_kept_is_named(world, api, answer, nth, row, said)
     assert red[0].code
     assert list(steps)[-1] == "clean-up"
     assert trial_topics(world) == []
+
+
+def test_an_end_without_an_answer_is_named(world):
+    world.cluster.control.drop(ApiKey.END_TXN, FOREVER, processed=False)
+    found = tried(world)["aborted row"]
+    assert found.state is State.FAILED
+    assert found.said.endswith("got no clear answer")
+    assert trial_topics(world) == []
+
+
+def test_a_service_that_forgets_when_one_began_is_a_warning(world):
+    """Nobody can tell an orphan by its age then."""
+
+    def without_a_start(request):
+        answer = worked_on(world, request)
+        (state,) = answer.transaction_states
+        return replace(answer, transaction_states=(replace(state, transaction_start_time=-1),))
+
+    world.cluster.control.answer(ApiKey.DESCRIBE_TRANSACTIONS, without_a_start, FOREVER)
+    steps = tried(world)
+    found = steps.pop("open transaction")
+    assert (found.state, found.code) == (State.WARNING, "KP0623")
+    assert found.said == "its age is not known"
+    assert {step.state for step in steps.values()} == {State.OK}
 
 
 def test_a_service_that_lists_nothing_is_a_warning(world):

@@ -36,8 +36,8 @@ INIT, END = 22, 26
 class ListeningCluster(FakeCluster):
     """``asked``: InitProducerId and EndTxn as they came, by transactional id."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(1, **given)
+    def __init__(self, nodes: int = 1, **given: Any) -> None:
+        super().__init__(nodes, **given)
         self.asked: list[tuple[str, str]] = []
 
     def _work(self, request: Request, node: int, faults: dict[Kind, Fault]) -> Outcome:
@@ -50,7 +50,7 @@ class ListeningCluster(FakeCluster):
 
 
 class ProducerWorld:
-    """One broker with the topic ``t`` of two partitions; any number of producers."""
+    """One broker, or ``nodes``, with the topic ``t`` of two partitions; any number of producers."""
 
     def __init__(self, *, transaction_version: int = 2, **given: Any) -> None:
         self.cluster = ListeningCluster(transaction_version=transaction_version, **given)

@@ -47,6 +47,8 @@ class FakeCluster:
         versions: API key to highest version, for an older cluster; 0 or less takes the API away.
         two_phase_commit: transaction.two.phase.commit.enable under unstable.api.versions.enable;
             None: without the latter, so no InitProducerId 6.
+        broker_configs: what brokers tell of themselves, and of topics that don't set it; None: they
+            have no DescribeConfigs.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class FakeCluster:
         min_isr: int = 1,
         versions: Mapping[int, int] | None = None,
         two_phase_commit: bool | None = None,
+        broker_configs: Mapping[str, str] | None = None,
     ) -> None:
         self.random = Random(0) if random is None else random
         self.transaction_version = transaction_version
@@ -82,6 +85,7 @@ class FakeCluster:
         self.cluster_id = "fake-cluster"
         self.groups = GroupOffsets()
         self.two_phase_commit = two_phase_commit
+        self.broker_configs = broker_configs
         self.brokers = {node: 9092 + node for node in range(1, nodes + 1)}
         self.down: set[int] = set()
         self.topics: dict[str, Topic] = {}
@@ -118,7 +122,8 @@ class FakeCluster:
         self._next_scan_ms: int | None = None
         self.ranges = {key: api.VERSIONS for key, api in APIS.items()}
         stable = {ApiKey.INIT_PRODUCER_ID: 5} if two_phase_commit is None else {}
-        for key, highest in {**stable, **(versions or {})}.items():
+        silent = {ApiKey.DESCRIBE_CONFIGS: 0} if broker_configs is None else {}
+        for key, highest in {**stable, **silent, **(versions or {})}.items():
             lowest = self.ranges.pop(key)[0]
             if highest > 0:
                 self.ranges[key] = (min(lowest, highest), highest)

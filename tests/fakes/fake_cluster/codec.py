@@ -38,6 +38,7 @@ NAMES = {
     25: "add_offsets_to_txn",
     26: "end_txn",
     28: "txn_offset_commit",
+    32: "describe_configs",
     36: "sasl_authenticate",
     60: "describe_cluster",
     61: "describe_producers",
