@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.conformance.raw_batch import TRANSACTIONAL, batch
 from tests.conformance.script import (
+    CONFIGS,
     CREATE,
     END,
     FIND,
@@ -94,6 +95,30 @@ def who_is_where(s: Script) -> None:
     create("new", -1, -1)
     create("new", 1, 1)
     create("newer", 2, 1, validate=True)
+
+
+def configs(s: Script) -> None:
+    """DescribeConfigs of topics, whose broker has what they don't set, and of brokers."""
+    own = s.topic("configured", 1, 1, cleanup_policy="compact")
+    plain = s.topic("unconfigured")
+    names = ("cleanup.policy", "auto.create.topics.enable", "no.such")
+
+    def describe(kind: int, resource: str, asked: tuple[str, ...] | None, version: int) -> None:
+        resources = [
+            {"resource_type": kind, "resource_name": resource, "configuration_keys": asked}
+        ]
+        (found,) = s.ask(CONFIGS, version, resources=resources).results
+        told = sorted((one.name, one.value) for one in found.configs if one.name in names)
+        s.step(
+            f"{asked} of {kind} {resource!r} v{version}",
+            (error_name(found), found.resource_type, found.resource_name, told),
+        )
+
+    for version in (1, 3, 4):
+        for topic in (own, plain, "absent"):
+            describe(2, topic, ("cleanup.policy", "no.such"), version)
+        for broker in ("1", "99"):
+            describe(4, broker, ("auto.create.topics.enable", "no.such"), version)
 
 
 def three_nodes(s: Script) -> None:

@@ -20,7 +20,7 @@ from tests.conformance.worlds import FakeWorld, RealWorld, World
 from tests.fakes.fake_cluster.codec import NAMES, Answer, read, response_entity, write
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND, VERSIONS = 0, 1, 2, 3, 10, 18
-CREATE, INIT, ADD, END, PRODUCERS, TRANSACTIONS, LIST = 19, 22, 24, 26, 61, 65, 66
+CREATE, INIT, ADD, END, CONFIGS, PRODUCERS, TRANSACTIONS, LIST = 19, 22, 24, 26, 32, 61, 65, 66
 #: What passes by itself.
 PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 

@@ -80,6 +80,13 @@ def test_one_node_answers_as_a_broker_does(name: str, real: tuple[int, RealWorld
     compare(tell, world, fake, steps)
 
 
+def test_configs_are_told_as_a_broker_tells_them(kafka: RealKafka) -> None:
+    """As far as a check asks; of a broker's, what the session's have."""
+    told = {"cleanup.policy": "delete", "auto.create.topics.enable": "false"}
+    with RealWorld(kafka.bootstrap) as world:
+        compare(cluster_scripts.configs, world, FakeWorld(FakeCluster(1, broker_configs=told)), 15)
+
+
 @pytest.mark.broker
 @pytest.mark.parametrize("name", ALSO_3_9)
 def test_one_node_answers_as_a_broker_of_3_9_does(name: str, real_3_9: RealWorld) -> None:

@@ -1,5 +1,5 @@
-"""The rows of ``kprod check`` for topics whose brokers are down, or create topics: on a fake cluster
-of three. What a real broker says of rights and configs is in ``test_check_topics.py``.
+"""The rows of ``kprod check`` for topics of brokers that are down, or create topics: on a fake
+cluster of three. What a real broker says of rights and configs is in ``test_check_topics.py``.
 """
 
 from __future__ import annotations

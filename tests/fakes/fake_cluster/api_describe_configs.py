@@ -1,4 +1,4 @@
-"""DescribeConfigs of topics, and of the broker that is asked; of a cluster that has broker_configs."""
+"""DescribeConfigs of topics and of the broker that is asked, in a cluster with broker_configs."""
 
 from __future__ import annotations
 
