@@ -249,6 +249,18 @@ def test_a_slow_broker_is_no_dead_one(secure_kafka):
         proxy.assert_all_fired()
 
 
+def test_a_broker_that_knows_no_cluster_is_named(secure_kafka):
+    """It speaks Kafka, and answers nothing to Metadata: none of its requests is done."""
+    host, port = secure_kafka.kafka.bootstrap.split(":")
+    with Proxy((host, int(port))) as proxy:
+        proxy.add(ApiKey.METADATA, Action.SWALLOW, Side.REQUEST, times=100)
+        steps = steps_of(f"127.0.0.1:{proxy.port}", {}, 1_000)
+        proxy.assert_all_fired()
+    assert_named(steps, "ApiVersions", "nothing is known of the cluster")
+    assert row(steps, "TCP").state is State.OK
+    assert {row(steps, name).said for name in ("cluster", "brokers")} == {"an earlier step failed"}
+
+
 @pytest.mark.cluster
 def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     """What the two coordinate may be open. Without a majority they stay in the metadata."""
