@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -30,6 +32,14 @@ def test_localhost_is_tried_over_ipv4_first() -> None:
 def test_a_name_that_is_none_is_an_os_error() -> None:
     with pytest.raises(OSError, match="not a host name"):
         resolve_host(NO_NAME)
+
+
+def test_a_name_with_addresses_of_another_kind_is_an_os_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **named: [])
+    with pytest.raises(OSError, match=r"odd\.example has no IP address"):
+        resolve_host("odd.example")
 
 
 class Names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 from contextlib import suppress
@@ -124,6 +125,18 @@ def test_a_pkcs12_truststore_of_java_is_read(tmp_path):
     assert "is ssl.truststore.password right?" in (wrong.hint or "")
 
 
+def test_a_truststore_in_place_of_a_keystore_is_recognized(tmp_path):
+    """Its password may come from a file of properties, as text."""
+    certificate = x509.load_pem_x509_certificate(CA.cert_pem.bytes())
+    content = pkcs12.serialize_key_and_certificates(
+        b"ca", None, None, [certificate], BestAvailableEncryption(b"hunter2")
+    )
+    store = write(tmp_path / "trust.p12", content)
+    error = refused(ssl__keystore__location=store, ssl__keystore__password="hunter2")
+    assert error.message == f"ssl.keystore.location={store} holds no private key"
+    assert error.hint == "is it the truststore instead of the keystore?"
+
+
 def test_a_jks_store_is_refused_with_the_converting_command(tmp_path):
     location = write(tmp_path / "trust.jks", b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     error = refused(ssl__truststore__location=location)
@@ -212,6 +225,9 @@ def test_what_can_not_be_read_is_named_with_its_option_and_file(tmp_path):
     assert "belong together" in half.message
     pem_as_p12 = refused(ssl__truststore__location=bare, ssl__truststore__type="PKCS12")
     assert "is PEM, but ssl.truststore.type says PKCS12" in pem_as_p12.message
+    bcfks = refused(ssl__truststore__location=bare, ssl__truststore__type="BCFKS")
+    assert "ssl.truststore.type=BCFKS is not supported" in bcfks.message
+    assert bcfks.hint == "PEM and PKCS12 are"
     notes = write(tmp_path / "notes.txt", b"where is the CA?")
     text = refused(ssl__truststore__location=notes, ssl__truststore__type="PEM")
     assert "holds nothing in PEM, but ssl.truststore.type says PEM" in text.message
@@ -263,6 +279,7 @@ def test_cipher_suites_go_by_javas_names_and_by_openssls(java, openssl):
         "HIGH",
         "COMPLEMENTOFDEFAULT",
         "@SECLEVEL=0",
+        "SUITEB128ONLY",
         "ECDHE+AESGCM",
         "!SHA1",
         "-ALL",
@@ -317,7 +334,10 @@ def test_an_empty_identification_algorithm_skips_the_name_only():
     assert "ldaps is unknown" in error.message
 
 
-def test_no_file_and_no_descriptor_stays_behind(tmp_path, monkeypatch):
+@pytest.mark.parametrize("memfd", [True, False], ids=["Linux", "a system without memfd"])
+def test_no_file_and_no_descriptor_stays_behind(tmp_path, monkeypatch, memfd):
+    if not memfd:
+        monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = set(Path("/proc/self/fd").iterdir())
     ssl_context(

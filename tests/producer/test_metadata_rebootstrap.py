@@ -150,6 +150,17 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
     assert "t-1" in warnings[1]
 
 
+def test_of_many_missing_listeners_a_few_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    world = UpdaterWorld(SEED)
+    infos = [PartitionInfo(TopicPartition("t", p), -1, 6, (1,)) for p in range(50)]
+    errors = dict.fromkeys(range(50), ErrorCode.LISTENER_NOT_FOUND)
+    found = PartitionInfos.of("t", infos, errors)
+    world.respond(answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found)))
+    (said,) = (r.getMessage() for r in caplog.records if "no listener" in r.getMessage())
+    assert "the leaders of 50 partitions" in said
+    assert said.count("t-") == 10
+
+
 def test_a_reply_without_nodes_does_not_reset_the_trigger() -> None:
     """NetworkClientTest#testRebootstrap: a failed update does not restart the time."""
     world = UpdaterWorld(SEED)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -113,6 +114,44 @@ def test_without_any_answer_the_error_lists_each_address_and_why() -> None:
     assert error.message.startswith("no broker answered within 5000 ms; tried boot:9092: ")
     assert error.message.endswith("(Topic t not present in metadata after 5000 ms.)")
     assert "boot:9092: connection refused" in error.message
+
+
+def test_a_long_list_of_addresses_is_cut() -> None:
+    world = MetadataWorld()
+    refused = {f"b{number}:9092": "connection refused" for number in range(40)}
+    world.metadata.attach(lambda: None, lambda: refused)
+    said = world.metadata.addresses_tried()
+    assert said.startswith("tried b0:9092: connection refused; b1:9092: ")
+    assert said.count("; ") == 12
+    assert said.endswith(" more")
+
+
+def test_an_answer_that_leaves_the_topic_out_is_an_answer() -> None:
+    """Of a broker that hides it: the brokers are there, and no error of theirs is known."""
+    world, wait = waiting("t")
+    wait.respond(topic("another"))
+    assert wait.woken.wait(60), "it asks again"
+    world.clock.await_waiters(1)
+    world.clock.advance(MAX_BLOCK)
+    error = wait.end()
+    assert isinstance(error, KafkaTimeoutError)
+    assert error.message == "Topic t not present in metadata after 5000 ms."
+    assert (error.kind, error.__cause__) == (Kind.TOPIC_NOT_PRESENT, None)
+
+
+def test_the_first_reason_of_an_end_stays() -> None:
+    """The producer that failed is closed afterwards."""
+    world = MetadataWorld()
+    failed, closed = KafkaError("it failed"), KafkaError("it is closed")
+    world.metadata.close(failed)
+    world.metadata.close(closed)
+    for wait in (
+        lambda: world.metadata.await_topics(["t"], NEVER),
+        lambda: world.metadata.refresh(NEVER),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            wait()
+        assert caught.value is failed
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,13 @@ def some_credentials():
     return Credentials("H", "I")
 
 
+#: In place of the function: one that is not made anew.
+A_SESSION = a_session()
+
+
 def test_a_function_of_ones_own_gives_a_session_or_credentials(no_aws):
+    found = keys_fetcher(AwsLogin(provider=f"{__name__}:A_SESSION"), SystemClock())("h").value
+    assert found.keys == AwsKeys("E", "F", "G")
     found = keys_fetcher(AwsLogin(provider=f"{__name__}:a_session"), SystemClock())("h").value
     assert (found.keys, found.region) == (AwsKeys("E", "F", "G"), "sa-east-1")
     found = keys_fetcher(AwsLogin(provider=f"{__name__}:some_credentials"), SystemClock())("h")

@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.network.auth import login as login_module
 from spark_kafka_sink.network.auth.login import FetchedCredential, Fetcher, FetchingLogin
 from tests.fakes.clock import FakeClock
 
@@ -201,3 +202,25 @@ def test_who_has_closed_is_not_woken():
     gate.set()
     assert done.wait(60)
     assert not woken.event.is_set()
+
+
+def test_credentials_of_hosts_are_bounded(monkeypatch):
+    """Brokers come and go for months; the one that came first is fetched again."""
+    monkeypatch.setattr(login_module, "_MOST_CACHED", 2)
+    fetch = Scripted(*(FetchedCredential(one, 9_000) for one in "abcd"))
+    login, woken = login_of(fetch, FakeClock(), per_host=True)
+    for host in ("h", "i", "j"):
+        fetched(login, woken, 0, host)
+    assert [login.mechanism(host, 0) for host in ("i", "j")] == [("b", "i"), ("c", "j")]
+    fetched(login, woken, 0, "h")
+    assert login.mechanism("h", 0) == ("d", "h")
+
+
+def test_a_login_may_be_closed_before_it_is_attached():
+    """A producer that can't be made closes what it has."""
+    fetch = Scripted()
+    backoff = ExponentialBackoff(100, 10_000, jitter=0)
+    made = Fetcher("TEST", fetch, lambda value, host: value, FakeClock(), backoff=backoff)
+    never_called = Woken()
+    made.remove_wakeup(never_called)
+    FetchingLogin(made).close()

@@ -12,7 +12,7 @@ import trustme
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.logins.oauth_settings import TokenProvider
+from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials, TokenProvider
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.network.auth.login import FetchedCredential
 from spark_kafka_sink.network.auth.login_factory import new_login
@@ -109,6 +109,16 @@ def test_an_expired_token_is_reported_as_expired():
 
 
 # ---- the token endpoint ----
+
+
+def test_an_audience_is_asked_for(provider):
+    """Auth0 and others give no token of Kafka's without one."""
+    source = ClientCredentials(
+        provider.url, "client", Password(SECRET), 30_000, 30_000, audience="kafka://orders"
+    )
+    token_fetcher(settings_of(source), SystemClock())("b")
+    (asked,) = provider.asked
+    assert asked.form["audience"] == ["kafka://orders"]
 
 
 def test_client_credentials_bring_a_token_with_scope_and_life(provider):

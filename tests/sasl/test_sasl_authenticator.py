@@ -278,3 +278,14 @@ def test_the_password_is_in_no_repr():
     sasl = machine()
     assert b"correct horse" in token_of(asked(sasl, 2))
     assert "correct horse" not in repr(vars(sasl))
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_hang_up_before_the_handshake_names_its_step(encrypted):
+    """A TLS port is guessed at only where none was expected."""
+    machine = SaslClientAuthenticator("b:1", None, encrypted=encrypted)
+    assert machine.describe_disconnect().endswith("before we had a credential")
+    machine.start(PlainMechanism("alice", Password("correct horse")))
+    said = machine.describe_disconnect()
+    assert "closed the connection instead of sending" in said
+    assert ("is it a TLS port?" in said) == (not encrypted)

@@ -100,6 +100,16 @@ def test_the_context_comes_first_and_then_no_security_layer(library):
     assert mechanism.complete
 
 
+def test_a_keytab_alone_is_that_of_its_first_principal(library):
+    fetch, _ = gssapi_contexts(KerberosSettings("kafka", "/etc/k.keytab"))
+    fetch("b")
+    assert library.made[0]["creds"] == {
+        "name": None,
+        "usage": "initiate",
+        "store": {"client_keytab": "/etc/k.keytab"},
+    }
+
+
 def test_the_ticket_cache_needs_no_names(library):
     fetch, _ = gssapi_contexts(KerberosSettings("kafka"))
     fetch("b")

@@ -72,9 +72,8 @@ def _new_fetcher(settings: SaslSettings, clock: Clock) -> Fetcher[Any]:
             return _oauth(oauth, clock)
         case AwsLogin() as aws:
             return _aws(aws, clock)
-        case KerberosSettings() as kerberos:
-            return _kerberos(kerberos, clock)
-    raise AssertionError("a name and password need no fetcher")
+    assert isinstance(settings.login, KerberosSettings), "a name and password need no fetcher"
+    return _kerberos(settings.login, clock)
 
 
 def _user(mechanism: str, user: UserAndPassword) -> Login:
