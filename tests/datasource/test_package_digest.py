@@ -53,6 +53,20 @@ def test_a_changed_file_has_another_digest(copy: Path) -> None:
     assert digest_at(copy) != package_digest()
 
 
+def test_a_task_of_another_version_fails_and_names_both() -> None:
+    """As after an upgrade of the driver alone."""
+    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    columns = ColumnPlan(topic="t", value_column=0)
+    plan = WritePlan(config, columns, None, package_version="0.0.1", package_files="")
+    with pytest.raises(IllegalStateError) as raised:
+        plan.write(iter(()))
+    assert raised.value.kind is Kind.VERSIONS_DIFFER
+    assert raised.value.message == (
+        f"spark-kafka-sink is 0.0.1 on the driver and {__version__} on this executor"
+    )
+    assert raised.value.hint == "install the same package on both"
+
+
 def test_a_task_with_other_files_fails_and_names_both() -> None:
     """Two builds between releases have one version."""
     config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})

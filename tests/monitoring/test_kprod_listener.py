@@ -57,6 +57,15 @@ def test_a_progress_and_the_report_of_its_batch_are_joined(world):
     ]
 
 
+def test_an_idle_query_that_began_before_us_is_not_known(world):
+    """A listener may be added while queries run: only a start or a progress has the name."""
+    world.listener.onQueryIdle(idle())
+    assert b'query="orders"' not in generate_latest(world.registry)
+    world.listener.onQueryStarted(started())
+    world.listener.onQueryIdle(idle())
+    assert world.value("kprod_query_active") == 1
+
+
 def test_every_report_of_a_batch_with_several_writes_is_counted(world):
     world.progress(progress(4), [report(4), report(4, rows=7)])
     assert [r["rows"] for r in world.joined[0][1]] == [100, 7]

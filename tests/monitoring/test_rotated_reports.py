@@ -125,6 +125,33 @@ def test_a_line_that_is_no_report_is_skipped_with_a_warning(path, caplog):
     assert "KP0703" in caplog.text
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["it stays", "it was moved away"])
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_what_can_not_be_read_is_an_error_while_it_is_there(tmp_path, monkeypatch, kind, there):
+    """A rotation may take it between the two."""
+    path = tmp_path / "reports"
+    if kind == "directory":
+        path.mkdir()
+    read = NewReports(path)
+    if kind == "directory":
+        (path / "1.json").write_text(json.dumps(line(1)))
+    else:
+        add(path, 1)
+
+    def unreadable(name, *_):
+        if not there:
+            Path(name).unlink()
+        raise UnusableFileError("it can't be read")
+
+    monkeypatch.setattr(new_reports, "open_to_read", unreadable)
+    monkeypatch.setattr(new_reports, "read_file", unreadable)
+    if there:
+        with pytest.raises(UnusableFileError):
+            read()
+    else:
+        assert read() == []
+
+
 @pytest.mark.parametrize("kind", ["fifo", "uri"])
 def test_what_no_report_can_be_in_is_an_error_at_once(tmp_path, kind):
     os.mkfifo(tmp_path / "fifo")

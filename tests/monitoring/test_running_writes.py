@@ -16,7 +16,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.monitoring import kprod_listener, progress_bar, running_writes
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
-from spark_kafka_sink.datasource.monitoring.running_writes import Waits
+from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrite, Waits
 from spark_kafka_sink.datasource.write.worker_progress import Sender, WorkerProgress
 from tests.waiting import wait_for
 
@@ -219,6 +219,48 @@ def test_a_terminal_gets_tasks_rows_and_rates(world, monkeypatch):
     assert "2 batches sent again" in file.getvalue()
     assert "rows/s" not in file.getvalue(), "one look has no rate"
     assert file.getvalue().endswith("\x1b[2K")  # it disappears
+
+
+def test_a_bar_says_rates_retries_and_commits():
+    writes = [
+        RunningWrite("a", rows=7, rows_per_second=1_234.5, megabytes_per_second=6.78),
+        RunningWrite("b", rows=0, retries=2, commit_ms=61_500),
+    ]
+    text = progress_bar.text_of((3, 8), SimpleNamespace(read=lambda: writes), 83.9)
+    assert text == (
+        "3 of 8 tasks, 7 rows, 1,234 rows/s, 6.8 MB/s, 0 rows, 2 batches sent again, "
+        "commits for 61 s, 1:23"
+    )
+    assert progress_bar.text_of((0, 0), None, 5) == "0:05"
+
+
+class ConnectSession:
+    """As Spark Connect's: it calls handlers, and has no context."""
+
+    conf = SPARK.conf
+
+    def __init__(self):
+        self.handlers = []
+
+    def registerProgressHandler(self, handler):
+        self.handlers.append(handler)
+
+    def removeProgressHandler(self, handler):
+        self.handlers.remove(handler)
+
+
+def test_a_connect_session_tells_of_its_tasks(monkeypatch):
+    monkeypatch.setattr(progress_bar, "_LOOK_S", 0.05)
+    session, file = ConnectSession(), Terminal()
+
+    def of(completed, tasks, *, done):
+        return SimpleNamespace(num_completed_tasks=completed, num_tasks=tasks, done=done)
+
+    with show_progress(session, file=file):
+        (handler,) = session.handlers
+        handler(stages=[of(9, 9, done=True), of(2, 5, done=False)], operation_id="x", done=False)
+        wait_for(lambda: "2 of 5 tasks" in file.getvalue(), 60, "tasks")
+    assert session.handlers == [], "the session outlives the bar"
 
 
 def test_without_a_terminal_nothing_is_asked():

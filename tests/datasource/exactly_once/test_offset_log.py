@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 from collections.abc import Callable
@@ -52,6 +53,31 @@ def test_a_file_that_is_too_large_is_refused(checkpoint: Path) -> None:
         file.truncate(MOST + 1)
     with pytest.raises(ConfigError, match=f"it is larger than {MOST} bytes"):
         checkpoint_text(str(checkpoint), "offsets/4")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_file_of_an_object_store_is_bounded_too(
+    monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """A stream's commit has no session: pyarrow reads it."""
+    content = b"v1" + bytes(MOST - 2 + more)
+
+    class Store:
+        @staticmethod
+        def from_uri(uri: str) -> tuple[Store, str]:
+            assert uri == "s3://bucket/orders/offsets/3"
+            return Store(), "bucket/orders/offsets/3"
+
+        def open_input_stream(self, path: str) -> io.BytesIO:
+            assert path == "bucket/orders/offsets/3"
+            return io.BytesIO(content)
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", Store)
+    if more:
+        with pytest.raises(ConfigError, match=f"it is larger than {MOST} bytes"):
+            checkpoint_text("s3://bucket/orders", "offsets/3")
+    else:
+        assert checkpoint_text("s3://bucket/orders", "offsets/3") == content.decode()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.datasource.exactly_once.source_offsets import source_offsets
+from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 LOGS = Path(__file__).with_name("offset_logs")
@@ -26,6 +26,22 @@ def kafka(offsets: dict[TopicPartition, int]) -> str:
     for tp, offset in offsets.items():
         topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return json.dumps(topics, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "said"),
+    [
+        ("v1", '{"logOffset":"7"}', "not a number"),
+        ("v1", '{"logOffset":-1}', "not a number"),
+        ("v1", '{"logOffset":true}', "not a number"),
+        ("v2", '../../secret:{"logOffset":7}', "its name none"),
+    ],
+)
+def test_an_offset_of_files_that_is_none_is_refused(version: str, line: str, said: str) -> None:
+    """It names a file of the checkpoint, which is read."""
+    assert list(file_sources(log('{"logOffset":7}'))) == [("0", 7)]
+    with pytest.raises(DataError, match=said):
+        list(file_sources(log(line, version=version)))
 
 
 CLICKS = TopicPartition("click.stream_1-x", 0)
