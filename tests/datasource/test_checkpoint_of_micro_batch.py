@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,17 @@ def test_a_file_sources_digest_has_its_files(whole):
 def test_a_file_source_without_its_list_has_no_digest(whole):
     (Path(whole) / "offsets" / "3").write_text('v1\n{}\n{"logOffset":9}')
     assert Checkpoint(whole).known_digest(3) == ""
+
+
+def test_a_checkpoint_that_can_not_be_read_is_tried_once(tmp_path, caplog):
+    """A commit without a session would wait for its store at each micro-batch."""
+    missing = Checkpoint(f"{tmp_path}/nowhere")
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        assert [missing.known_digest(number) for number in (3, 4)] == ["", ""]
+    assert caplog.text.count("whether a micro-batch runs again is decided by its rows") == 1
+    folder = tmp_path / "nowhere" / "offsets"
+    folder.mkdir(parents=True)
+    (tmp_path / "nowhere" / "metadata").write_text('{"id":"query-1"}')
+    (folder / "5").write_text('v1\n{}\n{"source":{"0":7}}')
+    assert missing.digest(5), "it can be read by now"
+    assert Checkpoint(f"{tmp_path}/nowhere").known_digest(5) == ""

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_kafka_sink.datasource import driver_identity
 from spark_kafka_sink.datasource.driver_identity import driver_token
 from spark_kafka_sink.transactions.transactional_ids import is_part
 
@@ -134,3 +135,9 @@ def test_without_a_jvm_there_is_no_token():
 
 def own_ancestor_is_a_jvm() -> bool:
     return any(one.name() == "java" for one in psutil.Process().parents())
+
+
+def test_ancestors_are_looked_at_a_few_times_only(monkeypatch):
+    """A process may be its own ancestor in a namespace that is wrongly mounted."""
+    monkeypatch.setattr(driver_identity, "_MOST_ANCESTORS", 0)
+    assert driver_token(OPTIONS) == ""

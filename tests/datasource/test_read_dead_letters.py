@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import uuid
 from pathlib import Path
 
@@ -162,3 +163,18 @@ def test_a_missing_topic_of_letters_is_one_line(kafka):
     found = CliRunner().invoke(app, ["deadletters", "no-such-dlq", "-b", kafka.bootstrap])
     assert found.exit_code == 1
     assert "Topic no-such-dlq not found: not present in metadata after 1000 ms" in found.stderr
+
+
+def test_a_task_reads_the_letters_of_its_partition(kafka):
+    """As an executor does, which has a reader that travelled."""
+    queue = kafka.unique_topic("dlq", partitions=2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for partition, key in ((0, b"k0"), (1, b"k1")):
+        headers = [("__connect.errors.topic", b"orders"), ("__kprod.errors.code", b"KP0231")]
+        producer.produce(queue, b"v", key, partition=partition, headers=headers)
+    assert producer.flush(60) == 0
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "deadLetters": queue}
+    reader = pickle.loads(pickle.dumps(DeadLetterReader(CaseInsensitiveDict(given))))
+    tasks = [list(reader.read(one)) for one in reader.partitions()]
+    found = [[(row.key, row.value, row.topic, row.code) for row in rows] for rows in tasks]
+    assert found == [[(b"k0", b"v", "orders", "KP0231")], [(b"k1", b"v", "orders", "KP0231")]]

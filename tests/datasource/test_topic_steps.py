@@ -41,7 +41,8 @@ def world():
 def config(topic="t", **options):
     """Names with ``__`` for a dot."""
     named = {name.replace("__", "."): value for name, value in options.items()}
-    return SinkConfig.parse({"kafka.bootstrap.servers": "broker:9092", "topic": topic} | named)
+    given = {"kafka.bootstrap.servers": "broker:9092"} | named
+    return SinkConfig.parse(given if topic is None else given | {"topic": topic})
 
 
 def rows_of(world, config):

@@ -136,6 +136,23 @@ def test_an_attempt_says_its_last_figures_of_its_own_end(fails):
     assert [one.rows for one in watcher.last] == [9]
 
 
+def test_figures_that_can_not_be_had_are_left_out(caplog):
+    """The producer may be made while the thread looks."""
+    looks = []
+
+    def figures():
+        looks.append(len(looks))
+        if len(looks) < 3:
+            raise KeyError
+        return progress(9)
+
+    watcher = Watcher()
+    with ProgressLog(figures, 60, watcher=watcher):
+        wait_for(lambda: watcher.seen, 30, "a look that succeeds")
+    assert watcher.seen[0].rows == 9
+    assert not caplog.records
+
+
 def test_a_watched_attempt_logs_no_more_lines(caplog):
     caplog.set_level(logging.INFO)
     watcher = Watcher()
@@ -180,6 +197,30 @@ def test_a_topic_that_is_not_there_is_one_warning(kafka, caplog, monkeypatch):
     assert [sender.send(record) for _ in range(2)] == [False, False]
     (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert "the progress of tasks can't be sent" in warning.getMessage()
+
+
+def test_a_worker_without_its_topic_is_quiet_for_a_while(monkeypatch):
+    """A failure costs its task a wait, and the next ones none."""
+    monkeypatch.setattr(worker_progress, "_SEND_MS", 200)
+    monkeypatch.setattr(worker_progress, "EVERY_S", 0.0)
+    quiet = Worker()
+    nobody = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
+    attempt = worker_progress._Attempt(quiet, IDENTITY, Sender(nobody, "progress"))
+    attempt.running(progress(10, 1))
+    assert quiet.add(IDENTITY, progress(20, 20_000), finished=False) is None
+
+
+def test_a_connection_of_other_options_is_closed(kafka, tail):
+    """A session may write to two clusters; one client is kept."""
+    record = WorkerProgress(
+        worker="w", application_id="a", query_id="", query_name="", batch_id=-1, stage_id=0
+    )
+    for client in ("one", "two", "one"):
+        given = {"bootstrap.servers": kafka.bootstrap, "client.id": client}
+        assert Sender(ProducerConfig.parse(given), tail.topic).send(record)
+    kept = worker_progress._clients()
+    assert [config.client_id for config, _ in kept] == ["one"]
+    assert len(tail.new_values(30_000)) == 3
 
 
 def test_a_commit_that_takes_long_says_so_and_that_it_ended(kafka, tail, monkeypatch):

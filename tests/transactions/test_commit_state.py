@@ -136,6 +136,8 @@ def test_bytes_without_a_field_are_an_error(state, data):
         {"transactions": b'{"p~r~w~":[[0,1,1e999,2]]}'},
         {"transactions": b'{"p~r~w~":[[0,1,2]]}'},
         {"transactions": b'{"%s":[[0,1,2,2]]}' % (b"p" * 401)},
+        {"transactions": b'{"p~r~w":[[0,1,2,2]]}'},
+        {"transactions": b'{"p~r~w~":[[-1,1,2,2]]}'},
     ],
     ids=lambda change: " ".join((*change, *(v[:12].decode() for v in change.values()))),
 )

@@ -1,0 +1,84 @@
+"""What is asked of topics, and what is not: on a fake cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.cluster_checks import _clock
+from spark_kafka_sink.datasource.checks.topic_checks import check_topics
+from spark_kafka_sink.datasource.checks.topic_steps import settings_if_there
+from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.datasource.test_topic_steps import (
+    CONFIGS,
+    TIMEOUT_MS,
+    cluster_of_three,
+    config,
+    created,
+)
+from tests.fakes.fake_cluster.control import FOREVER
+
+pytestmark = pytest.mark.simulated
+
+
+@pytest.fixture
+def world():
+    return cluster_of_three(CONFIGS)
+
+
+def asked(world, api):
+    """Counts the requests from now on."""
+    return world.cluster.control.delay(api, 0, FOREVER)
+
+
+def test_rows_that_name_their_topics_have_none_to_check(world):
+    metadata, configs = asked(world, ApiKey.METADATA), asked(world, ApiKey.DESCRIBE_CONFIGS)
+    with world.client() as client:
+        assert check_topics(client, config(None), (), TIMEOUT_MS) == {}
+        assert settings_if_there(client, None, TIMEOUT_MS) is None
+    assert (metadata.fired, configs.fired) == (0, 0)
+
+
+def test_the_configs_of_each_topic_are_told(world):
+    """The queue's, too, of which nothing is warned."""
+    for topic in ("rows", "letters"):
+        created(world, topic, replicas=3, least=1)
+    with world.client() as client:
+        found = check_topics(client, config("rows"), ("rows", "letters"), TIMEOUT_MS)
+        settings = settings_if_there(client, "rows", TIMEOUT_MS)
+        assert settings_if_there(client, "nobody-made-it", TIMEOUT_MS) is None
+    assert {topic: limits.max_bytes for topic, limits in found.items()} == {
+        "rows": 1_048_588,
+        "letters": 1_048_588,
+    }
+    assert settings["min.insync.replicas"] == "1"
+
+
+def test_a_request_that_fails_leaves_a_check_out(world):
+    """The tasks raise errors then."""
+    code = ErrorCode.INVALID_REQUEST
+    world.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, code, FOREVER)
+    with world.client() as client:
+        assert check_topics(client, config("t"), ("t",), TIMEOUT_MS) == {}
+
+
+def test_brokers_that_tell_no_time_leave_the_clock_out(world):
+    """Before 3.3 they have no DescribeQuorum, as this cluster."""
+    with world.client() as client:
+        found = _clock(client, config("t"), None, TIMEOUT_MS)
+    assert (found.name, found.state) == ("clock", State.SKIPPED)
+    assert found.said == "brokers before 3.3, or with ZooKeeper, don't report it"
+
+
+def test_a_group_is_asked_for_its_members_once_a_minute(world):
+    """Each micro-batch is planned anew."""
+    requests = asked(world, ApiKey.LIST_GROUPS)
+    with world.client() as client:
+        for _ in range(3):
+            refuse_members(client, "reports-of-orders")
+        assert requests.fired == 1
+        world.scheduler.sleep(61_000)
+        refuse_members(client, "reports-of-orders")
+    assert requests.fired == 2
