@@ -46,6 +46,16 @@ def test_a_request_is_answered_through_its_callback() -> None:
     assert world.client.in_flight_request_count() == 0
 
 
+def test_a_request_without_a_callback_is_answered_all_the_same() -> None:
+    world = NetworkClientHarness.ready()
+    request = world.client.new_client_request(NODE.id, Ask(), world.now)
+    world.client.send(request, world.now)
+    world.poll()
+    world.net.answer(world.net.sent[-1], OK)
+    (response,) = world.poll()
+    assert (response.request, response.body) == (request, Answer(b"ok"))
+
+
 def test_metadata_without_a_common_version_fails_its_waiters() -> None:
     world = NetworkClientHarness(due=True)
     world.net.ranges = {ApiKey.PRODUCE: (0, 12)}

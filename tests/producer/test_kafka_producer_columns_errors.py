@@ -182,8 +182,11 @@ def test_an_unknown_topic_ends_at_max_block_ms(producers: Producers):
         producer.send_columns(rows_of([b"x"], 0, topic="nowhere"))
 
 
-def test_an_exception_in_the_network_thread_reaches_every_waiter(producers: Producers):
-    producer, client = producers(answer=hold)
+@pytest.mark.parametrize("idempotent", ["true", "false"])
+def test_an_exception_in_the_network_thread_reaches_every_waiter(
+    producers: Producers, idempotent: str
+):
+    producer, client = producers(answer=hold, enable_idempotence=idempotent)
     producer.send_columns(rows_of(numbered(0, 10), 0))
 
     def broken() -> None:

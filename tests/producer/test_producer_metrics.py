@@ -270,6 +270,17 @@ def test_a_dynamic_topic_column_has_bounded_sensors() -> None:
     assert world.told(Group.PRODUCER)["record-retry-total"] == MAX_TAGS + 5
 
 
+def test_topics_and_brokers_beyond_the_bound_count_for_the_producer() -> None:
+    world = MeteredProducer()
+    for number in range(MAX_TAGS + 5):
+        world.metrics.request_sent([world.batch(f"topic-{number}", records=2)], world.now)
+        world.metrics.request_answered(number, 5, throttle_ms=0, now=world.now)
+    for group in (Group.TOPIC, Group.NODE):
+        tagged = {name.tags for name in world.metrics.snapshot() if name.group == group.value}
+        assert len(tagged) == MAX_TAGS
+    assert world.told(Group.PRODUCER)["record-send-total"] == 2 * (MAX_TAGS + 5)
+
+
 # ---- a whole producer ----------------------------------------------------------------------------
 
 

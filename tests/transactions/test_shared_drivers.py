@@ -10,7 +10,9 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver, shared
 
 
 def config_of(client: int) -> ProducerConfig:
-    return ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1", "client.id": f"client-{client}"})
+    return ProducerConfig.parse(
+        {"bootstrap.servers": "127.0.0.1:1", "client.id": f"client-{client}"}
+    )
 
 
 def used(client: int) -> ExactlyOnceDriver:

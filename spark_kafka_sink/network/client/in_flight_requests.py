@@ -155,8 +155,7 @@ class InFlightRequests:
         return max(0, self.earliest_deadline_ms + 1 - now)
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
-        if now <= self.earliest_deadline_ms:
-            return []
+        """Looks at each request; the caller has seen that ``earliest_deadline_ms`` is over."""
         timed_out = []
         earliest = NEVER
         for node_id, queue in self._requests.items():

@@ -479,18 +479,17 @@ class NetworkClient:
 
     def _cancel_in_flight(
         self,
-        responses: list[ClientResponse] | None,
+        responses: list[ClientResponse],
         node_id: int,
         now: int,
         *,
         timed_out: bool = False,
         error: ApiError | RemoteProtocolError | None = None,
     ) -> None:
-        """Fail a node's requests in the order in which they were sent; None: only remove them."""
+        """Fail a node's requests in the order in which they were sent."""
         for request in self._in_flight.clear_all(node_id):
             if not request.internal:
-                if responses is not None:
-                    responses.append(request.failed(now, timed_out=timed_out, error=error))
+                responses.append(request.failed(now, timed_out=timed_out, error=error))
             elif request.request.api_key is ApiKey.METADATA:
                 self._updater.handle_failed_request(now, None)
 
