@@ -203,8 +203,6 @@ def _unxerial(data: Buffer, max_size: int) -> bytes:
     """Snappy in xerial's framing or as one raw block: Java's and librdkafka's readers take both."""
     out = bytearray()
     for block in _snappy_blocks(memoryview(data)):
-        if len(out) > max_size:
-            break
         out += _unsnappy(block, max_size - len(out))
     return bytes(out)
 

@@ -84,7 +84,7 @@ def test_a_broker_that_leaves_the_metadata_has_died(dies_ms):
     assert found.change.startswith("start it: its partitions have other leaders")
 
 
-def test_a_broker_that_stays_in_the_metadata_may_have_a_wrong_address():
+def test_a_broker_that_stays_may_have_a_wrong_address():
     with listener() as one, closed_port() as two:
         found = row_of(one, two)
     assert (found.state, found.code) == (State.FAILED, "KP0311")

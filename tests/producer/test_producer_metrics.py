@@ -270,7 +270,7 @@ def test_a_dynamic_topic_column_has_bounded_sensors() -> None:
     assert world.told(Group.PRODUCER)["record-retry-total"] == MAX_TAGS + 5
 
 
-def test_topics_and_brokers_beyond_the_bound_count_for_the_producer() -> None:
+def test_topics_and_brokers_beyond_the_bound_are_added_up() -> None:
     world = MeteredProducer()
     for number in range(MAX_TAGS + 5):
         world.metrics.request_sent([world.batch(f"topic-{number}", records=2)], world.now)
