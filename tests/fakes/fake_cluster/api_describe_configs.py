@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ErrorCode
@@ -38,7 +38,9 @@ def refuse(cluster: FakeCluster, request: Request, error: ErrorCode) -> Any:
 
 
 def _answer(
-    cluster: FakeCluster, request: Request, results: list[tuple[Any, ErrorCode, Mapping[str, str]]]
+    cluster: FakeCluster,
+    request: Request,
+    results: Sequence[tuple[Any, ErrorCode, Mapping[str, str]]],
 ) -> Any:
     answer = request.answer
     return answer.DescribeConfigsResponse(
