@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import json
+import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_names_are_completed_at_once_too() -> None:
 @pytest.fixture
 def kprod(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[object, str, str]]:
+) -> Iterator[Callable[..., tuple[object, str, str]]]:
     """``kprod`` in this process: its exit code, and what it printed."""
 
     def run(*arguments: str) -> tuple[object, str, str]:
@@ -88,7 +89,11 @@ def kprod(
             cli.main()
         return (ended.value.code, *capsys.readouterr())
 
-    return run
+    # It quiets connections for its whole process.
+    network = logging.getLogger("spark_kafka_sink.network")
+    level = network.level
+    yield run
+    network.setLevel(level)
 
 
 def test_what_is_not_installed_is_named_and_explain_needs_none(
