@@ -80,7 +80,7 @@ def test_one_node_answers_as_a_broker_does(name: str, real: tuple[int, RealWorld
     compare(tell, world, fake, steps)
 
 
-def test_configs_are_told_as_a_broker_tells_them(kafka: RealKafka) -> None:
+def test_configs_are_those_of_a_broker(kafka: RealKafka) -> None:
     """As far as a check asks; of a broker's, what the session's have."""
     told = {"cleanup.policy": "delete", "auto.create.topics.enable": "false"}
     with RealWorld(kafka.bootstrap) as world:

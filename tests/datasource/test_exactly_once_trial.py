@@ -161,7 +161,7 @@ def test_an_end_without_an_answer_is_named(world):
 
 
 def test_a_service_that_forgets_when_one_began_is_a_warning(world):
-    """Nobody can tell an orphan by its age then."""
+    """An orphan is not known by its age then."""
 
     def without_a_start(request):
         answer = worked_on(world, request)

@@ -41,7 +41,7 @@ def test_rows_that_name_their_topics_have_none_to_check(world):
     assert (metadata.fired, configs.fired) == (0, 0)
 
 
-def test_the_configs_of_each_topic_are_told(world):
+def test_the_configs_of_each_topic_are_given(world):
     """The queue's, too, of which nothing is warned."""
     for topic in ("rows", "letters"):
         created(world, topic, replicas=3, least=1)
@@ -73,7 +73,7 @@ def test_brokers_that_tell_no_time_leave_the_clock_out(world):
 
 
 def test_a_group_is_asked_for_its_members_once_a_minute(world):
-    """Each micro-batch is planned anew."""
+    """Each micro-batch is planned again."""
     requests = asked(world, ApiKey.LIST_GROUPS)
     with world.client() as client:
         for _ in range(3):

@@ -145,7 +145,7 @@ def test_a_driver_that_fails_ends_the_demo_with_its_log(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the last lines, of which Spark writes hundreds. It is told where the registry is."""
+    """With the last lines, of which Spark writes hundreds. It gets the address of the registry."""
     registry = SimpleNamespace(url="http://127.0.0.1:1")
     monkeypatch.setattr(demo, "SchemaRegistry", lambda: nullcontext(registry))
     failing = (
@@ -158,7 +158,7 @@ def test_a_driver_that_fails_ends_the_demo_with_its_log(
     assert "--registry http://127.0.0.1:1 --folder " in error[-1]
 
 
-def test_a_kafka_that_does_not_start_is_told_without_a_trace(
+def test_a_kafka_that_does_not_start_is_an_error_without_a_trace(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What stands in for Maven Central and for a JDK, so that no test here waits for either."""
+"""A stand-in for Maven Central and for a JDK, so that no test here waits for either."""
 
 from __future__ import annotations
 

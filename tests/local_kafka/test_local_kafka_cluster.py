@@ -1,4 +1,4 @@
-"""Clusters of brokers that a stand-in for Java plays: what is started, awaited, told and left. The
+"""Clusters of brokers that a stand-in for Java plays: what is started, awaited and left. The
 same on the real thing: test_local_kafka.py.
 """
 
@@ -75,7 +75,7 @@ def test_brokers_start_without_a_class_archive_too(monkeypatch, caplog):
         assert cluster.node(1).state is NodeState.RUNNING
 
 
-def test_a_storage_that_is_not_formatted_shows_what_the_tool_said():
+def test_a_storage_not_formatted_shows_what_the_tool_said():
     cluster = KafkaCluster(format_options=("--feature", "nonsense=1"))
     with pytest.raises(LocalKafkaError, match=r"could not format the log\.dirs") as caught:
         cluster.start()
@@ -118,7 +118,7 @@ def test_a_node_that_crashes_is_stopped_and_may_start_again():
     ],
     ids=["ends", "answers nothing", "is not alive for the others"],
 )
-def test_a_node_that_does_not_start_is_told_with_its_log(properties, answers, told):
+def test_a_node_that_does_not_start_is_an_error_with_its_log(properties, answers, told):
     with KafkaCluster() as cluster:
         node = cluster.node(1)
         node.stop()
@@ -141,7 +141,7 @@ def test_a_node_that_does_not_start_is_told_with_its_log(properties, answers, to
     ],
     ids=["no answer", "not alive", "behind"],
 )
-def test_what_a_cluster_waits_for_is_told_when_time_is_up(answers, problem):
+def test_what_a_cluster_waits_for_is_named_when_time_is_up(answers, problem):
     with KafkaCluster() as cluster:
         told = cluster.node(1).directory / "answers.json"
         told.write_text(json.dumps(answers))
@@ -263,7 +263,7 @@ def test_a_registry_without_java_gives_its_port_back(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("registry_files")
-def test_the_command_tells_where_the_registry_is(command):
+def test_the_command_prints_where_the_registry_is(command):
     """It ends with the command."""
     _, out, errors = command("--registry", "--property", "seconds.to.live=0.1")
     (port,) = re.findall(

@@ -88,7 +88,7 @@ def test_an_old_java_is_refused_with_its_version(monkeypatch, tmp_path):
         find_java()
 
 
-def test_a_java_that_tells_no_version_is_refused(monkeypatch, tmp_path):
+def test_a_java_that_prints_no_version_is_refused(monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     script(tmp_path / "bin" / "java", "#!/bin/sh\nexit 3\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -128,7 +128,7 @@ def test_ports_are_outside_the_kernels_ephemeral_range():
             h.release()
 
 
-def test_a_machine_whose_ports_are_all_taken_is_told(monkeypatch):
+def test_a_machine_without_a_free_port_is_an_error(monkeypatch):
     held = ports.reserve()
     monkeypatch.setattr(random, "choice", lambda _: held.port)
     with pytest.raises(LocalKafkaError, match="No free TCP port was found") as caught:
@@ -248,7 +248,7 @@ def test_a_failed_resolver_leaves_nothing_that_looks_complete(
     assert len(resolve_once().jars) == len(COORDINATES)
 
 
-def test_without_maven_and_pyspark_it_is_told_what_to_install(monkeypatch, tmp_path):
+def test_without_maven_and_pyspark_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("SPARK_HOME", raising=False)
@@ -367,7 +367,7 @@ def test_the_brokers_own_listener_stays_with_other_addresses():
     assert advertised == f"{told},INTERNAL://{host}:{port}"
 
 
-def test_an_installation_without_templates_is_told(monkeypatch, tmp_path):
+def test_an_installation_without_templates_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(server_properties, "__file__", str(tmp_path / "a" / "b" / "c.py"))
     with pytest.raises(LocalKafkaError, match=f"neither in {tmp_path}/a/b/conf nor") as caught:
         template_directory()

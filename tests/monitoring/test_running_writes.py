@@ -249,7 +249,7 @@ class ConnectSession:
         self.handlers.remove(handler)
 
 
-def test_a_connect_session_tells_of_its_tasks(monkeypatch):
+def test_a_connect_session_reports_its_tasks(monkeypatch):
     monkeypatch.setattr(progress_bar, "_LOOK_S", 0.05)
     session, file = ConnectSession(), Terminal()
 

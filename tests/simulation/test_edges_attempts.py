@@ -261,7 +261,7 @@ def _abort_as_brokers_do(scene: EdgeScene, ids: Sequence[str]) -> None:
 @VERSIONS
 @pytest.mark.parametrize("by", ["commit", "planning"])
 @pytest.mark.life(tasks=2)
-def test_a_decision_that_is_undone_is_told_as_undone(scene: EdgeScene, by: str) -> None:
+def test_the_error_of_an_undone_decision_says_undone(scene: EdgeScene, by: str) -> None:
     """Brokers have aborted all its transactions, and that can't be recorded."""
     first = scene.first_batch()
 

@@ -13,7 +13,7 @@ from tests.transactions.operator_stage import Stage
 
 
 @pytest.mark.parametrize("given", ["--yes", "--dry-run"])
-def test_a_fence_tells_in_json_what_it_has_changed(stage: Stage, given: str) -> None:
+def test_a_fence_says_in_json_what_it_has_changed(stage: Stage, given: str) -> None:
     name = f"theirs-{stage.prefix}"
     open_transactions(stage.client, [name], TopicPartition(stage.topic, 0))
     told = stage.json("fence", name, given)
@@ -29,7 +29,7 @@ def test_a_fence_refuses_what_is_not_open_or_a_drivers(stage: Stage) -> None:
     assert "it writes the commit log" in stage.refused("fence", log_id(stage.prefix), code=2)
 
 
-def test_a_batch_decided_while_abort_asks_is_kept_and_told(
+def test_a_batch_decided_while_abort_asks_is_kept_and_named(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = stage.open(1, run="run-1")

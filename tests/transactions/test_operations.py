@@ -145,7 +145,7 @@ def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> N
 
 
 def test_the_key_of_a_job_stays_while_its_batch_is_decided(stage: Stage) -> None:
-    """Forced: what was decided is lost then, and the log says so."""
+    """Forced: the decision is lost then, and the log says so."""
     (one,) = stage.open(1, run="job-1", name="job-1")
     key = f"{stage.prefix}~job-1"
     decided = CommitState(generation=1, run_id="job-1").decided(Decision(1, (one,)))

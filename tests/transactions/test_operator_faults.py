@@ -1,4 +1,4 @@
-"""What an operator is told and refused when brokers do not answer, in the simulated world."""
+"""What an operator sees and may not do when brokers do not answer, in the simulated world."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_brokers_before_3_8_are_swept_by_this_machines_clock(world: DriverWorld)
     assert plan.kept == dict.fromkeys(young, "not open for that long")
 
 
-def test_an_abort_without_an_answer_is_told_and_keeps_the_key(world: DriverWorld) -> None:
+def test_an_abort_without_an_answer_is_an_error_and_keeps_the_key(world: DriverWorld) -> None:
     """Of a job that has one run only, which is forgotten with its transactions."""
     key, one = "orders~job", "orders~job~job~w~0"
     operates = operator(world, key)
