@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import CommitError, ConfigError, IllegalStateError, safe_text
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.config.given_options import PREFIX, given_options
+from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, given_options
 from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
 from spark_kafka_sink.datasource.calling_query import CallingQuery, calling_query
@@ -54,6 +54,8 @@ OptionText = str | int | float | bool
 _ITS_OWN = ("txnappid", "txnversion", TXN_CONTEXT.lower())
 #: Those in which the writes of a transaction may differ, in lower case.
 _OF_ONE_WRITE = frozenset(o.name.lower() for o in SINK_OPTIONS.values() if o.of_one_write)
+#: Those by which a write is known, in lower case: a file may hold them.
+_IDENTITY = _OF_ONE_WRITE | {CONFIG_FILE.lower()}
 
 _GUARANTEE = SINK_OPTIONS["deliveryGuarantee"]
 
@@ -316,8 +318,9 @@ class _MicroBatch:
         checkpoint = None if location is None else Checkpoint(location, session)
         if self._text("offsetsGroup") is not None:
             offsets = self._offsets(checkpoint, query)
-        # (A thread that names no query may write another DataFrame: then rows are compared.)
-        if checkpoint is not None and (query.id or query.run):
+        # (A thread of a classic session that names no query may write another DataFrame: then rows
+        # are compared.)
+        if checkpoint is not None and (query.id or query.run or not query.session):
             digest = checkpoint.known_digest(self._number, query.id)
         run = _runs().run(self.place, query.run, query.session)
         return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest)
@@ -371,9 +374,7 @@ def _plan_of(batch: DataFrame, query: CallingQuery, options: Mapping[str, Option
     if not query.run:
         return 0
     found: list[object] = [
-        (name, str(value))
-        for key, value in options.items()
-        if (name := key.lower()) in _OF_ONE_WRITE
+        (name, str(value)) for key, value in options.items() if (name := key.lower()) in _IDENTITY
     ]
     with contextlib.suppress(Exception):  # the write must not fail for it
         found.append(batch.semanticHash())

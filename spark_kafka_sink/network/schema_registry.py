@@ -224,10 +224,13 @@ class SchemaRegistry:
             tls=tuple(self._tls.items()),
         )
         try:
-            token = request_token(client).token
+            token = request_token(client, _CA).token
         except AuthenticationError as error:
             what = error.message.partition(": ")[2]
             raise self._error(f"gets no token: {self._safe(what)}", error.hint) from None
+        except TimeoutError:
+            said = f"there is no token for it within {timeout_ms} ms ({TIMEOUT})"
+            raise OSError(said) from None
         except OSError as error:
             raise OSError(f"there is no token for it: {self._safe(str(error))}") from None
         self._secrets.append(token.value)

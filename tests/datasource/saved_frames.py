@@ -16,7 +16,7 @@ OPTIONS = {"kafka.bootstrap.servers": "h:9092", "topic": "t", "kafka.linger.ms":
 class Session:
     """A SparkSession as far as it is used. ``properties`` are the calling thread's, None with Spark
     Connect; ``query`` is the (query id, run id) of the query whose session it is, in a classic
-    session; ``saved`` collects what is written.
+    session (empty: it is that of none); ``saved`` collects what is written.
     """
 
     def __init__(self, properties=None, query=None):
@@ -29,7 +29,7 @@ class Session:
         if self._query is None:
             raise AttributeError("[JVM_ATTRIBUTE_NOT_SUPPORTED]")
         name = f"session of {self._query}"
-        return jvm_session(name, RunningQuery(*self._query, name))
+        return jvm_session(name, *([RunningQuery(*self._query, name)] if self._query else []))
 
     @property
     def sparkContext(self):

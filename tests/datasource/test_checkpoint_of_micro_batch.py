@@ -77,12 +77,15 @@ BOTH = pytest.mark.parametrize("write", [in_block, in_function])
     [
         ({}, ("query-1", "run-1"), DIGEST),
         ({"sql.streaming.queryId": "query-1"}, None, DIGEST),
-        ({}, None, ""),
+        (None, None, DIGEST),
+        ({}, (), ""),
     ],
-    ids=["session", "thread", "unknown"],
+    ids=["session", "thread", "connect", "unknown"],
 )
 def test_every_write_has_the_digest_of_its_batch(whole, write, properties, query, digest):
-    """A thread that names no query may write any DataFrame, whose rows are compared."""
+    """A thread of a classic session that names no query may write any DataFrame, whose rows are
+    compared.
+    """
     session = Session(properties, query)
     write(Frame(session), 3, **OPTIONS, checkpointLocation=whole)
     assert {frame.context.digest for frame in session.saved} == {digest}

@@ -92,12 +92,17 @@ def test_another_frame_under_a_number_that_is_done_is_refused():
         ("names", "key", {"topic": "t"}),
         ("topic", "value", {"Topic": "u"}),
         ("option", "value", {"topic": "t", "valueColumns": "v"}),
+        ("file", "value", {"topic": "t", "CONFIGFILE": "other.properties"}),
     ],
 )
-def test_one_frame_with_other_columns_is_another_write(other, columns, options):
+def test_one_frame_with_other_columns_is_another_write(
+    tmp_path, monkeypatch, other, columns, options
+):
     """Or to another topic: Spark's hash of a plan knows neither. The digest of a checkpoint is the
     micro-batch's, so it would count as the write that is done.
     """
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.properties").write_text("kafka.acks=all")
     session, name = Session({}, ("query-1", "run-1")), f"other-{other}"
     cluster = {"kafka.bootstrap.servers": "h:9092"}
     foreach_batch(name, **cluster, topic="t")(Frame(session), 0)

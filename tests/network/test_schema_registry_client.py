@@ -145,9 +145,10 @@ def test_a_registry_over_tls_must_prove_itself():
 def test_a_registry_with_another_ones_certificate_is_refused():
     with (
         FakeRegistry(same(200, SCHEMA), tls=certified("elsewhere.example")) as registry,
-        pytest.raises(SchemaRegistryError, match="does not name this address"),
+        pytest.raises(SchemaRegistryError, match="does not name this address") as raised,
     ):
         client(registry.url, **trusted()).by_id(3)
+    assert raised.value.hint == "it must carry the host of the URL in its subjectAltName"
     assert not registry.requests
 
 
@@ -264,24 +265,42 @@ def test_credentials_are_sent(options, header):
     assert registry.requests[0][3]["Authorization"] == header
 
 
+def with_token_of(url):
+    return {
+        "bearer.auth.issuer.endpoint.url": f"{url}/token",
+        "bearer.auth.client.id": "me",
+        "bearer.auth.client.secret": Password("it"),
+    }
+
+
 def test_a_bearer_token_comes_from_an_endpoint_once():
     answers = {"POST /api/token": {"access_token": "t0ken"}, "GET /api/schemas/ids/3": SCHEMA}
     with FakeRegistry(lambda method, path, _: (200, {}, answers[f"{method} {path}"])) as registry:
-        asked = client(
-            registry.url,
-            **{
-                "bearer.auth.issuer.endpoint.url": f"{registry.url}/token",
-                "bearer.auth.client.id": "me",
-                "bearer.auth.client.secret": Password("it"),
-                "bearer.auth.logical.cluster": "lsrc-1",
-            },
-        )
+        cluster = {"bearer.auth.logical.cluster": "lsrc-1"}
+        asked = client(registry.url, **with_token_of(registry.url), **cluster)
         asked.by_id(3)
         asked.by_id(3)
     paths = [path for _, path, _, _ in registry.requests]
     assert paths == ["/api/token", "/api/schemas/ids/3", "/api/schemas/ids/3"]
     assert registry.requests[1][3]["Authorization"] == "Bearer t0ken"
     assert registry.requests[1][3]["target-sr-cluster"] == "lsrc-1"
+
+
+def test_a_token_endpoint_that_is_not_trusted_needs_our_truststore():
+    with (
+        FakeRegistry(same(200, {}), tls=certified()) as endpoint,
+        pytest.raises(SchemaRegistryError, match=r"gets no token: .* not trusted") as raised,
+    ):
+        client("http://127.0.0.1:1", **with_token_of(endpoint.url)).by_id(3)
+    assert raised.value.hint == "another CA goes to schema.registry.ssl.truststore.location"
+
+
+def test_the_time_of_a_token_endpoint_is_that_of_a_request():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        times = {"schema.registry.request.timeout.ms": 100}
+        with pytest.raises(NoRegistryAnswerError, match=r"no token .* 100 ms \(schema.registry"):
+            client("http://127.0.0.1:1", **times, **with_token_of(url)).by_id(3)
 
 
 def test_a_secret_that_the_registry_repeats_is_hidden(monkeypatch):

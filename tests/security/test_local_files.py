@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import stat
+import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -109,6 +110,47 @@ def test_a_line_that_another_writes_was_not_cut_off(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: local_files.append_line(str(path), line), range(400)))
     assert path.read_bytes() == line * 400
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_forked_process_keeps_no_lock(tmp_path, is_full):
+    """It has all descriptors, and a lock is that of the open file."""
+    path = tmp_path / "reports"
+    path.write_bytes(b"before\n")
+    children = []
+
+    def fork(_: str) -> None:
+        if not children:
+            children.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False))
+
+    def full(fd: int) -> bool:
+        os.set_inheritable(fd, True)
+        fork("")
+        return is_full
+
+    local_files.append_line(str(path), b"line\n", None, full)
+    try:
+        for one in tmp_path.iterdir():
+            with one.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        children[0].communicate()
+
+
+def test_a_file_that_can_not_be_begun_again_closes_one_descriptor(tmp_path):
+    """Another thread may have got its number meanwhile."""
+    path, checked, opened = tmp_path / "reports", [], []
+
+    def check(_: str) -> None:
+        checked.append(path.exists())
+        if checked[-2:] == [True, False]:  # renamed, and about to be begun again
+            opened.append(os.open(tmp_path, os.O_RDONLY))
+            raise ConfigError("it may not be written any more")
+
+    path.write_bytes(b"before\n")
+    with pytest.raises(ConfigError, match="any more"):
+        local_files.append_line(str(path), b"line\n", check, lambda _: True)
+    os.close(opened[0])
 
 
 def test_a_lock_of_another_program_does_not_keep_a_line(tmp_path, monkeypatch):

@@ -136,7 +136,8 @@ def test_a_decided_job_that_was_run_again_is_aborted(stage: Stage, topic: str) -
     name = f"{key}~run-1~w~0"
     with task_that_wrote(stage.kafka.bootstrap, name, topic, "decided") as task:
         prepared = task.prepare()
-    stage.write(stage.state([prepared]), key)
+    aborted = {"run_id": "", "superseded": ("run-1",)}  # by an operator, behind its decision
+    stage.write(stage.state([prepared], **aborted), key)
     (found,) = stage.json("blockers", topic, code=3)["blockers"]
     abort = f"abort {name} --force"
     assert found["advice"].endswith(f": kprod txn {abort}; else: kprod txn commit {key}")

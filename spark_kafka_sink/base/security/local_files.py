@@ -39,7 +39,7 @@ _CHUNK: Final = 1 << 16
 #: A disk of the network that is as slow as this is down.
 _LONGEST_READ_S: Final = 10.0
 #: Lines of other writers take less; and the pause before the lock is tried again.
-_LONGEST_LOCK_S: Final = 5.0
+_LONGEST_LOCK_S: Final = 1.0
 _LOCK_PAUSE_S: Final = 0.001
 
 #: (device, inode) of files that were warned about. Written by any thread; twice would do no harm.
@@ -106,8 +106,8 @@ def append_line(
         _wait_for_lock(fd)
         if is_full is not None and is_full(fd):
             _set_aside(fd, path, check)
-            os.close(fd)
-            fd = _opened(path, flags, check)
+            former, fd = fd, _opened(path, flags, check)
+            _unlock_and_close(former)
             _wait_for_lock(fd)
         size = _checked(fd, path, check).st_size
         if _is_within_a_line(fd, size):
@@ -121,7 +121,7 @@ def append_line(
     except OSError as error:
         problem = _words(error)
     finally:
-        os.close(fd)
+        _unlock_and_close(fd)
     raise UnusableFileError(problem)
 
 
@@ -140,6 +140,13 @@ def _wait_for_lock(fd: int) -> None:
             return
         else:
             return
+
+
+def _unlock_and_close(fd: int) -> None:
+    """A process that was forked meanwhile has the descriptor, and with it the lock, too."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:

@@ -184,8 +184,8 @@ class Inspector:
             f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {found}",
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
             "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done "
-            "or aborted: if its error says that the decision is not known, nothing of it is "
-            "visible",
+            "or aborted: if its error says that the decision is not known, this is its "
+            "commitLogTopic and the key was not reset, nothing of it is visible",
         )
 
 

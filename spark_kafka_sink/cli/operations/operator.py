@@ -54,6 +54,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
+    NOTHING_DONE,
     CommitState,
     Decision,
     LogChangedError,
@@ -473,11 +474,14 @@ class Operator:
         self, left: Sequence[OpenTransaction], sessions: Mapping[str, LogSession]
     ) -> None:
         """Remove the keys of batch jobs without txnAppId: each has one run only, and nothing is
-        left to be decided under it. One that its driver has opened meanwhile stays.
+        left to be decided under it. One that its driver has opened meanwhile stays, and one that is
+        done: no key means that nothing is visible.
         """
         for key in dict.fromkeys(t.id.key for t in left if is_once(t.id.key, t.id.run)):
             session = sessions.get(key)
-            if session is not None and not session.state.decision:
+            if session is None or session.state.last_done != NOTHING_DONE:
+                continue
+            if session.state.decision is None:
                 with suppress(LogChangedError):
                     session.write(None, self._client.deadline())
 

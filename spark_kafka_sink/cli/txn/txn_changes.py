@@ -124,7 +124,8 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
             warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
             warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
-        if is_once(key, report.state.run_id):
+        task = parse(decision.ids[0])
+        if task is not None and is_once(key, task.run):
             warning += " If its job was run again, all rows come twice."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if confirmation.given(before, f"commit {what}{warning}"):

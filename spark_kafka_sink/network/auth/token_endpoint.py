@@ -23,6 +23,7 @@ from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.network.auth.oauth_token import seconds
 from spark_kafka_sink.network.http.http_exchange import FinalFailureError, HttpRequest, exchange
 
+_TRUSTSTORE: Final = "ssl.truststore.location within sasl.jaas.config"
 #: No provider's response is longer.
 _LONGEST_ANSWER: Final = 1 << 20
 #: Statuses that another attempt does not change (Java's HttpJwtRetriever).
@@ -40,10 +41,12 @@ class Grant:
     where: str
 
 
-def request_token(client: ClientCredentials) -> Grant:
-    """Ask once. AuthenticationError when asking again is of no use, OSError when it may be."""
+def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> Grant:
+    """Ask once. AuthenticationError when asking again is of no use, OSError when it may be.
+    ``truststore`` is what a hint calls the one of the endpoint's CA.
+    """
     where = _shown(client)
-    status, answer = _post(client, where)
+    status, answer = _post(client, where, truststore)
     fields = json_object(answer) or {}
     if status not in (200, 201):
         raise _refusal(status, fields, where, client)
@@ -63,7 +66,7 @@ def _shown(client: ClientCredentials) -> str:
     return safe_text(f"{client.url}" if isinstance(client.url, Password) else shown)
 
 
-def _post(client: ClientCredentials, where: str) -> tuple[int, bytes]:
+def _post(client: ClientCredentials, where: str, truststore: str) -> tuple[int, bytes]:
     try:
         return exchange(
             HttpRequest(
@@ -75,7 +78,7 @@ def _post(client: ClientCredentials, where: str) -> tuple[int, bytes]:
                 client.connect_timeout_ms,
                 client.read_timeout_ms,
                 _LONGEST_ANSWER,
-                "ssl.truststore.location within sasl.jaas.config",
+                truststore,
             )
         )
     except FinalFailureError as error:

@@ -42,6 +42,8 @@ class HttpRequest:
     truststore: str
 
 
+#: OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
+_NAMES_ANOTHER_HOST = (62, 64)
 #: Headers, and every "100 Continue" before them.
 _MOST_HEADERS = 1 << 18
 
@@ -64,7 +66,9 @@ def exchange(request: HttpRequest) -> tuple[int, bytes]:
     except ssl.SSLCertVerificationError as error:
         # The words and options of the table are those of brokers.
         reason, hint = (text and text.replace("broker", "server") for text in explain(error))
-        if hint is None or "ssl." in hint:
+        if error.verify_code in _NAMES_ANOTHER_HOST:
+            hint = "it must carry the host of the URL in its subjectAltName"
+        elif hint is None or "truststore" in hint:
             hint = f"another CA goes to {request.truststore}"
         raise FinalFailureError(f"can't be trusted: {reason}", hint=hint) from None
     except AnswerTooLongError:

@@ -144,7 +144,7 @@ def _parsed(text: str) -> _Type:
         return _type(declared, "", {})
     except RecursionError:
         raise _wrong("it is nested too deeply") from None
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         what = safe_text(str(error), 100)
         raise _wrong(f"something is missing, or of another type than Avro's: {what}") from None
 
@@ -183,6 +183,8 @@ def _declaration(declared: Mapping[str, Any], space: str, known: dict[str, _Type
     found = known[name] = _Type("record" if kind == "error" else kind, name)
     if kind == "fixed":
         found.size = index(declared["size"])
+        if found.size < 1:
+            raise _wrong(f"the size of {name} is {found.size}")
         return _with_logical(found, declared)
     if kind == "enum":
         names = found.symbols = tuple(map(str, declared["symbols"]))
