@@ -63,6 +63,9 @@ def test_a_type_that_avro_can_t_promote_is_an_error_at_planning(kind, column_kin
     "schema",
     ["{", "[]", '["int", "int"]', '["int", ["null"]]', '"nothing"', '{"type": "record"}',
      '{"type": "enum", "name": "e", "symbols": ["a", "a"]}', '{"type": "fixed", "name": "f"}',
+     '{"type": "fixed", "name": "f", "size": 0}',
+     '{"type": "fixed", "name": "f", "size": 1%s, "logicalType": "decimal", "precision": 3}'
+     % ("0" * 400),
      '{"type":"array","items":' * 100_000 + '"int"' + "}" * 100_000],
 )  # fmt: skip
 def test_an_avro_schema_that_no_reader_accepts_is_an_error(schema):
