@@ -52,3 +52,11 @@ def is_python(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.name().startswith("python")
     return False
+
+
+def is_running(pid: int) -> bool:
+    """A process that has ended, and whose parent has not looked, is not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

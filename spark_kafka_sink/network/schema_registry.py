@@ -176,7 +176,7 @@ class SchemaRegistry:
         try:
             status, answer = exchange(request)
         except FinalFailureError as error:
-            raise self._error(f"{error.message} (to {what})", error.hint) from None
+            raise self._error(f"{self._safe(error.message)} (to {what})", error.hint) from None
         except TimeoutError:
             by = f" ({TIMEOUT})" if timeout_ms == self._timeout_ms else ""
             raise OSError(f"it took more than {timeout_ms} ms{by}") from None

@@ -13,14 +13,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 from rich.console import Console
 from rich.progress import Progress
 
 from spark_kafka_sink.demo import __main__ as demo
 from spark_kafka_sink.demo.topic_reader import Contents, read
-from tests.programs import run_python
+from tests.programs import is_running, run_python
 from tests.real_kafka import RealKafka
 from tests.waiting import wait_for
 
@@ -119,13 +118,6 @@ def test_a_killed_driver_is_started_again_for_the_rest(
     assert "Nothing lost, nothing doubled." in shown
     worker = int((tmp_path / "worker").read_text())
     wait_for(lambda: not is_running(worker), 60, "the end of the worker")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.broker

@@ -43,6 +43,7 @@ from spark_kafka_sink.local_kafka.server_properties import (
 )
 from tests.local_kafka.conftest import GOOD_MAVEN, script
 from tests.network.loopback import serving
+from tests.programs import is_running
 from tests.waiting import wait_for
 
 COORDINATES = RELEASES[KAFKA_VERSION]
@@ -80,19 +81,19 @@ def test_a_java_home_without_java_is_named(monkeypatch, tmp_path):
         find_java()
 
 
-def test_an_old_java_is_refused_with_its_version(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("echo 'openjdk version \"11.0.2\"' >&2", r"needs Java 17 or newer, but .* is Java 11"),
+        ("exit 3", r"gave no version \(exit status 3\)"),
+    ],
+    ids=["old", "no version"],
+)
+def test_a_java_that_can_not_run_kafka_is_refused(monkeypatch, tmp_path, version, says):
     (tmp_path / "bin").mkdir()
-    script(tmp_path / "bin" / "java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    script(tmp_path / "bin" / "java", f"#!/bin/sh\n{version}\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(LocalKafkaError, match=r"needs Java 17 or newer, but .* is Java 11"):
-        find_java()
-
-
-def test_a_java_that_prints_no_version_is_refused(monkeypatch, tmp_path):
-    (tmp_path / "bin").mkdir()
-    script(tmp_path / "bin" / "java", "#!/bin/sh\nexit 3\n")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(LocalKafkaError, match=r"gave no version \(exit status 3\)"):
+    with pytest.raises(LocalKafkaError, match=says):
         find_java()
 
 
@@ -413,24 +414,17 @@ time.sleep(600)
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_killed_parent_leaves_no_process_and_no_directory(frozen):
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pid, directory = parent.stdout.readline().split()
-    assert alive(int(pid))
+    assert is_running(int(pid))
     if frozen:
         os.kill(int(pid), signal.SIGSTOP)
     parent.kill()
     parent.communicate()
-    wait_for(lambda: not alive(int(pid)), 60, "the end of the child")
+    wait_for(lambda: not is_running(int(pid)), 60, "the end of the child")
     wait_for(lambda: not Path(directory).exists(), 60, "the end of the directory")
 
 

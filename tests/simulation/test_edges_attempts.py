@@ -352,11 +352,10 @@ def test_no_key_of_a_job_without_a_name_is_no_row(scene: EdgeScene, is_visible: 
         for orphan in tasks[2:]:
             orphan.worker.process.kill()
         messages = [one.message for one in tasks[:2]]
-        of_rows = is_visible
         unanswered = control.drop(
             ApiKey.END_TXN,
             FOREVER,
-            where=lambda r: bool(r.body.committed) and is_a_logs(r) is not of_rows,
+            where=lambda r: bool(r.body.committed) and is_a_logs(r) is not is_visible,
             processed=False,
         )
         with pytest.raises(CommitOutcomeUnknownError):
@@ -369,13 +368,11 @@ def test_no_key_of_a_job_without_a_name_is_no_row(scene: EdgeScene, is_visible: 
                 ended = commands.end(commands.plan_abort(scene.open_ids(), force=True)).ended
             assert len(ended) == 1
         plan.abort(messages)
-    (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(log_id("")))
-    key = log.removesuffix(log_id(""))
     with scene.by_hand() as commands:
         if is_visible:
-            assert commands.inspector.key(key).state.last_done == 0
+            assert commands.inspector.key(transactions.key).state.last_done == 0
         else:
             with pytest.raises(RefusedError) as caught:
-                commands.plan_commit(key)
+                commands.plan_commit(transactions.key)
             assert str(caught.value.hint).endswith("nothing of it is visible")
     scene.ends_with(*[0] * is_visible)

@@ -479,11 +479,10 @@ class Operator:
         """
         for key in dict.fromkeys(t.id.key for t in left if is_once(t.id.key, t.id.run)):
             session = sessions.get(key)
-            if session is None or session.state.last_done != NOTHING_DONE:
+            if session is None or session.state.decision or session.state.last_done != NOTHING_DONE:
                 continue
-            if session.state.decision is None:
-                with suppress(LogChangedError):
-                    session.write(None, self._client.deadline())
+            with suppress(LogChangedError):
+                session.write(None, self._client.deadline())
 
     # -- resolve ------------------------------------------------------------------------------
 

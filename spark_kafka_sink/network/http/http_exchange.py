@@ -48,7 +48,7 @@ _NAMES_ANOTHER_HOST = (62, 64)
 _MOST_HEADERS = 1 << 18
 
 
-class AnswerTooLongError(Exception):
+class _AnswerTooLongError(Exception):
     """More bytes than are accepted."""
 
 
@@ -71,7 +71,7 @@ def exchange(request: HttpRequest) -> tuple[int, bytes]:
         elif hint is None or "truststore" in hint:
             hint = f"another CA goes to {request.truststore}"
         raise FinalFailureError(f"can't be trusted: {reason}", hint=hint) from None
-    except AnswerTooLongError:
+    except _AnswerTooLongError:
         said = f"answers with more than {request.most_bytes} bytes"
         raise FinalFailureError(said, hint="is it the URL?") from None
 
@@ -103,7 +103,7 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
         response = connection.getresponse()
         answer = response.read(request.most_bytes + 1)
         if len(answer) > request.most_bytes:
-            raise AnswerTooLongError
+            raise _AnswerTooLongError
         return response.status, answer
     finally:
         sock.close()
@@ -201,5 +201,5 @@ class _BoundedReader(io.RawIOBase):
         count = self._sock.recv_into(buffer)
         self._read += count
         if self._read > self._most_bytes:
-            raise AnswerTooLongError
+            raise _AnswerTooLongError
         return count
