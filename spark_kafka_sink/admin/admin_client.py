@@ -41,6 +41,15 @@ _NAMES_MS: Final = 2_000
 #: How much a name must be like a missing one to be proposed (difflib's ratio).
 _ALIKE: Final = 0.8
 
+#: A topic counts as missing when every response of this time was UNKNOWN_TOPIC_OR_PARTITION. With
+#: max.block.ms alone, a misspelled topic would take its default, a minute. The causes of a wrong
+#: response are shorter: a topic created a moment ago reaches every broker within one or two
+#: metadata updates (tens of milliseconds, a second or two under load), and a broker that creates it
+#: for us (auto.create.topics.enable) returns the same error for about a second. No response and
+#: other errors may end later (a broker that restarts), so the whole max.block.ms applies to them.
+#: Tasks wait that long, too: no user waits for them interactively.
+MISSING_TOPIC_TIMEOUT_MS: Final = 10_000
+
 
 class AdminClient:
     """Sends one call at a time, on the caller's thread. A context manager.
@@ -102,7 +111,9 @@ class AdminClient:
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """All brokers, of metadata not older than this; newer ones may take retry.backoff.ms."""
+        """All brokers, from metadata that is not older than this. New metadata may take
+        retry.backoff.ms.
+        """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
         known = min(metadata.cluster.nodes) >= 0  # else they are the bootstrap servers
@@ -111,6 +122,12 @@ class AdminClient:
                 (), timeout_ms=max(0, deadline_ms - now), allow_auto_topic_creation=False
             )
         return tuple(metadata.cluster.nodes.values())
+
+    def refresh_brokers(self) -> None:
+        """New metadata are asked for beside the next calls, which don't wait for them: for
+        :meth:`brokers` soon after.
+        """
+        self.loop.metadata.request_update(reset_equivalent_backoff=True)
 
     def topic_configs(
         self, topics: Collection[str], names: Collection[str], deadline_ms: int
@@ -164,7 +181,9 @@ class AdminClient:
         return self._await_topics([topic.name], left_ms, has_leaders)
 
     def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
-        """False: try again. (It exists, too, when a lost request has created it.)"""
+        """Whether the topic was created; False: try again. (The topic also exists if a request
+        whose response was lost has created it.)
+        """
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
         to = cluster.nodes.get(cluster.controller) or AnyBroker()

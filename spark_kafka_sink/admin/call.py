@@ -1,7 +1,7 @@
 """One call to a broker: the request, its target, and whether its response is final. Values only.
 
-Owns: :class:`Call`, its targets, the one table from a response's error code to what follows, and
-which items are one request's. Never: a connection (``request_loop.py``).
+Owns: :class:`Call`, its targets, the one table from a response's error code to the next step, and
+the grouping of items into requests. Never: a connection (``request_loop.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RAISED: Final = frozenset(
 
 
 class RetryDecision(Enum):
-    """What follows from an error code in a response."""
+    """The next step after an error code in a response."""
 
     FINAL = "the response is final"
     RETRY = "retry at the same broker, after a backoff"
@@ -76,11 +76,12 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 class Call(Generic[ResponseT]):
     """One request until it is :attr:`done`, with its :attr:`response`; ``what`` names it in errors.
 
-    ``error_in`` returns the error code of a response, which :func:`retry_code` judges, as the
-    other arguments say; what one of them raises ends all calls. ``request`` None only locates
-    ``to``. With ``once`` the call ends, not done, at the first lost connection: its caller chooses
-    the next target. ``last_status`` is why it isn't done, and ``last_code`` the error code, if that
-    is why; ``sent`` the number of requests sent, and ``answered`` the number of responses.
+    ``error_in`` returns the error code of a response, and :func:`retry_code` judges that code by
+    the other arguments. If one of these functions raises, all calls end. A call without a
+    ``request`` only locates ``to``. With ``once`` the call ends at the first lost connection
+    without being done, and its caller chooses the next target. ``last_status`` is the reason why
+    the call isn't done, and ``last_code`` the error code, if that is the reason. ``sent`` is the
+    number of requests sent, and ``answered`` the number of responses.
     """
 
     request: Request[ResponseT] | None
@@ -107,10 +108,9 @@ class Call(Generic[ResponseT]):
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """``code`` when a call must be retried, None when it is final.
-
-    Raises :func:`refusal` for errors that no retry can resolve; with ``success_only`` for every
-    other final code, too.
+    """``code`` when a call must be retried, None when it is final. Raises :func:`refusal` for
+    errors that no retry can resolve. With ``success_only`` it also raises for every other final
+    code.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:

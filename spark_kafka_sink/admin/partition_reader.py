@@ -6,6 +6,9 @@ means, which of its records are committed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.base.errors import ErrorCode
@@ -17,12 +20,13 @@ from spark_kafka_sink.protocol.log_requests import (
     list_offsets,
     listed_offset,
 )
-from spark_kafka_sink.protocol.messages.fetch import FetchResponse
+from spark_kafka_sink.protocol.messages.fetch import FetchRequest, FetchResponse
+from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse
 
 
 class PartitionReader:
-    """Over the connections of ``client``, which knows the topic. ``what`` precedes a partition in
-    messages; ``rights`` are what an AuthorizationError names.
+    """Reads partitions over the connections of ``client``, whose metadata has the topic. ``what``
+    precedes a partition in messages; ``rights`` are the rights that an AuthorizationError names.
     """
 
     def __init__(self, client: AdminClient, what: str, rights: str) -> None:
@@ -31,24 +35,65 @@ class PartitionReader:
         self._rights = rights
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        """The partition's first offset, or the one behind its last."""
-        call = Call(
+        """The partition's first offset, or the offset after its last record."""
+        call = self._offset_call(tp, spec)
+        return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
+
+    def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
+        """Batches from ``offset`` on, of any transaction; or OFFSET_OUT_OF_RANGE."""
+        call, request = self._fetch_call(tp, offset)
+        return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))
+
+    def end_and_fetch(
+        self, tp: TopicPartition, offset: int, deadline_ms: int
+    ) -> tuple[int, FetchedPartition | None]:
+        """The offset after the partition's last record, and batches from ``offset`` on, in one
+        round trip: the leader answers the requests of a connection in their order, so that the
+        Fetch has all that the end counts. None in place of the batches when a request was sent
+        twice: then that order is not known.
+        """
+        end = self._offset_call(tp, OffsetSpec.LATEST)
+        fetched, request = self._fetch_call(tp, offset)
+        calls: list[Call[Any]] = [end, fetched]
+        self._client.loop.receive_all(calls, deadline_ms)
+        assert end.response is not None
+        assert fetched.response is not None
+        in_order = end.sent == fetched.sent == 1
+        found = FetchedPartition.of(request, fetched.response) if in_order else None
+        return listed_offset(end.response).offset, found
+
+    def fetch_committed(
+        self, positions: Sequence[tuple[TopicPartition, int]], deadline_ms: int
+    ) -> list[FetchedPartition | str]:
+        """As :meth:`fetch`, for many partitions at once and up to the last stable offset, with the
+        list of aborted transactions; or the reason why a partition was not read in time.
+        """
+        fetches = [self._fetch_call(tp, offset, read_committed=True) for tp, offset in positions]
+        self._client.loop.run([call for call, _ in fetches], deadline_ms)
+        return [
+            self._client.loop.timeout([call]).message
+            if call.response is None
+            else FetchedPartition.of(request, call.response)
+            for call, request in fetches
+        ]
+
+    def _offset_call(self, tp: TopicPartition, spec: OffsetSpec) -> Call[ListOffsetsResponse]:
+        return Call(
             list_offsets(tp, spec),
             Leader(tp),
             f"ListOffsets of {self._what}{tp}",
             lambda response: listed_offset(response).error_code,
             self._rights,
         )
-        return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
 
-    def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        """Batches from ``offset`` on, of any transaction; or OFFSET_OUT_OF_RANGE."""
-        request = fetch(tp, offset)
+    def _fetch_call(
+        self, tp: TopicPartition, offset: int, *, read_committed: bool = False
+    ) -> tuple[Call[FetchResponse], FetchRequest]:
+        request = fetch(tp, offset, read_committed=read_committed)
 
         def error_in(response: FetchResponse) -> ErrorCode:
             code = FetchedPartition.of(request, response).error
             return ErrorCode.NONE if code is ErrorCode.OFFSET_OUT_OF_RANGE else code
 
         what = f"Fetch of {self._what}{tp}"
-        call = Call(request, Leader(tp), what, error_in, self._rights)
-        return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))
+        return Call(request, Leader(tp), what, error_in, self._rights), request

@@ -4,8 +4,8 @@ Owns: :class:`RequestLoop`, which sends calls (``call.py``) over the connections
 client, finds coordinators, many ids in one request, and caches them. Never: the content of a
 request, the meaning of a response, a thread, a decision.
 
-A broker processes one request of a connection at a time, so what pipelining saves is the round
-trips between calls to one broker; they are not processed in parallel.
+A broker processes one request of a connection at a time. So pipelining saves the round trips
+between calls to one broker, but the broker does not process them in parallel.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class AdminMetadata(Metadata):
 
 
 class RequestLoop:
-    """One thread at a time. ConfigError when no bootstrap server can be resolved.
+    """Many calls at once; used by one thread at a time. ConfigError when no bootstrap server can be
+    resolved.
 
     A KeyboardInterrupt during a call closes the connections: the next call opens new ones, and
     never receives a response to an earlier request.
@@ -132,8 +133,8 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        """A client whose own requests, the first of a connection and those for metadata, wait no
-        longer than for a connection: a frozen broker accepts connections.
+        """A client whose own requests (the first request of a connection, and metadata requests)
+        time out after the time for a connection: a frozen broker accepts connections.
         """
         own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
         config = replace(self.config, request_timeout_ms=own_ms)
@@ -229,8 +230,9 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """The error of the first call that is not done at its deadline, or whose response had an
-        error to retry for; when no broker was ever reached, that with each address and its reason.
+        """The error of the first call that is not done at its deadline, or whose response had a
+        retriable error. If no broker was ever reached, the error lists each address with its
+        reason.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -243,7 +245,9 @@ class RequestLoop:
         )
 
     def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
-        """Of each transactional id; KafkaTimeoutError when one is not found in time."""
+        """The coordinator of each transactional id. KafkaTimeoutError when one is not found in
+        time.
+        """
         calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
         self.receive_all(calls, deadline_ms)
         return {i: self.found[CoordinatorKey(i)] for i in ids}
@@ -255,7 +259,7 @@ class RequestLoop:
 
 
 class _Dispatcher:
-    """The calls of one :meth:`RequestLoop.run`, and what each waits for.
+    """The calls of one :meth:`RequestLoop.run`, and the reason for which each call waits.
 
     A call is in exactly one of: ``_queues`` (its broker is known), ``_awaiting_coordinator`` (its
     coordinator is being found), ``_backing_off`` (it waits for its backoff), or in flight, held by
@@ -284,8 +288,8 @@ class _Dispatcher:
         return self._loop.client
 
     def advance(self, now: int) -> int | None:
-        """Send what can be sent: at most one request to each broker (a connection takes the next
-        one when that is written). None when all calls are over, else how long to poll (ms).
+        """Sends at most one request to each broker; a connection accepts the next request after the
+        last one is written. Returns None when all calls are over, otherwise the time to poll (ms).
         """
         if self._failure is not None:
             raise self._failure
@@ -364,7 +368,9 @@ class _Dispatcher:
     def _reroute(
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
     ) -> None:
-        """Its broker is not available, or not the right one."""
+        """Chooses another broker for the call: its broker is not available, or is the wrong
+        broker.
+        """
         if isinstance(call.to, CoordinatorKey):
             self._loop.found.pop(call.to, None)
         elif isinstance(call.to, Leader):
@@ -420,7 +426,7 @@ class _Dispatcher:
         now: int,
         handle: Callable[[ClientResponse], None],
     ) -> None:
-        """What ``handle`` raises ends the run; after that it is not called."""
+        """If ``handle`` raises, the run ends, and ``handle`` is not called again."""
 
         def callback(response: ClientResponse) -> None:
             if self.ended or self._failure is not None:

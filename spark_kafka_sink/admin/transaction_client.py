@@ -1,17 +1,18 @@
 """Requests to transaction coordinators: EndTxn, DescribeTransactions, ListTransactions, ...
 
-Owns: :class:`TransactionClient`: which request, to which broker, and which errors are retried.
-Never: what an outcome means for a batch (``transactions/``), how calls are sent
+Owns: :class:`TransactionClient`: the request, its broker, and the errors that are retried. Never:
+the meaning of an outcome for a batch (``transactions/``), the sending of calls
 (``request_loop.py``).
 
-All of these requests may be sent twice: they are retried until the deadline (``call.py`` has for
-which errors). Missing rights and unsupported versions are raised; every other response is returned.
+All of these requests may be sent twice: they are retried until the deadline (``call.py`` lists the
+errors). Missing rights and unsupported versions are raised; every other response is returned.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from os.path import commonprefix
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -37,7 +38,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
 from spark_kafka_sink.protocol.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
-from spark_kafka_sink.protocol.metadata import MetadataRequest
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import (
     NO_PRODUCER_ID,
@@ -68,6 +69,8 @@ _ROUND_MS: Final = 2_000
 _MISSED: Final = 3
 _CLUSTER_AGE_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
+#: Topics of the last check that are remembered, at most.
+_MOST_WRITTEN: Final = 100
 _API_VERSIONS: Final = ApiVersionsRequest(
     client_software_name="spark-kafka-sink", client_software_version="0"
 )
@@ -78,6 +81,29 @@ class Listed(NamedTuple):
 
     transactions: tuple[ListedTransaction, ...]
     silent: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Beside:
+    """The requests that a check of transactions makes after it has described them, sent beside that
+    description: one round trip in place of three.
+
+    A connection's requests are answered in their order, so each coordinator describes its
+    transactions before it lists their ages, as it would if it was asked later. An answer counts
+    only where the question turns out to be the one that was expected.
+    """
+
+    ids: Collection[str]
+    age_ms: int
+    topics: Collection[str]
+    #: Of each coordinator.
+    ages: Mapping[Node, Sequence[Call[ListTransactionsResponse]]] = field(default_factory=dict)
+    metadata: Call[MetadataResponse] | None = None
+
+    def calls(self) -> list[Call[Any]]:
+        """All of them."""
+        found: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
+        return found if self.metadata is None else [*found, self.metadata]
 
 
 class TransactionClient(AdminClient):
@@ -94,6 +120,10 @@ class TransactionClient(AdminClient):
         self._version: int | None = None
         #: Until when a broker that did not respond is left out, by its id.
         self._silent: dict[int, int] = {}
+        #: Brokers list transactions by age; and the topics that transactions had written to when
+        #: they were last looked at: a later batch writes to the same ones, as a rule.
+        self._list_ages = False
+        self._written: frozenset[str] = frozenset()
 
     def end(
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
@@ -111,16 +141,16 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Abort what :meth:`describe` has found open, under exactly the identity that it reported,
-        and fence its writer. Later transactions of the id are not affected, however late a request
-        arrives.
+        """Aborts a transaction that :meth:`describe` has found open, under the identity that it
+        reported, and fences the transaction's writer. Later transactions of the id are not
+        affected, however late a request arrives.
 
         Version 2: EndTxn(abort), which bumps the epoch, also of an id that is Empty. Version 1:
-        InitProducerId, because EndTxn leaves the epoch as it is; if that arrives late, it aborts
-        what the id has open by then, so the id must not be used again. (With the identity, KIP-360,
-        a coordinator that has just aborted the transaction for it would refuse it.) The writers of
-        ``prepared`` need no fence, which would take their outcome: EndTxn(abort). Those that are
-        :meth:`leaderless` are left open.
+        InitProducerId, because EndTxn would not change the epoch. If that request arrives late, it
+        aborts the transaction that the id has open by then, so the id must not be used again. (With
+        the identity, KIP-360, a coordinator that has just aborted the transaction for its timeout
+        would refuse the request.) The writers of ``prepared`` need no fence, which would remove
+        their outcome: EndTxn(abort). Transactions that are :meth:`leaderless` are left open.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
@@ -146,8 +176,25 @@ class TransactionClient(AdminClient):
         self.loop.run(calls.values(), deadline_ms)
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
+    def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
+        """The requests that can be sent with a description of ``ids``, if this client has made such
+        a check before: are they older than ``age_ms``, and have their partitions leaders?
+        """
+        if not self._list_ages or not self._written:
+            return None
+        return Beside(ids, age_ms, self._written)
+
+    def _fill(self, beside: Beside, deadline_ms: int) -> None:
+        nodes = dict.fromkeys(self.loop.coordinators(beside.ids, deadline_ms).values())
+        beside.ages = self._age_calls(beside.ids, beside.age_ms, nodes)
+        beside.metadata = self._metadata_call(beside.topics, next(iter(beside.ids)))
+
     def describe(
-        self, transactional_ids: Iterable[str], deadline_ms: int
+        self,
+        transactional_ids: Iterable[str],
+        deadline_ms: int,
+        *,
+        beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
         """DescribeTransactions, many ids of one coordinator at a time; TRANSACTIONAL_ID_NOT_FOUND
         is an ``error`` of a response. KafkaTimeoutError when a coordinator does not respond.
@@ -170,7 +217,15 @@ class TransactionClient(AdminClient):
                 for node, ids in by_node.items()
                 for n in range(0, len(ids), _MOST_DESCRIBED)
             ]
-            self.loop.run(calls, deadline_ms)
+            try:
+                self._run_with(calls, beside, deadline_ms)
+            except UnsupportedVersionError:
+                if beside is None:
+                    raise
+                self._list_ages = False  # a broker that is older than the others
+                beside.ages, beside = {}, None
+                continue
+            asked, beside = beside, None
             for call in calls:
                 for one in call.response.transaction_states if call.response else ():
                     where = f"{call.what} of transactional id '{one.transactional_id}'"
@@ -183,6 +238,8 @@ class TransactionClient(AdminClient):
             waiting = {i: None for i in waiting if i not in found}
             if not waiting:
                 return found
+            if asked is not None:
+                asked.metadata = None  # a leader may be lost until the others are described
             # (The last ones may have no time left for a response.)
             refused = [call for call in calls if call.last_code is not None] or refused
             self.loop.forget_coordinators(waiting)
@@ -191,16 +248,24 @@ class TransactionClient(AdminClient):
                 raise self.loop.timeout(refused or calls)
             attempts += 1
 
+    def _run_with(
+        self, calls: Sequence[Call[Any]], beside: Beside | None, deadline_ms: int
+    ) -> None:
+        if beside is not None:
+            self._fill(beside, deadline_ms)
+            calls = [*calls, *beside.calls()]
+        self.loop.run(calls, deadline_ms)
+
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
         """ListTransactions of all brokers in the current metadata: ids that begin with ``prefix``
-        and are Ongoing; with ``idle`` also the Empty ones, whose writer has an identity and has
-        sent nothing since. Brokers silently leave out what the principal may not describe.
+        and are Ongoing. With ``idle`` also Empty ids, whose writer has an identity and has sent
+        nothing since. Brokers silently leave out what the principal may not describe.
 
         In rounds: when a broker is lost, others coordinate its ids. ``patient``: a broker that
-        can't be reached is retried for some seconds, in every call; else it is left out of calls
-        for a while.
+        can't be reached is retried for some seconds, in every call. Otherwise it is left out of
+        calls for a while.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -229,6 +294,7 @@ class TransactionClient(AdminClient):
         deadline_ms: int,
         *,
         only_listed: bool = False,
+        beside: Beside | None = None,
     ) -> frozenset[str] | None:
         """The ids that are open for longer than ``age_ms``, by the clock of their coordinator, or
         that it does not list as open (not with ``only_listed``); None: brokers before 3.8 don't
@@ -240,25 +306,23 @@ class TransactionClient(AdminClient):
         connection.
         """
         waiting = dict.fromkeys(transactional_ids)
-        prefix = commonprefix(list(waiting))  # noqa: RUF071 - of names, not of paths
-        open_ = (TransactionState.ONGOING.value,)
-        ongoing = list_transactions(open_, prefix=prefix)
-        aged = list_transactions(open_, prefix=prefix, min_duration_ms=age_ms)
         old: set[str] = set()
         attempts = missed = 0
         while waiting and missed < _MISSED:
             if attempts:
                 self.loop.pause(attempts - 1, deadline_ms)
             nodes = dict.fromkeys(self.loop.coordinators(waiting, deadline_ms).values())
-            requested = [
-                tuple(listing(request, node, once=True) for request in (ongoing, aged, ongoing))
-                for node in nodes
-            ]
+            by_node = self._age_calls(list(waiting), age_ms, nodes)
+            if beside is not None and beside.age_ms == age_ms and waiting.keys() <= {*beside.ids}:
+                by_node = {n: beside.ages.get(n, calls) for n, calls in by_node.items()}
+            beside = None  # the answers count once
+            requested = list(by_node.values())
             calls = [call for three in requested for call in three]
             try:
-                self.loop.run(calls, deadline_ms)
+                self.loop.run([call for call in calls if not call.sent], deadline_ms)
             except UnsupportedVersionError:
                 return None
+            self._list_ages = True
             whole = [three for three in requested if all(c.done and c.sent == 1 for c in three)]
             complete = len(whole) == len(requested)
             if not complete and self.clock.now_ms() >= deadline_ms:
@@ -273,8 +337,25 @@ class TransactionClient(AdminClient):
             missed += complete
         return frozenset(old if only_listed else old | waiting.keys())
 
+    def _age_calls(
+        self, ids: Collection[str], age_ms: int, nodes: Iterable[Node]
+    ) -> dict[Node, Sequence[Call[ListTransactionsResponse]]]:
+        """Three lists of each node: all open transactions, the ones older than ``age_ms``, and all
+        open ones again.
+        """
+        prefix = commonprefix(list(ids))  # noqa: RUF071 - of names, not of paths
+        open_ = (TransactionState.ONGOING.value,)
+        ongoing = list_transactions(open_, prefix=prefix)
+        aged = list_transactions(open_, prefix=prefix, min_duration_ms=age_ms)
+        requests = (ongoing, aged, ongoing)
+        return {node: [listing(one, node, once=True) for one in requests] for node in nodes}
+
     def leaderless(
-        self, found: Mapping[str, TransactionDescription], deadline_ms: int
+        self,
+        found: Mapping[str, TransactionDescription],
+        deadline_ms: int,
+        *,
+        beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
         """The open transactions with partitions that have no leader, and these: Kafka 4 drops the
         markers for them, of a commit and of an abort. By the metadata of a coordinator, which has
@@ -286,11 +367,20 @@ class TransactionClient(AdminClient):
                 written[topic].update(partitions)
         if not written:
             return {}
-        request = MetadataRequest(tuple(written), allow_auto_topic_creation=False)
-        call = Call(request, CoordinatorKey(next(iter(found))), "Metadata of the partitions")
+        self._written = frozenset(written if len(written) <= _MOST_WRITTEN else ())
+        response = None
+        if (
+            beside is not None
+            and beside.metadata is not None
+            and written.keys() <= {*beside.topics}
+        ):
+            response = beside.metadata.response
+        if response is None:
+            call = self._metadata_call(written, next(iter(found)))
+            response = self.loop.send_and_receive(call, deadline_ms)
         lost = {
             one.tp
-            for topic in self.loop.send_and_receive(call, deadline_ms).topics
+            for topic in response.topics
             for one in topic.partitions
             if one.leader < 0 and one.tp.partition in written[topic.name]
         }
@@ -301,8 +391,14 @@ class TransactionClient(AdminClient):
         }
         return {i: partitions for i, partitions in by_id.items() if partitions}
 
+    def _metadata_call(
+        self, topics: Collection[str], transactional_id: str
+    ) -> Call[MetadataResponse]:
+        request = MetadataRequest(tuple(topics), allow_auto_topic_creation=False)
+        return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
+
     def transaction_version(self, deadline_ms: int) -> int:
-        """2 when the cluster has transaction.version 2 (KIP-890), else 1; requested once."""
+        """2 if the cluster has transaction.version 2 (KIP-890), otherwise 1; requested once."""
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
             versions = NodeApiVersions.of(self.loop.send_and_receive(call, deadline_ms))
@@ -317,12 +413,11 @@ class TransactionClient(AdminClient):
         *,
         ours: ProducerIdAndEpoch = NO_PRODUCER_ID,
         once: bool = False,
-        two_phase_commit: bool = False,
     ) -> ProducerIdAndEpoch:
         """InitProducerId: fences every earlier writer of that id, and aborts its open transaction.
 
-        With ``ours`` (KIP-360, brokers since 2.5) only while that is still the identity of the id:
-        else ProducerFencedError, and the newer owner is not fenced.
+        With ``ours`` (KIP-360, brokers since 2.5) only if that is still the identity of the id. If
+        it is not, ProducerFencedError, and the newer owner is not fenced.
 
         With ``once`` a request without a response is not retried: it may arrive late, and would
         abort a transaction that was begun since. ``timeout_ms`` is the next transaction's timeout;
@@ -339,7 +434,7 @@ class TransactionClient(AdminClient):
                 )
             return response.error_code
 
-        request = init_producer_id(transactional_id, timeout_ms, ours, enable_2pc=two_phase_commit)
+        request = init_producer_id(transactional_id, timeout_ms, ours)
         what = f"InitProducerId of transactional id '{transactional_id}'"
         call = Call(request, CoordinatorKey(transactional_id), what, error_in, once=once)
         response = self.loop.send_and_receive(call, deadline_ms)

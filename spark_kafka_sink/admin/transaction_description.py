@@ -47,9 +47,9 @@ class TransactionDescription:
     """One transactional id as its coordinator sees it.
 
     ``start_ms`` is the coordinator's clock when the first partition was added, -1 when no
-    transaction was opened yet. ``partitions`` are topics with their numbers; in PREPARE_COMMIT and
-    PREPARE_ABORT only those that have no marker yet. With an ``error`` nothing is known: UNKNOWN,
-    -1 and empty.
+    transaction was opened yet. ``partitions`` are topics with their partition numbers; in
+    PREPARE_COMMIT and PREPARE_ABORT only partitions that have no marker yet. With an ``error`` all
+    other fields are unset: UNKNOWN, -1 and empty.
     """
 
     error: ErrorCode
@@ -77,5 +77,5 @@ class TransactionDescription:
         )
 
     def age_ms(self, wall_ms: int) -> int | None:
-        """Its age at the wall time ``wall_ms``, in ms; None when it isn't open."""
+        """The transaction's age at the wall time ``wall_ms``, in ms; None when it isn't open."""
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None

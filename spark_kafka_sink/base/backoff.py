@@ -1,7 +1,8 @@
 """The wait before the next attempt (Java's ``ExponentialBackoff``).
 
 Owns: the one formula of every backoff in this package: reconnects, connection setup timeouts,
-retries, metadata refreshes. Never: a clock, a counter of attempts, a wait.
+retries, metadata refreshes; the short wait of a producer after CONCURRENT_TRANSACTIONS. Never: a
+clock, a counter of attempts, a wait.
 """
 
 from __future__ import annotations
@@ -9,6 +10,11 @@ from __future__ import annotations
 import math
 import random as _random
 from collections.abc import Callable
+
+#: A producer's first wait after CONCURRENT_TRANSACTIONS, in milliseconds: the change of its
+#: transaction that is being written takes milliseconds. Java has it for AddPartitionsToTxn only
+#: (KAFKA-5482).
+_CONCURRENT_MS = 20
 
 
 class ExponentialBackoff:
@@ -47,3 +53,13 @@ class ExponentialBackoff:
         term = self._initial * self._multiplier ** min(attempts, self._exponent_max)
         spread = 1 - self._jitter + 2 * self._jitter * self._random()
         return min(int(spread * term), self._max)
+
+
+def concurrent_backoff(
+    retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
+) -> ExponentialBackoff:
+    """The waits of a producer after CONCURRENT_TRANSACTIONS, in milliseconds: 20 at first, or
+    ``retry_ms`` (retry.backoff.ms) if it is less; doubled up to ``retry_max_ms``.
+    """
+    soon = min(_CONCURRENT_MS, retry_ms)
+    return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

@@ -69,7 +69,7 @@ class Waiters:
         return latch
 
     def wake_all(self) -> None:
-        """Open all, including those whose waiters gave up (deadline, interrupt)."""
+        """Opens all latches, including latches of waiters that gave up (deadline, interrupt)."""
         for latch in self._latches:
             latch.open()
         self._latches.clear()

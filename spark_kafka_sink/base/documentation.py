@@ -1,8 +1,8 @@
-"""Where the documentation of this very version is.
+"""The address of the documentation of this version.
 
-Owns: the one address that everything shown to a user is built from, of messages, of the metadata of
-the package and of the site. Never: a page's content. A wheel has no docs/, so no message names a
-file of it: without a site it names the command that prints the same.
+Owns: the single address behind every link that a user sees: in messages, in the metadata of the
+package, and on the site. Never: a page's content. A wheel has no docs/, so no message names a file
+of docs/: if there is no site, a message names the command that prints the same text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RUNBOOK: Final[Mapping[str, str]] = {
 
 
 def page_address(page: str, anchor: str = "") -> str:
-    """Where docs/``page``.md is, and one of its headings or codes."""
+    """The address of docs/``page``.md, and of a heading or a code on it."""
     if not SITE:
         return f"the page '{page}' of the documentation"
     return f"{SITE}/{_edition(__version__)}/{page}/{f'#{anchor}' if anchor else ''}"
@@ -56,8 +56,8 @@ def error_url(code: str) -> str | None:
 
 
 def where_to_read(code: str) -> str:
-    """For the end of a message: the code's page and the runbook's section, or the command that
-    prints what they say.
+    """The end of a message: the address of the code's page and of the runbook's section, or the
+    command that prints their text.
     """
     if not SITE:
         return f"kprod explain {code}"

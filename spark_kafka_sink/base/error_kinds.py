@@ -1,12 +1,13 @@
 """The kinds of errors and warnings: each with a stable code.
 
-Owns: :class:`Kind` (``KP0301`` etc.). Never: a message, nor the text of docs/errors.md and ``kprod
-explain`` (``cli/errors.toml``). An exception class has a kind (``errors.py``), a raise site may use
-a narrower one, and a broker's error has the kind of its own code (``KP1`` and its number).
+Owns: :class:`Kind` (``KP0301`` etc.). Never: a message; the text of docs/errors.md and ``kprod
+explain`` (``cli/errors.toml``). An exception class has a kind (``errors.py``), and a raise
+statement may use a narrower kind. A broker's error has the kind of its own code (``KP1`` and its
+number).
 
 A code is never reused or changed, because users search for it and link to it. The first two digits
-are the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery,
-06 commit and exactly-once, 07 a user's own code and reports, 09 bugs.
+are the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery, 06
+commit and exactly-once, 07 a user's own code and reports, 09 bugs.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Kind(StrEnum):
     ROWS_ONE_BY_ONE = "KP0205"
     NO_SUCH_COLUMN = "KP0206"
     TWO_SOURCES = "KP0207"
+    NOT_COMPACTED = "KP0208"
+    OTHER_KEYS = "KP0209"
     DATA = "KP0210"
     NULL_TOPIC = "KP0211"
     PARTITION_NOT_THERE = "KP0212"
@@ -62,12 +65,17 @@ class Kind(StrEnum):
     NULL_VALUE = "KP0214"
     NULL_KEY = "KP0215"
     REFUSED_BY_SCHEMA = "KP0216"
+    CHANGE_TYPE = "KP0217"
+    CHANGE_PAIR = "KP0218"
+    CHANGE_ORDER = "KP0219"
     INVALID_TOPIC_NAME = "KP0230"
     INVALID_TIMESTAMP = "KP0231"
     INVALID_HEADERS = "KP0232"
     TOO_MANY_BAD_ROWS = "KP0233"
     LETTER_NOT_SENT = "KP0234"
     ROWS_TO_DEAD_LETTERS = "KP0235"
+    TOPIC_OF_COMMIT_LOG = "KP0236"
+    DIVIDED_VERSION = "KP0237"
     SERIALIZATION = "KP0220"
     SCHEMA_REGISTRY = "KP0221"
     SCHEMA_NOT_REGISTERED = "KP0222"
@@ -95,6 +103,8 @@ class Kind(StrEnum):
     WRITE_FAILED = "KP0503"
     RATE_TOO_LOW = "KP0504"
     TASK_STOPPED = "KP0505"
+    NOT_CLOSED = "KP0506"
+    WORKER_MEMORY = "KP0507"
 
     COMMIT = "KP0600"
     NO_COMMIT_MESSAGE = "KP0601"
@@ -117,6 +127,12 @@ class Kind(StrEnum):
     NOTHING_WRITTEN = "KP0628"
     NO_EXACTLY_ONCE = "KP0629"
     LEFT_BEHIND = "KP0630"
+    COMMIT_LOG_DAMAGED = "KP0631"
+    VERSION_NOT_KNOWN = "KP0632"
+    BACKFILL_RUNS = "KP0640"
+    BACKFILL_PLAN = "KP0641"
+    STEP_TOO_LONG = "KP0642"
+    STEP_CUT = "KP0643"
 
     USER_CODE = "KP0701"
     CLOSE_IN_CALLBACK = "KP0702"

@@ -30,7 +30,7 @@ _said: set[str] = set()
 
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
-    """One line of an error or a warning: the code, the text, and the link."""
+    """An error or a warning on one line: the code, the text, and the link."""
     return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
 
@@ -56,7 +56,9 @@ def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
 
 
 class ErrorCode(IntEnum):
-    """Broker error codes. Unknown numbers read as UNKNOWN_SERVER_ERROR (``protocol/wire.py``)."""
+    """Broker error codes. An unknown number is read as UNKNOWN_SERVER_ERROR
+    (``protocol/wire.py``).
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -132,7 +134,7 @@ class ErrorCode(IntEnum):
 
     @property
     def kp_code(self) -> str:
-        """As :attr:`Kind.kp_code`: KP1 and the number; -1 is KP1999."""
+        """The code in this package's form: ``KP1`` and the number. The code of -1 is KP1999."""
         return f"KP1{self.value % 1000:03}"
 
     @property
@@ -146,7 +148,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True when the same request may succeed later (not for sequence codes)."""
+        """True if the same request may succeed later. False for the codes of sequence numbers."""
         return CODES[self].error_class in _RETRIABLE
 
     @property
@@ -154,9 +156,9 @@ class ErrorCode(IntEnum):
         return CODES[self].error_class is ErrorClass.REFRESH_METADATA
 
     def error(self, where: str, message: str | None = None) -> ApiError:
-        """The exception of this code: ``where`` is the topic partition and broker.
+        """The exception for this code. ``where`` is the topic partition and the broker.
 
-        ``message`` is the broker's own text, if it has any; it is escaped and cut to 200
+        ``message`` is the broker's own text, if there is one. It is escaped, and cut to 200
         characters.
         """
         info = CODES[self]
@@ -167,10 +169,12 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """Root of everything this package raises.
+    """The base class of all exceptions that this package raises.
 
-    ``message`` is one line: cause, place, remedy. ``hint`` names the likely human cause, or is
-    None. ``kind`` is the error's own, its class's (``default_kind``), or a broker's error code.
+    ``message`` is one line with the cause, the place and the remedy. ``hint`` names the likely
+    human cause, or is None. ``kind`` determines the code of the error. It is the broker's error
+    code if a broker returned the error. Otherwise it is a :class:`Kind`: an error that is raised
+    without ``kind`` has the ``default_kind`` of its class.
     """
 
     default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
@@ -186,24 +190,28 @@ class KafkaError(Exception):
 
     @property
     def url(self) -> str | None:
-        """The documentation of this kind of error, for this version, where there is a site."""
+        """The address of the page about this kind of error, for this version. None if the
+        documentation has no site.
+        """
         return error_url(self.kind.kp_code)
 
     def __str__(self) -> str:
-        """The code and the message on one line; the hint and where to read more on another."""
+        """One line with the code and the message, and a second line with the hint and the link."""
         see = f"see {where_to_read(self.kind.kp_code)}"
         more = see if self.hint is None else f"hint: {self.hint}; {see}"
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"
 
     def one_line(self) -> str:
-        """All of it on one line, for logs in which each line is an event."""
+        """The whole error on one line, for a log that has one line for each event."""
         return coded(self.kind.kp_code, self.message, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
 
     def _fields(self) -> dict[str, Any]:
-        """The fields to pickle besides message and hint: every other attribute of the instance."""
+        """The fields to pickle in addition to message and hint: every other attribute of the
+        instance.
+        """
         return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
 
 
@@ -217,7 +225,9 @@ def _rebuild(
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option is unknown, out of bounds, or contradicts another (Java's ConfigException)."""
+    """An option is unknown or out of bounds, or two options contradict each other (Java's
+    ConfigException).
+    """
 
     default_kind = Kind.CONFIG
 
@@ -229,13 +239,13 @@ class SchemaError(KafkaError, ValueError):
 
 
 class SchemaRegistryError(KafkaError, RuntimeError):
-    """A schema registry refused a request, or did not answer it."""
+    """A schema registry refused a request, or did not respond."""
 
     default_kind = Kind.SCHEMA_REGISTRY
 
 
 class NoRegistryAnswerError(SchemaRegistryError):
-    """A schema registry did not answer in time."""
+    """A schema registry did not respond in time."""
 
 
 class DataError(KafkaError, ValueError):
@@ -245,19 +255,23 @@ class DataError(KafkaError, ValueError):
 
 
 class SerializationError(KafkaError, ValueError):
-    """A key or value that its serializer does not accept."""
+    """The serializer does not accept a key or a value."""
 
     default_kind = Kind.SERIALIZATION
 
 
 class IllegalStateError(KafkaError, RuntimeError):
-    """A call in a state that forbids it: a bug, in this package or in its caller."""
+    """A method was called in a state that forbids the call. This is a bug, in this package or in
+    the code that calls it.
+    """
 
     default_kind = Kind.ILLEGAL_STATE
 
 
 class RemoteProtocolError(KafkaError):
-    """A broker's bytes break the protocol. The connection is closed; never resynchronised."""
+    """A broker's bytes break the protocol. The connection is closed, because its remaining bytes
+    can't be interpreted.
+    """
 
     default_kind = Kind.MALFORMED_ANSWER
 
@@ -269,19 +283,44 @@ class WrongListenerError(RemoteProtocolError):
 
 
 class DeliveryError(KafkaError):
-    """Rows were not acknowledged. The task attempt must fail, so that Spark writes them again."""
+    """Some rows were not acknowledged, or the driver can't confirm that all rows were. The write
+    must fail, so that Spark writes the rows again. Acknowledged rows stay in the topic.
+    """
 
     default_kind = Kind.DELIVERY
 
 
-class CommitError(KafkaError):
-    """The driver can't verify a batch: a commit message is missing or inconsistent."""
+class BatchError(KafkaError):
+    """A batch with deliveryGuarantee=exactly-once has failed. The subclass shows which rows of the
+    batch are visible to readers of committed rows. So it also shows whether the batch may be
+    written again.
+
+    No subclass inherits from another subclass. So code that writes a batch again after
+    ``except CommitError`` never repeats a visible batch.
+    """
 
     default_kind = Kind.COMMIT
 
 
-class _TransactionsCommitError(CommitError):
-    """``transactional_ids`` of the transactions concerned."""
+class CommitError(BatchError):
+    """No row of this write is visible, now or later. The write may be repeated as the same batch:
+    the same micro-batch, or the same ``txnVersion``.
+
+    Exception: if the number of the batch does not follow the last number in the commit log, the
+    sink refuses each repetition. An earlier write may have committed other rows under that number.
+    """
+
+
+class CommitLogError(BatchError):
+    """The commit log's record of a key is damaged, or a newer version of this package wrote it.
+    Nothing was changed. It is unknown whether the key's last batch is committed.
+    """
+
+    default_kind = Kind.COMMIT_LOG_DAMAGED
+
+
+class _TransactionsError(BatchError):
+    """``transactional_ids`` are the ids of the transactions that the error is about."""
 
     transactional_ids: tuple[str, ...]
 
@@ -297,31 +336,36 @@ class _TransactionsCommitError(CommitError):
         self.transactional_ids = transactional_ids
 
 
-class CommitOutcomeUnknownError(_TransactionsCommitError):
-    """A commit was requested and its outcome is unknown after the timeout. Nothing was rolled back;
-    the next start of the query determines it.
+class CommitOutcomeUnknownError(_TransactionsError):
+    """A commit was requested, and its outcome is unknown after the timeout. The batch may be
+    visible, or may become visible later. Nothing was rolled back. The next start of the query
+    resolves the batch.
     """
 
     default_kind = Kind.OUTCOME_UNKNOWN
 
 
-class PartialCommitError(_TransactionsCommitError):
-    """A batch is decided, but the broker had aborted some of its transactions: their rows are
-    missing while others are visible. An operator must resolve it.
+class PartialCommitError(_TransactionsError):
+    """The driver had decided to commit a batch, but brokers aborted some of its transactions. The
+    rows of these transactions are missing, and other rows of the batch are visible. An operator
+    must resolve the batch.
     """
 
     default_kind = Kind.PARTIAL_COMMIT
 
 
-class SupersededError(CommitError):
-    """Another driver took over this query or prefix; this one must stop."""
+class SupersededError(BatchError):
+    """Another driver has taken over this query or this ``transactionalIdPrefix``, and writes its
+    batches. This driver must stop. Rows that this driver has written since the takeover are never
+    visible.
+    """
 
     default_kind = Kind.SUPERSEDED
 
 
 class RefusedError(KafkaError):
-    """An operator's request contradicts a decision, or its object does not exist. Nothing was
-    changed.
+    """The request of an operator contradicts a recorded decision, or names something that does not
+    exist. Nothing was changed.
     """
 
     default_kind = Kind.REFUSED
@@ -330,8 +374,8 @@ class RefusedError(KafkaError):
 class ApiError(KafkaError):
     """An error defined by the Kafka protocol (Java's ApiException).
 
-    ``code`` is the broker's error code, or the equivalent of a client-side failure; by default the
-    class's (``default_code``).
+    ``code`` is the broker's error code. For a failure in the client, it is the equivalent error
+    code. An error that is raised without ``code`` has the ``default_code`` of its class.
     """
 
     default_code: ClassVar[ErrorCode | None] = None
@@ -353,11 +397,11 @@ class ApiError(KafkaError):
 
 
 class RetriableError(ApiError):
-    """May succeed when retried."""
+    """The request may succeed when it is retried."""
 
 
 class InvalidMetadataError(RetriableError):
-    """May succeed when retried with updated metadata."""
+    """The request may succeed when it is retried with updated metadata."""
 
 
 class DisconnectError(InvalidMetadataError):
@@ -365,20 +409,22 @@ class DisconnectError(InvalidMetadataError):
 
 
 class KafkaTimeoutError(RetriableError):
-    """A timeout expired: max.block.ms, request.timeout.ms or delivery.timeout.ms."""
+    """A timeout expired: ``max.block.ms``, ``request.timeout.ms`` or ``delivery.timeout.ms``."""
 
     default_kind = Kind.TIMEOUT
     default_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class BufferExhaustedError(KafkaTimeoutError):
-    """buffer.memory stayed exhausted for max.block.ms."""
+    """The memory of ``buffer.memory`` stayed exhausted for ``max.block.ms``."""
 
     default_kind = Kind.BUFFER_EXHAUSTED
 
 
 class CoordinatorError(RetriableError):
-    """The transaction coordinator moved or is loading: find it again, then retry."""
+    """The transaction coordinator moved, or is loading. The producer looks it up again, then
+    retries.
+    """
 
 
 class AuthenticationError(ApiError):
@@ -392,7 +438,7 @@ class AuthorizationError(ApiError):
 
 
 class InvalidTopicError(ApiError):
-    """A topic name that Kafka rejects."""
+    """Kafka rejects the topic's name."""
 
     default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -405,7 +451,9 @@ class RecordTooLargeError(ApiError):
 
 
 class InvalidRecordError(ApiError):
-    """The broker rejected the content of records (no key on a compacted topic, ...)."""
+    """The broker rejected the content of a record, such as a record without a key in a compacted
+    topic.
+    """
 
     default_code = ErrorCode.INVALID_RECORD
 
@@ -417,11 +465,13 @@ class CorruptRecordError(RetriableError):
 
 
 class OutOfOrderSequenceError(ApiError):
-    """The sequence does not continue the broker's last sequence of this producer."""
+    """A batch's sequence number does not follow the last sequence number that the broker has from
+    this producer.
+    """
 
 
 class ProducerFencedError(ApiError):
-    """Another producer took this transactional id, or the transaction timed out."""
+    """Another producer has taken over this transactional id, or the transaction timed out."""
 
 
 class TransactionAbortableError(ApiError):
@@ -431,7 +481,7 @@ class TransactionAbortableError(ApiError):
 
 
 class TransactionAbortedError(ApiError):
-    """The batch was never sent: its transaction was aborted."""
+    """The batch was never sent, because its transaction was aborted."""
 
     default_kind = Kind.TRANSACTION_ABORTED
     default_code = ErrorCode.TRANSACTION_ABORTABLE
@@ -442,7 +492,7 @@ class InvalidTxnStateError(ApiError):
 
 
 class UnsupportedVersionError(ApiError):
-    """Broker and producer share no version of the request."""
+    """The broker and the producer have no version of the request in common."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -464,18 +514,18 @@ class ErrorClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CodeInfo:
-    """One row of the table of broker error codes."""
+    """A row of the table of broker error codes."""
 
     code: int
     error_class: ErrorClass
     error_type: type[ApiError]
     meaning: str
-    #: What to do about it; of a code that is retried, what to do when it lasts.
+    #: The advice for the code. For a code that is retried: the advice when it lasts.
     hint: str
 
 
-#: What a secret in a wrong place looks like: a private key in PEM, a login module (but not that of
-#: a hint, password="..."), a connection string, a password in an address.
+#: Patterns of a secret in a wrong place: a private key in PEM, a login module (except in a hint,
+#: password="..."), a connection string, a password in an address.
 _SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|SharedAccessKey\s*=|(?:password|secret)\s*=\s*[\"'](?!\.\.\.\")"
     r"|://[^/@\s]*:[^@\s]*@",
@@ -485,8 +535,8 @@ _NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others
 
 
 def safe_text(text: str, limit: int = 200) -> str:
-    """A string of another's in loggable form: printable, one line, at most ``limit`` characters.
-    One that holds what looks like a secret is not shown.
+    """The text of another process in loggable form: printable, one line, at most ``limit``
+    characters. A text that seems to contain a secret is not shown.
     """
     if _SECRET.search(text[: 20 * limit]):
         return _NOT_SHOWN
@@ -509,14 +559,14 @@ _ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DES
 _ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
 _ACL_GROUP = f"{_PRINCIPAL} needs the ACL READ on the group, which includes DESCRIBE"
 _COMMIT_LOG = "create the commit log topic yourself: 16 partitions, cleanup.policy=compact"
-_OTHER_GROUP = "set offsetsGroup to a group in which no consumer runs"
+_OTHER_GROUP = "set offsetsGroup to a group that has no consumers"
 _IN_SYNC = (
     "start the brokers that are down, or wait for those that lag"
     " (kafka-topics.sh --describe --under-min-isr-partitions)"
 )
 _REPORT = "report it with the broker's name and version: a bug here, or a broker that is not Kafka"
 _ACL_IDEMPOTENT = (
-    f"{_PRINCIPAL} needs the ACL WRITE on the topic, and has it on none; brokers before 2.8 want"
+    f"{_PRINCIPAL} needs the ACL WRITE on the topic, and has it on none; brokers before 2.8 need"
     " IDEMPOTENT_WRITE on the cluster. deliveryGuarantee=none does without (in a KafkaProducer"
     " enable.idempotence=false)"
 )
@@ -536,7 +586,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
     (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and retried, so this is one row)"),
     (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", "wait for the controller's election to end (kafka-metadata-quorum.sh describe --status), then run the write again"),
     (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", "raise the brokers' offset.metadata.max.bytes"),
-    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", "if it lasts, see the broker's server.log, and what between closes connections (lower connections.max.idle.ms)"),
+    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", "if it lasts, see the broker's server.log, and look for a firewall or a load balancer that closes idle connections (lower connections.max.idle.ms)"),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", "if it lasts for minutes, see in the server.log of the broker how far it has read __transaction_state (of a group, __consumer_offsets)"),
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", "if it lasts, start the brokers that hold __transaction_state (of a group, __consumer_offsets); with fewer brokers than transaction.state.log.replication.factor, lower that"),
     (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", "if it lasts, wait for the end of a rolling restart, or see in the server.log why leaders of __transaction_state keep moving"),
@@ -544,17 +594,17 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
     (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the topic's segment.bytes", "lower batch.size or raise the topic's segment.bytes"),
     (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", _IN_SYNC),
     (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", _IN_SYNC),
-    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not one of -1, 0, 1", "set acks to all, 1 or 0"),
+    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not -1, 0 or 1", "set acks to all, 1 or 0"),
     (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the group's generation is another one", _OTHER_GROUP),
     (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the group id is not legal", "set offsetsGroup to a name that is not empty"),
     (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the group has no such member", _OTHER_GROUP),
-    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets are more than the topic __consumer_offsets takes at once", "raise max.message.bytes of __consumer_offsets, or read fewer partitions in one query"),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets of one commit are larger than __consumer_offsets accepts", "raise max.message.bytes of __consumer_offsets, or read fewer partitions in one query"),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to see the topic or to write to it", _ACL_TOPIC),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", _ACL_GROUP),
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write with idempotence", _ACL_IDEMPOTENT),
     (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "check the unit: a bigint timestamp column holds milliseconds; or change the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
-    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", "set sasl.mechanism to one that the listener offers, or add it to the brokers' sasl.enabled.mechanisms"),
-    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", "the listener has no SASL: connect to the port of one that has, or set security.protocol to PLAINTEXT (with TLS: SSL)"),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", "set sasl.mechanism to a mechanism that the listener offers, or add it to the brokers' sasl.enabled.mechanisms"),
+    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", "the listener has no SASL: connect to the port of a listener with SASL, or set security.protocol to PLAINTEXT (with TLS: SSL)"),
     (ErrorCode.UNSUPPORTED_VERSION, _C.FATAL, UnsupportedVersionError, "the broker does not support this version of the request", "use brokers of Kafka 2.1 or newer"),
     (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", "another process created it at the same time: run the write again"),
     (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions is below 1", _COMMIT_LOG),
@@ -564,33 +614,33 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
     (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", "if it lasts, the cluster has no controller: see kafka-metadata-quorum.sh describe --status"),
     (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", _REPORT),
     (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", "set the topic's message.format.version to 0.11.0 or newer (brokers since 4.0 have no older one)"),
-    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", f"ask who runs the cluster what its policy allows (create.topic.policy.class.name); or {_COMMIT_LOG}"),
+    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", f"learn from the operator of the cluster which requests its policy allows (create.topic.policy.class.name); or {_COMMIT_LOG}"),
     (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence does not continue the broker's last sequence of this producer", "run the task again, as Spark does: it writes all rows with a new producer; see in the brokers' server.log whether an unclean election lost data"),
     (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SEQUENCE, ApiError, "the broker already has this batch", "do nothing: the batch is in the topic once, and the report counts it in duplicates"),
-    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", "see whether another run uses this transactional id, and stop one of them; or the transaction timed out: raise transaction.timeout.ms, or write in smaller parts"),
-    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", "see 'kprod txn describe', then run the batch again: the transaction timed out, or something else ended it"),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", "if another run uses this transactional id, stop that run or this run; if the transaction timed out, raise transaction.timeout.ms, or write in smaller parts"),
+    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", "see 'kprod txn describe', then run the batch again: the transaction timed out, or another client ended it"),
     (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "run the batch again; the id may have expired: see transactional.id.expiration.ms"),
     (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms (15 minutes unless it was changed)"),
-    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the previous transaction of this id is still being completed", "if it lasts, start the brokers that lead the partitions it wrote to: they have not written its markers yet"),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "another change of this id's transaction is being written: its previous transaction is completed, or another partition is added", "it passes within milliseconds; if it lasts, start the brokers that lead the partitions of the previous transaction: they have not written its markers yet"),
     (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", "run the batch again: the coordinator moved to another broker"),
     (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to use the transactional id", _ACL_TXN),
     (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", "set authorizer.class.name on the brokers, or do without ACLs"),
     (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", "see the error of the other partition in the same request"),
     (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log, and replace the disk"),
     (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", "check user and password, or the token, and that the user was created for this sasl.mechanism; 'kprod check' tries the login without a job"),
-    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker no longer knows this producer id", "run the task again, as Spark does; the partition's retention may have removed all of this producer's records: see its retention.ms"),
+    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker has forgotten this producer id", "run the task again, as Spark does; the partition's retention may have removed all of this producer's records: see its retention.ms"),
     (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "set offsetsGroup to a consumer group: a share group keeps no offsets of this kind"),
     (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "give every broker the listener that bootstrap.servers points at"),
-    (ErrorCode.TOPIC_DELETION_DISABLED, _C.FATAL, ApiError, "the brokers delete no topics", "set delete.topic.enable=true on the brokers, or ask who runs the cluster to delete it"),
+    (ErrorCode.TOPIC_DELETION_DISABLED, _C.FATAL, ApiError, "the brokers delete no topics", "set delete.topic.enable=true on the brokers, or let the operator of the cluster delete it"),
     (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", "if it lasts, check that bootstrap.servers name brokers of one cluster"),
     (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", "if it lasts, see in the broker's server.log why its metadata is behind"),
     (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "set compression.type to lz4, snappy or gzip: zstd needs Kafka 2.1"),
     (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "give each row a key: a compacted topic accepts no record without a key"),
     (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", f"raise the user's quota controller_mutation_rate, or {_COMMIT_LOG}"),
-    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", "stop one of the two runs; give each query a transactionalIdPrefix of its own, and each job a txnAppId"),
+    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", "stop the other run or this run; give each query its own transactionalIdPrefix, and each job its own txnAppId"),
     (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "run the write again: the topic may have been deleted and created again"),
     (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", "if it lasts, the topic was deleted and created again: run the write again when all brokers have the new one"),
-    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", "check its spelling ('kprod txn list' shows what is known); after transactional.id.expiration.ms without use brokers forget it"),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", "check its spelling ('kprod txn list' shows the known ids); after transactional.id.expiration.ms without use brokers forget it"),
     (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", "run the batch again in a new transaction, which Spark does with a failed task"),
     (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must start again from its bootstrap servers", "check that bootstrap.servers name brokers of the cluster, then run the write again"),
 )  # fmt: skip
@@ -601,6 +651,8 @@ _RETRIABLE = frozenset({_C.RETRIABLE, _C.REFRESH_METADATA, _C.FIND_COORDINATOR})
 FATAL_TOPIC_ERRORS = frozenset(
     {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
+#: Brokers' answers for a topic that can't be written to.
+TOPIC_UNAVAILABLE = FATAL_TOPIC_ERRORS | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 #: Every member of ErrorCode with its row.
 CODES: dict[ErrorCode, CodeInfo] = {

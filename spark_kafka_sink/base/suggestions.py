@@ -1,7 +1,7 @@
-"""What a wrong name or value was probably meant to be, for the hint of an error.
+"""The probable meaning of a wrong name or value, for the hint of an error.
 
-Owns: the comparison of spellings, words of other systems, and numbers with a unit. Never: the names
-and values that are right, which the caller gives.
+Owns: the comparison of spellings, words of other systems, and numbers with a unit. Never: the
+correct names and values, which the caller passes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterable
 #: difflib's time is quadratic, and nothing legal is longer.
 _LONGEST = 100
 
-#: What others call a value, by its letters, where the nearest spelling would be another one.
+#: Values in other systems' words, by their letters, where the nearest spelling would be a wrong
+#: value.
 _OTHER_WORDS = {
     "tls": "SSL",
     "plain": "PLAINTEXT",
@@ -35,7 +36,6 @@ _OTHER_WORDS = {
 }
 
 _WITH_UNIT = re.compile(r"([0-9][0-9_ ,]*)\s*([a-z]*)", re.IGNORECASE)
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MILLISECONDS = {"ms": 1, "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
                  "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
                  "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000}  # fmt: skip
@@ -56,8 +56,8 @@ def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | No
 
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """The one of ``choices`` that ``text`` was probably meant to be. Never one without letters:
-    a number is never taken for a misspelt one.
+    """The item of ``choices`` that ``text`` was probably meant to be. Never an item without
+    letters: a number is never taken for a misspelt number.
     """
     by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
     key = letters(text[:_LONGEST])
@@ -69,11 +69,9 @@ def nearest_value(text: str, choices: Iterable[str]) -> str | None:
 
 
 def plain_number(text: str, option: str) -> str | None:
-    """``5s`` for an option in milliseconds is 5000, ``16 MiB`` for one in bytes 16777216, and a day
-    its digits.
+    """The digits for a number with a unit: 5000 for ``5s`` of an option in milliseconds, 16777216
+    for ``16 MiB`` of an option in bytes.
     """
-    if _DAY.fullmatch(text.strip()[:_LONGEST]):
-        return "".join(filter(str.isdigit, text))
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:
         return None

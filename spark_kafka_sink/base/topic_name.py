@@ -1,6 +1,7 @@
-"""What a broker takes as the name of a topic (Java: ``Topic``).
+"""The topic names that a broker accepts (Java: ``Topic``).
 
-Owns: the names that are valid, and those that only brokers write to. Never: whether a topic exists.
+Owns: the valid names, the topics that only brokers write to, and the commit log's default. Never:
+whether a topic exists.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import re
 
 #: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+#: The default of the option commitLogTopic.
+COMMIT_LOG_TOPIC = "__kprod_commits"
 
 #: A valid name in words.
 VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"

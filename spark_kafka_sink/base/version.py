@@ -1,3 +1,3 @@
-"""The package's version, where the build and everything that imports nothing else finds it."""
+"""The package's version, in a module that the build and all others can import alone."""
 
 __version__ = "0.2.0"

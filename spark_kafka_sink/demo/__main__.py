@@ -1,6 +1,7 @@
 """Starts a Kafka, writes a batch and a stream, kills the driver on request, and counts rows.
 
-It needs the extra ``demo`` and a JDK. Its exit status is 0 when every row is there once.
+It needs the extra ``demo`` (with ``--avro`` the extra ``demo-avro``) and a JDK. Its exit
+status is 0 when every row is there once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _NEEDED = ("confluent_kafka", "pyspark", "rich")
-#: What confluent-kafka's deserializer imports.
+#: The modules that confluent-kafka's deserializer imports.
 _NEEDED_FOR_AVRO = ("authlib", "cachetools", "fastavro")
 _PARTITIONS = 6
 #: The micro-batch after which the driver is killed.
@@ -43,7 +44,9 @@ class _DriverError(Exception):
 
 
 class _Driver:
-    """The driver's process group, so that a kill ends the JVM and the Python workers, too."""
+    """The driver in its own process group, so that a kill also ends the JVM and the Python
+    workers.
+    """
 
     def __init__(self, arguments: list[str], folder: Path, *, stream_only: bool) -> None:
         command = [sys.executable, "-m", "spark_kafka_sink.demo.spark_driver"]
@@ -61,7 +64,7 @@ class _Driver:
         self._lines = self._process.stdout
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What it reports until it ends."""
+        """The driver's events until it ends."""
         for line in self._lines:
             if line.startswith("{"):
                 yield json.loads(line)
@@ -82,8 +85,9 @@ def main(arguments: list[str] | None = None) -> int:
     needed = _NEEDED + _NEEDED_FOR_AVRO * options.avro
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
+        extra = "demo-avro" if options.avro else "demo"
         print(
-            f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]'",
+            f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[{extra}]'",
             file=sys.stderr,
         )
         return 2
@@ -115,7 +119,10 @@ def _run(console: Console, folder: Path, options: argparse.Namespace) -> int:
             console.print(f"A schema registry (Apicurio) runs at {url}.")
             arguments = [*arguments, "--registry", url]
             id_of = stack.enter_context(id_of_avro(url))
-        console.print(f"Kafka {kafka.version} runs at {bootstrap}. Starting Spark ...")
+        console.print(
+            f"Kafka {kafka.version} runs at {bootstrap}.\n"
+            f"Spark starts, and writes {rows:,} rows as a batch and as a stream ..."
+        )
         seconds = _write(console, arguments, folder, kill=options.kill_driver)
         console.print("Reading both topics with confluent-kafka, read_committed ...")
         found = {
@@ -178,10 +185,11 @@ def _create_topics(bootstrap: str) -> None:
 
 
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
-    """Both writes; the seconds that each took, of a stream since its last start."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    """Runs both writes, and returns the seconds of each; for a stream since its last start."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     seconds = {"batch": 0.0, "stream": 0.0}
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("Micro-batches", total=MICRO_BATCHES)
@@ -192,8 +200,12 @@ def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) 
                 for event in driver.events():
                     if event["event"] != "micro-batch":
                         seconds[event["event"]] = event["seconds"]
+                        console.print(f"The {event['event']} is written: {event['seconds']:.1f} s.")
                         continue
                     progress.update(task, completed=event["number"] + 1)
+                    if not console.is_terminal:  # which has the bar
+                        written = event["number"] + 1
+                        console.print(f"{written} of {MICRO_BATCHES} micro-batches are written.")
                     if kill and event["number"] >= _KILLED_AFTER:
                         break
                 else:

@@ -1,4 +1,4 @@
-"""The demo's Spark driver, a process of its own so that it can be killed.
+"""The demo's Spark driver, a separate process so that it can be killed.
 
 It writes one topic as a batch and one as a stream, exactly once, and prints a line of JSON when
 something is done: ``{"event": "batch", "seconds": 1.2}``, ``{"event": "micro-batch", "number": 3}``
@@ -24,13 +24,13 @@ MICRO_BATCHES = 8
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """A Spark of its own, which writes what the options say."""
+    """Runs its own Spark, which writes as the options require."""
     options = _parse(arguments)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
     from pyspark.sql import SparkSession
 
-    from spark_kafka_sink.datasource.registration import register
+    from spark_kafka_sink.datasource.session.registration import register
     from spark_kafka_sink.local_kafka.installation import QUICK_JVM
 
     spark = (

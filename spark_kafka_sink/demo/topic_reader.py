@@ -1,4 +1,4 @@
-"""What a topic holds for a consumer that shares no code with the sink: confluent-kafka."""
+"""The content of a topic, read by a client that shares no code with the sink: confluent-kafka."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Of rows with the ids 0 to ``expected`` - 1: ``records`` were read, ``lost`` ids have none and
-    ``doubled`` records are there for ids that have one already.
+    """The counts for rows with the ids 0 to ``expected`` - 1: ``records`` were read, ``lost`` ids
+    have no record, and ``doubled`` records repeat an id.
     """
 
     expected: int

@@ -1,11 +1,13 @@
-"""The exceptions, under the name by which users import them and tracebacks show them."""
+"""The exceptions, under the name that users import and tracebacks show."""
 
 from spark_kafka_sink.base.errors import (
     ApiError,
     AuthenticationError,
     AuthorizationError,
+    BatchError,
     BufferExhaustedError,
     CommitError,
+    CommitLogError,
     CommitOutcomeUnknownError,
     ConfigError,
     CoordinatorError,
@@ -44,8 +46,10 @@ __all__ = [
     "ApiError",
     "AuthenticationError",
     "AuthorizationError",
+    "BatchError",
     "BufferExhaustedError",
     "CommitError",
+    "CommitLogError",
     "CommitOutcomeUnknownError",
     "ConfigError",
     "CoordinatorError",

@@ -1,14 +1,13 @@
 """A real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker.
 
-What the demo and the tests run against. Needs Python, a JVM of version 17 or newer, and on the
-first use either PySpark or Maven to fetch the server's jars. Imports the standard library only (a
-secure one: ``cryptography``); nothing of the sink imports it.
-
-``python -m spark_kafka_sink.local_kafka`` runs one in the foreground, ``--secure`` one with TLS,
+The demo and the tests use it. It needs Python, a JVM of version 17 or newer, and on the first use
+either PySpark or Maven to fetch the server's jars. It imports only the standard library (with
+``secure`` also ``cryptography``); no module of the sink imports it. ``python -m
+spark_kafka_sink.local_kafka`` runs a Kafka in the foreground, with ``--secure`` a Kafka with TLS,
 SASL and ACLs. ``cluster`` and ``node`` start and stop it (with ``ports``, ``probe``,
 ``broker_process_group``, ``parent_watchdog``) with the ``server_properties`` and, when ``secure``,
-the ``certificates`` and ``secure_files``; ``installation`` fetches a ``distribution``,
-with ``java``. ``schema_registry`` is a registry beside it. ``pytest_plugin`` has the fixtures.
+the ``certificates`` and ``secure_files``; ``installation`` fetches a ``distribution``, with
+``java``. ``schema_registry`` is a schema registry for it. ``pytest_plugin`` has the fixtures.
 """
 
 from __future__ import annotations

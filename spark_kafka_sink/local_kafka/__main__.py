@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         ):
             if registry is not None:
                 print(f"Its schema registry is {registry.url}", file=sys.stderr)
-            # The address comes last: who reads it may stop the command at once.
+            # The address comes last: its reader may stop the command immediately.
             print(f"Kafka {cluster.version} is ready; Ctrl-C stops it.", file=sys.stderr)
             print(_client_properties(cluster) if options.secure else cluster.bootstrap, flush=True)
             return _watch(cluster)

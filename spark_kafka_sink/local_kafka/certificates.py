@@ -1,8 +1,8 @@
-"""Certificates of a local Kafka that speaks TLS: a CA of its own, made at each start.
+"""Certificates of a local Kafka with TLS: a private CA, made at each start.
 
 Owns: the CA, and PEM files of a private key with its chain, as brokers and clients read them.
-Never: where a certificate is used. The one module here that needs more than Python:
-``cryptography``, which the extra ``[tls]`` brings; ``secure`` imports it when it is needed.
+Never: the use of a certificate. It is the only module here that needs a package, ``cryptography``,
+from the extra ``[tls]``; ``secure`` imports it when it is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 #: Longer than any test or demo, too short for production use.
 _LIFETIME = dt.timedelta(days=7)
-#: A clock that runs a little behind must not call a new certificate "not valid yet".
+#: With a clock that runs a little late, a new certificate must not be "not valid yet".
 _SKEW = dt.timedelta(hours=1)
 
 

@@ -43,27 +43,27 @@ class KafkaCluster:
     Args:
         nodes: 1 or 3.
         overrides: server properties that override ``conf/kafka`` on every node. To put a proxy
-            before the clients' listener, override ``advertised.listeners`` with its address; the
-            brokers' own listener is added to it.
-        port: the client port of node 1; the other nodes take the following ones. Default: free
-            ports. Either way they are held until :meth:`stop`, also while a node is down.
-        listeners: the clients' listeners, name to security protocol. What a protocol other than
-            PLAINTEXT needs belongs into ``overrides``.
-        heap: each broker's maximal heap, as in ``-Xmx``.
-        full_jvm: run the brokers as in production (both compiler tiers, G1), which is slower to
-            start and faster once warm. For benchmarks.
+            before the clients' listener, override ``advertised.listeners`` with the proxy's
+            address. The brokers' own listener is added to this option.
+        port: the client port of node 1. The other nodes use the ports after it. Default: free
+            ports. All ports are reserved until :meth:`stop`, even while a node is down.
+        listeners: the clients' listeners, a mapping from name to security protocol. If a protocol
+            is not PLAINTEXT, put its settings into ``overrides``.
+        heap: the maximum heap of each broker, as in ``-Xmx``.
+        full_jvm: run the brokers as in production (both compiler tiers, G1), for benchmarks. They
+            start more slowly, and are faster when warm.
         format_options: further arguments of ``kafka-storage format``, for example
             ``("--feature", "transaction.version=0")``.
-        secure: beside PLAINTEXT the listeners SSL, SASL_SSL and SASL_PLAINTEXT (and those of
-            ``listeners``), users, certificates and ACLs, see ``secure.py``. :attr:`security` has
-            the passwords and files, :meth:`client_options` what a client needs. ``overrides``
-            still come last.
-        version: Kafka's version, one of ``KAFKA_VERSION`` and ``KAFKA_3_VERSION``. The second is
-            fetched when it is first used.
+        secure: in addition to PLAINTEXT and ``listeners``, create the listeners SSL, SASL_SSL and
+            SASL_PLAINTEXT, with users, certificates and ACLs (``secure.py``). :attr:`security` has
+            the passwords and files. :meth:`client_options` has the options for a client.
+            ``overrides`` also override these settings.
+        version: Kafka's version, one of ``distribution.RELEASES``. A version other than
+            ``KAFKA_VERSION`` is downloaded when it is first used.
 
-    The ports are taken when the object is made and :meth:`start` starts the processes, so that
-    ``node(1).properties`` can be changed in between. Data lives in a temporary directory. Not
-    thread-safe; used once.
+    The constructor reserves the ports, and :meth:`start` starts the processes. Between the two, you
+    can change ``node(1).properties``. The data is in a temporary directory. A cluster is not
+    thread-safe, and can be started only once.
     """
 
     def __init__(
@@ -124,13 +124,14 @@ class KafkaCluster:
         return self.bootstrap_of(self._first_listener)
 
     def bootstrap_of(self, listener: str) -> str:
-        """``bootstrap.servers`` of one listener."""
+        """The ``bootstrap.servers`` of one listener."""
         return ",".join(node.address(listener) for node in self.nodes)
 
     def client_options(
         self, listener: str, mechanism: str = "SCRAM-SHA-512", user: str = "alice"
     ) -> dict[str, str]:
-        """What a client of a secure cluster needs, ``bootstrap.servers`` included, by Java's names.
+        """The options of a client of a secure cluster, with ``bootstrap.servers``, by Java's
+        names.
 
         ``user`` is ``alice``, who may do everything, or ``bob``, who may do nothing without ACLs.
         """
@@ -140,14 +141,15 @@ class KafkaCluster:
         return {"bootstrap.servers": self.bootstrap_of(listener), **options}
 
     def node(self, node_id: int) -> KafkaNode:
-        """The node of that id; ids start at 1."""
+        """The node with the given id. Ids start at 1."""
         return self.nodes[node_id - 1]
 
     def start(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Format and start every node, and wait until each sees all of them.
+        """Format and start every node, and wait until each node sees all nodes.
 
-        On the first call on a machine Kafka's jars are fetched before ``timeout`` begins. Raises
-        LocalKafkaError with the end of a log; nothing is left behind then.
+        The first call on a machine downloads Kafka's jars, before ``timeout`` begins. If the
+        cluster can't start, LocalKafkaError is raised with the end of a log. No process and no data
+        remain then.
         """
         if self._started:
             raise IllegalStateError("A KafkaCluster is used once; make another one.")
@@ -167,10 +169,10 @@ class KafkaCluster:
             raise
 
     def stop(self) -> None:
-        """Kill every node, remove the data, give the ports back. Repeatable.
+        """Kill every node, remove the data, and release the ports. A second call does nothing.
 
-        A clean shutdown would take seconds (controllers that leave together wait for each other)
-        and would tidy what is thrown away anyway. For one: ``node(n).stop()``.
+        A clean shutdown would take seconds, because controllers that stop together wait for each
+        other. The data is removed anyway. To shut down one node cleanly, call ``node(n).stop()``.
         """
         self._started = True
         for node in self.nodes:
@@ -182,8 +184,8 @@ class KafkaCluster:
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
         """Wait until every running node lists all running nodes, and no partition lacks a replica.
 
-        The thing to wait for between two bounces. Raises LocalKafkaError naming a partition that
-        is behind and the end of its leader's log.
+        Call it before you restart the next node. The LocalKafkaError that it raises names a
+        partition that lacks a replica, and shows the end of its leader's log.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]
@@ -205,7 +207,7 @@ class KafkaCluster:
         return self._installation
 
     def _make_secure(self, listeners: Mapping[str, str], common: dict[str, str]) -> None:
-        """Certificates and users, and what ``common`` configures for them."""
+        """Makes certificates and users, and configures ``common`` for them."""
         try:
             self.security = Security.make(self._brood.directory / "security")
         except BaseException:
@@ -223,7 +225,9 @@ class KafkaCluster:
         overrides: Mapping[str, str],
         jvm_options: Sequence[str],
     ) -> tuple[KafkaNode, ...]:
-        """A node's properties are those of all, its own, and ``overrides`` last."""
+        """Makes the nodes. A node's properties are the common properties, its own properties, and
+        last ``overrides``.
+        """
         voters = {node_id: its["CONTROLLER"].port for node_id, its in held.items()}
         nodes = []
         for node_id, its in held.items():

@@ -1,4 +1,4 @@
-"""Apache Kafka's server jars: which versions, where from, and where they are kept.
+"""Apache Kafka's server jars: their versions, their source, and their cache.
 
 Owns: the pinned versions, the resolution through Maven or through the Ivy that PySpark carries, and
 the cache. Never: starting a broker.
@@ -6,12 +6,12 @@ the cache. Never: starting a broker.
 - **Checksums.** Both resolvers fetch every jar with the checksum that the repository publishes for
   it and refuse a jar that does not match: Maven because it is called with ``--strict-checksums``,
   Ivy because its shipped setting is ``ivy.checksums=sha1,md5``.
-- **Half-finished never looks finished.** Jars are resolved into a directory of another name, which
-  gets a list of its files with their sizes and is then renamed. A cache whose files are not those
-  of its list is thrown away and fetched again.
+- **A half-finished cache never looks finished.** Jars are resolved into a directory with another
+  name, which gets a list of its files with their sizes and is then renamed. If the files of a cache
+  differ from its list, the cache is removed and fetched again.
 - **Two processes.** A file lock per version, held from the check of the cache until the rename.
-- **Two versions** have a directory, a lock and leftovers of their own, so that one which can't be
-  fetched is nothing to the other.
+- **Two versions** have separate directories, locks and leftovers, so that a failed fetch of one
+  version does not affect the other.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ from pathlib import Path
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.java import Java
 
-#: The newest Apache Kafka all of whose jars are on Maven Central. (kafka_2.13 4.4.0 is there too,
-#: but it needs kafka-tools-api 4.4.0, which is not.)
+#: The Apache Kafka that nearly all tests run against.
 KAFKA_VERSION = "4.3.1"
 
 #: The newest Kafka whose clusters can't write transactions of version 2 (KIP-890), and the last
 #: line before 4.0. For users with such brokers; fetched on request.
 KAFKA_3_VERSION = "3.9.2"
+
+#: Versions that few tests run against, fetched on request: the first with all that exactly-once
+#: needs, the first whose KRaft Apache declared ready for production, and the newest.
+OTHER_VERSIONS = ("3.0.2", "3.3.2", "4.4.0")
 
 _SCALA_VERSION = "2.13"
 _LOG4J_VERSION = "2.25.4"
@@ -51,7 +54,7 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """One artifact of a Maven repository; ``alone``: without its dependencies."""
+    """An artifact of a Maven repository; ``alone``: without its dependencies."""
 
     group: str
     name: str
@@ -79,18 +82,18 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
     )
 
 
+def _artifacts(version: str) -> tuple[Coordinate, ...]:
+    """Kafka 3 was written for log4j 1 and does not bring it; here its calls go to log4j 2, which
+    takes two artifacts that Kafka 4 has among its dependencies.
+    """
+    names = ("log4j-1.2-api", "log4j-api", "log4j-core") if version.startswith("3.") else ()
+    log4j = (Coordinate("org.apache.logging.log4j", n, _LOG4J_VERSION, alone=True) for n in names)
+    return _server(version, *log4j)
+
+
 #: The artifacts, by Kafka's version.
 RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
-    KAFKA_VERSION: _server(KAFKA_VERSION),
-    # Kafka 3 was written for log4j 1 and does not bring it; here its calls go to log4j 2, which
-    # takes two artifacts that Kafka 4 has among its dependencies.
-    KAFKA_3_VERSION: _server(
-        KAFKA_3_VERSION,
-        *(
-            Coordinate("org.apache.logging.log4j", name, _LOG4J_VERSION, alone=True)
-            for name in ("log4j-1.2-api", "log4j-api", "log4j-core")
-        ),
-    ),
+    version: _artifacts(version) for version in (KAFKA_VERSION, KAFKA_3_VERSION, *OTHER_VERSIONS)
 }
 
 
@@ -128,9 +131,10 @@ def release(version: str) -> tuple[Coordinate, ...]:
 
 @contextmanager
 def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
-    """The cache directory, made if need be, and nobody else's for ``version`` in the context.
+    """A context with the cache directory, which is created if needed. Within the context no other
+    process uses ``version``.
 
-    The kernel drops the lock when its holder ends, so a killed process leaves nothing locked.
+    The kernel drops the lock when its holder ends, so a killed process leaves no lock.
     """
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
@@ -142,7 +146,7 @@ def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
 def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distribution:
     """Kafka's jars from ``directory``, fetched first if they are not there. Hold the cache's lock.
 
-    Raises LocalKafkaError naming each resolver that was tried and the end of what it printed.
+    Raises LocalKafkaError naming each resolver that was tried and the end of its output.
     """
     home = fetch(java, directory, f"kafka-{version}", release(version), version)
     return Distribution(version, home, tuple(sorted((home / "jars").glob("*.jar"))))
@@ -155,9 +159,8 @@ def fetch(
     coordinates: tuple[Coordinate, ...],
     version: str = KAFKA_VERSION,
 ) -> Path:
-    """``directory``/``name``, whose folder ``jars`` holds ``coordinates``; as :func:`resolve`.
-
-    ``version`` is the one whose lock is held.
+    """``directory``/``name``, whose folder ``jars`` holds ``coordinates``; see :func:`resolve`. The
+    lock of ``version`` must be held.
     """
     home = directory / name
     if not _is_whole(home, coordinates):
@@ -210,7 +213,7 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
         )
     failures = []
     for name, command in commands:
-        _log.info("fetching %s into %s through %s", what, work.parent, name)
+        _log.info("fetching %s (some 100 MB) into %s through %s", what, work.parent, name)
         shutil.rmtree(jars, ignore_errors=True)
         jars.mkdir(parents=True)
         problem = _run_resolver(command, work) or _missing(jars, coordinates)
@@ -224,7 +227,7 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
 
 
 def _run_resolver(command: list[str], work: Path) -> str | None:
-    """None when ``command`` succeeded, else the end of its output."""
+    """None when ``command`` succeeded, otherwise the end of its output."""
     try:
         answer = subprocess.run(
             command,
@@ -248,7 +251,7 @@ def _run_resolver(command: list[str], work: Path) -> str | None:
 
 
 def _missing(jars: Path, coordinates: tuple[Coordinate, ...]) -> str | None:
-    """What a resolver that claims success did not bring, or None."""
+    """The jars that are missing although a resolver reported success, or None."""
     absent = [c.file for c in coordinates if not (jars / c.file).exists()]
     broken = [jar.name for jar in jars.glob("*.jar") if not zipfile.is_zipfile(jar)]
     if absent or broken:
@@ -366,7 +369,7 @@ def _ivy_module(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _ivy_artifact(c: Coordinate) -> str:
-    """What is wanted of a module that is not its jar."""
+    """Ivy's ``<artifact>`` for a coordinate with a classifier."""
     if not c.classifier:
         return ""
     return (

@@ -36,6 +36,9 @@ _SERVER = "kafka.Kafka"
 _STORAGE_TOOL = "kafka.tools.StorageTool"
 _FORMAT_TIMEOUT_S = 120
 _ARCHIVE_TIMEOUT_S = 120
+#: The cluster id of the broker that writes the archive: before Kafka 3.9 it must be the base64 of
+#: 16 bytes.
+ARCHIVE_ID = "class-archive-of-KafkA"
 
 _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
@@ -97,7 +100,7 @@ class Installation:
 #: Options for a broker that should be up soon and small: one compiler tier, one collector thread.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-#: Options for a broker that is measured: those of Kafka's own start script.
+#: Options for a broker in a measurement: the options of Kafka's own start script.
 FULL_JVM = (
     "-server",
     "-XX:+UseG1GC",
@@ -108,7 +111,7 @@ FULL_JVM = (
 
 
 def prepare(version: str = KAFKA_VERSION) -> Installation:
-    """Everything a node needs, fetched and made on the first call on a machine.
+    """The files that a node needs, fetched and made on the first call on a machine.
 
     That call takes half a minute for each version; later ones a tenth of a second. Safe in several
     processes at once. Raises LocalKafkaError.
@@ -141,7 +144,7 @@ def _write_archive(installation: Installation, archive: Path) -> None:
         )
         path = brood.directory / "server.properties"
         write_properties(path, properties)
-        installation.format_storage(path, "class-archive-for-speed")
+        installation.format_storage(path, ARCHIVE_ID)
         options = [f"-XX:ArchiveClassesAtExit={partial}", "-XX:+UseSerialGC", "-Xmx512m"]
         with (brood.directory / "server.log").open("wb") as log:
             process = brood.start(installation.server_command(path, options), log, brood.directory)
@@ -155,7 +158,7 @@ def _write_archive(installation: Installation, archive: Path) -> None:
         process.wait(max(1.0, deadline - time.monotonic()))
         partial.rename(archive)
     except (OSError, LocalKafkaError, subprocess.TimeoutExpired) as error:
-        _log.warning("no class archive could be written, brokers will start slower: %s", error)
+        _log.warning("the class archive can't be written, so brokers start more slowly: %s", error)
     finally:
         brood.close()
         partial.unlink(missing_ok=True)

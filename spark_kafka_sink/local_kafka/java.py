@@ -1,7 +1,7 @@
 """The JDK that runs the brokers: found, and checked to be new enough.
 
-Owns: where ``java`` is looked for and what version Kafka's server needs. Never: starting anything
-but ``java -version``.
+Owns: the search for ``java``, and the version that Kafka's server needs. Never: starting another
+program than ``java -version``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INSTALL_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One ``java`` launcher, its major version, and a name for this very build of it."""
+    """A ``java`` launcher, its major version, and a name for exactly this build."""
 
     path: Path
     major: int
@@ -36,7 +36,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The JVM of ``JAVA_HOME``, else of ``PATH``. Raises LocalKafkaError without one."""
+    """The JVM of ``JAVA_HOME``, otherwise of ``PATH``. Raises LocalKafkaError without a JVM."""
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"
@@ -74,7 +74,7 @@ def find_java() -> Java:
 
 
 def parse_major_version(text: str) -> int | None:
-    """The major version in what ``java -version`` prints: 17 for "17.0.2", 8 for "1.8.0_402"."""
+    """The major version in the output of ``java -version``: 17 for "17.0.2", 8 for "1.8.0_402"."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if match is None:
         return None

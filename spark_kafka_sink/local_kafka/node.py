@@ -1,4 +1,4 @@
-"""One broker process, and what a test may do to it.
+"""A broker process, and the actions of a test on it.
 
 Owns: the process, its ports, its configuration file and its log. Never: the other nodes.
 """
@@ -101,11 +101,11 @@ class KafkaNode:
         return self.directory / "server.properties"
 
     def port(self, listener: str = "PLAINTEXT") -> int:
-        """The port of one of the clients' listeners; the same over the node's whole life."""
+        """The port of a clients' listener; the same over the node's whole life."""
         return self._ports[listener].port
 
     def address(self, listener: str = "PLAINTEXT") -> str:
-        """``host:port`` of one of the clients' listeners."""
+        """``host:port`` of a clients' listener."""
         return f"{HOST}:{self.port(listener)}"
 
     # --- what a test does to a node --------------------------------------------------------------
@@ -130,8 +130,7 @@ class KafkaNode:
             self.wait_until_ready(timeout=timeout)
 
     def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
-        """SIGTERM: the broker hands over its leaderships and closes its logs.
-
+        """Sends SIGTERM: the broker moves its leaderships to other brokers and closes its logs.
         Raises LocalKafkaError when it has not exited after ``timeout`` seconds.
         """
         process = self._move("stop")
@@ -143,7 +142,9 @@ class KafkaNode:
             raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
 
     def kill(self) -> None:
-        """SIGKILL: stops without a shutdown. The page cache survives, as in a real crash."""
+        """Sends SIGKILL: the node stops without a shutdown. The page cache survives, like in a real
+        crash.
+        """
         process = self._move("kill")
         process.kill()
         process.wait()
@@ -189,7 +190,7 @@ class KafkaNode:
 
     @property
     def probe_address(self) -> tuple[str, int]:
-        """Where readiness is probed: the brokers' own listener, always plaintext."""
+        """The address for the readiness probe: the brokers' own listener, always plaintext."""
         return HOST, self._ports["INTERNAL"].port
 
     def log_tail(self) -> str:

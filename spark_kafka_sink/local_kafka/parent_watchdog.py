@@ -1,15 +1,15 @@
-"""Ends brokers whose parent has ended, in whatever way.
+"""Ends the brokers of a parent process after the parent has ended in any way.
 
-Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. It reads its standard
-input, a pipe whose other end only the parent has. The kernel closes that end when the parent exits,
-is killed with SIGKILL or crashes; then the watcher kills its whole process group, which holds the
+Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. It reads its standard input,
+a pipe whose other end only the parent has. The kernel closes that end when the parent exits, is
+killed with SIGKILL or crashes; then the watcher kills its whole process group, which holds the
 brokers, and removes DIRECTORY.
 
 Why not PR_SET_PDEATHSIG: it fires when the *thread* that started the broker ends, it needs code
 between fork and exec, and it leaves the data directory behind. Why a process group: a broker joins
 it as it is started, so no broker ever runs without its watcher.
 
-Owns: that one duty. Imports nothing of this package: it must start fast and never fail.
+Owns: that duty. Imports no module of this package: it must start fast and never fail.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ReservedPort:
-    """One port of the loopback address, held until :meth:`release`."""
+    """A port of the loopback address, held until :meth:`release`."""
 
     __slots__ = ("_holder", "port")
 
@@ -59,7 +59,7 @@ def reserve(port: int | None = None) -> ReservedPort:
         except OSError as error:
             raise LocalKafkaError(
                 f"Port {port} of {HOST} can't be used: {error.strerror}.",
-                hint="another process has it (see `ss -ltnp`); ask for another port, or for none",
+                hint="another process has it (see `ss -ltnp`); give another port, or none",
             ) from None
     # A connection that ended a moment ago keeps its port busy for a minute; a random choice among
     # thousands rarely meets one.

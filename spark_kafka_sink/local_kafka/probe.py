@@ -1,8 +1,8 @@
 """Probes whether a broker, or a schema registry, serves requests, with small requests.
 
-Owns: an ApiVersions v0 and a Metadata v1 request over a short-lived socket, and nothing more of
-the protocol. It shares no code with the producer, on purpose: what tells the tests that a broker
-is up must not depend on what they test.
+Owns: an ApiVersions v0 and a Metadata v1 request over a short-lived socket, and no other part of
+the protocol. It deliberately shares no code with the producer: the check that a broker is up must
+not depend on the tested code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_ANSWER = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition as a broker's metadata cache has it."""
+    """A partition in a broker's metadata cache."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What one broker answers about its cluster: the live brokers' ids, and every partition."""
+    """A broker's answer about its cluster: the live brokers' ids, and every partition."""
 
     brokers: frozenset[int]
     partitions: tuple[PartitionState, ...]
@@ -44,7 +44,7 @@ class ClusterState:
 
 
 def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
-    """True when a Kafka broker behind ``host:port`` answers ApiVersions without an error."""
+    """True when a Kafka broker at ``host:port`` answers ApiVersions without an error."""
     try:
         answer = _ask(host, port, _API_VERSIONS, 0, b"", timeout)
         return _Reader(answer).int16() == 0
@@ -53,7 +53,7 @@ def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
-    """True when an HTTP server behind ``host:port`` answers 200 to a request for ``path``."""
+    """True when an HTTP server at ``host:port`` answers 200 to a request for ``path``."""
     try:
         with socket.create_connection((host, port), timeout) as sock, sock.makefile("rb") as answer:
             sock.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())

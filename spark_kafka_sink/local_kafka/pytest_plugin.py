@@ -1,14 +1,13 @@
-"""Fixtures for tests of your own: a real Kafka for the session, ended with it.
+"""Fixtures for your own tests: a real Kafka that runs until the test session ends.
 
 Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
-:func:`new_kafka_cluster` to override. In
-the topmost ``conftest.py``::
+:func:`new_kafka_cluster` to override. In the topmost ``conftest.py``::
 
     pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"
 
-It is no ``pytest11`` entry point, because that would be loaded by each run of pytest in an
-environment that has the sink, whether its tests want a Kafka or not. Nothing else of the package
-imports pytest, which the extra ``local-kafka`` brings.
+The plugin is not a ``pytest11`` entry point. Otherwise each run of pytest in an environment with
+the sink would load it, even if no test needs a Kafka. The extra ``local-kafka`` installs pytest. No
+other module of the package imports pytest.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 
 @pytest.fixture(scope="session")
 def new_kafka_cluster() -> Callable[[], KafkaCluster]:
-    """Makes the cluster: one node that creates a topic when it is first written to.
-
-    Override it in ``conftest.py``, with the scope ``session``, for another one, such as
-    ``lambda: KafkaCluster(3)``.
+    """Makes the cluster: one node that creates a topic at its first write. Override it in
+    ``conftest.py``, with the scope ``session``, for another cluster, such as ``lambda:
+    KafkaCluster(3)``.
     """
     return lambda: KafkaCluster(overrides={"auto.create.topics.enable": "true"})
 
@@ -43,7 +41,7 @@ def kafka_cluster(new_kafka_cluster: Callable[[], KafkaCluster]) -> Iterator[Kaf
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap(kafka_cluster: KafkaCluster) -> str:
-    """Its ``bootstrap.servers``."""
+    """The ``bootstrap.servers`` of the cluster."""
     return kafka_cluster.bootstrap
 
 

@@ -1,13 +1,13 @@
-"""What makes a local Kafka a secure one: certificates, users, and how a client gets in.
+"""The security of a local Kafka: certificates, users, and the clients' settings.
 
-Owns: the certificates and passwords of one cluster, which are made at its start and lie in its
-temporary directory alone; the server settings that name them; the client settings that fit.
-Settings without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
+Owns: the certificates and passwords of a cluster, which are made at its start and only stored in
+its temporary directory; the server settings that name them; the matching client settings. Settings
+without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
 
-**Users.** ``alice`` is a super user; ``bob`` may do nothing without an ACL. Each has one
-random password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its
-CN; for OAUTHBEARER the name is the token's ``sub``. Through PLAINTEXT one is ANONYMOUS, a super
-user too, so that a test's tools need no credentials.
+**Users.** ``alice`` is a super user; ``bob`` may do nothing without an ACL. Each has one random
+password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its CN; for
+OAUTHBEARER the name is the token's ``sub``. A client on PLAINTEXT is ANONYMOUS, which is a super
+user as well, so that a test's tools need no credentials.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Security:
         )
 
     def server_properties(self, listeners: Mapping[str, str]) -> dict[str, str]:
-        """What a node needs; the same on each. ``listeners``: name to protocol."""
+        """The server settings of a node, the same for each node. ``listeners``: name to
+        protocol.
+        """
         shared = read_properties(template_directory() / "secure.properties")
         users = " ".join(f'user_{name}="{word}"' for name, word in self.passwords.items())
         plain = f"{_SECURITY}.plain.PlainLoginModule required {users};"

@@ -21,7 +21,7 @@ from spark_kafka_sink.local_kafka.server_properties import (
     write_properties,
 )
 
-#: Where the container has the directory.
+#: The path of the directory in the container.
 MOUNTED = Path("/secure")
 #: The clients' listeners, on localhost.
 PORTS: Mapping[str, int] = {

@@ -16,7 +16,9 @@ _INTERNAL, _CONTROLLER = "INTERNAL", "CONTROLLER"
 
 
 def template_directory() -> Path:
-    """``conf/kafka``: beside this module in a wheel, at the top of the repository in a checkout."""
+    """``conf/kafka``: next to this module in a wheel, at the top of the repository in a
+    checkout.
+    """
     here = Path(__file__).resolve().parent
     for directory in (here / "conf", here.parents[1] / "conf" / "kafka"):
         if (directory / "one-node.properties").exists():
@@ -58,9 +60,9 @@ def node_properties(
 ) -> dict[str, str]:
     """The settings that differ between nodes.
 
-    ``client_listeners``: listener name to security protocol and port. Brokers talk to each other
-    through a listener of their own, so that a test may put a proxy before the clients' listener
-    and disturb only clients. ``voters``: node id to port of each controller.
+    ``client_listeners``: listener name to security protocol and port. Brokers use a separate
+    listener among themselves, so that a test may put a proxy before the clients' listener and
+    disturb only clients. ``voters``: node id to port of each controller.
     """
     ports = {name: port for name, (_, port) in client_listeners.items()}
     protocols = {name: protocol for name, (protocol, _) in client_listeners.items()}
@@ -77,10 +79,10 @@ def node_properties(
 
 
 def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """``properties`` with ``overrides``, whose advertised listeners keep the brokers' own.
+    """``properties`` with ``overrides``, whose advertised listeners keep the brokers' own listener.
 
-    Kafka refuses advertised listeners without the one that brokers use among themselves, and a
-    test that wants clients to see another address need not repeat that one.
+    Kafka refuses advertised listeners without the listener that brokers use among themselves. A
+    test that gives clients another address need not repeat it.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

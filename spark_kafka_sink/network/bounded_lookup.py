@@ -15,11 +15,15 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from spark_kafka_sink.base.background import run_aside
+
 T = TypeVar("T")
 
 
 def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
-    """What ``look_up`` returns for ``host``. OSError, also when that takes longer."""
+    """The result of ``look_up`` for ``host``. Raises OSError, also when the look-up takes too
+    long.
+    """
     late = TimeoutError(f"no answer to the lookup of its name within {max(seconds, 0):.1f} s")
     if seconds <= 0:
         raise late
@@ -35,7 +39,7 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
-    """What it returns, or why it has nothing."""
+    """The result of ``look_up()``, or its failure as an OSError."""
     try:
         return look_up()
     except OSError as error:
@@ -47,6 +51,6 @@ def answer_of(look_up: Callable[[], T]) -> T | OSError:
 def start(run: Callable[[], None]) -> None:
     """OSError when the process may have no more threads."""
     try:
-        threading.Thread(target=run, name="kafka-name-lookup", daemon=True).start()
+        run_aside(run, "kafka-name-lookup")
     except RuntimeError as error:
         raise OSError(f"no thread for the lookup of its name: {error}") from None

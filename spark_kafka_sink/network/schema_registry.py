@@ -1,10 +1,10 @@
-"""The client of a schema registry: Confluent's REST API, as Apicurio and others have it, too.
+"""The client of a schema registry: Confluent's REST API, which Apicurio and others also implement.
 
-Owns: :class:`SchemaRegistry`: three questions, credentials, retries, and what may be believed of an
-answer. Never: which schema a write takes (``datasource/schemas``); a task.
+Owns: :class:`ConfluentRegistry`: three requests, credentials, retries, and the checks of an answer.
+Never: the choice of a write's schema (``datasource/schemas``); a task.
 
-Confluent's own client (confluent-kafka 2.16) is not used: it reads answers of any length and for as
-long as they drip, and takes neither stores nor references as the connections to brokers do.
+Confluent's own client (confluent-kafka 2.16) is not used: it reads answers of any length without a
+time limit, and does not support the stores and references that connections to brokers support.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 from uuid import UUID
 
@@ -40,12 +40,16 @@ from spark_kafka_sink.network.http.http_exchange import FinalFailureError, HttpR
 LONGEST_ANSWER: Final = 5 << 20
 _TRIES: Final = 3
 _PAUSE_MS: Final = 200
-#: Another attempt may succeed.
+#: Another attempt may succeed. Names and texts of references, by subject and version.
+_Found: TypeAlias = "dict[tuple[str, int], tuple[str, str]]"
+#: Schemas that one refers to, and how deep they refer to each other.
+_MOST_REFERENCES: Final = 200
+_IS_IT_RIGHT: Final = f"is {URL} right?"
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MOST_SHOWN: Final = 500
 _CA: Final = "schema.registry.ssl.truststore.location"
-#: What Confluent's cloud wants to know beside a token: the header of each option.
+#: The headers that Confluent's cloud needs in addition to a token, by option.
 _WITH_TOKEN: Final = {
     "bearer.auth.logical.cluster": "target-sr-cluster",
     "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
@@ -53,19 +57,20 @@ _WITH_TOKEN: Final = {
 _MISSING: Final = "the registry does not have it: is use.schema.id right?"
 _ADVICE: Final = {
     300: f"redirects are not followed; give the final address in {URL}",
-    401: f"set {USER_INFO} or bearer.auth.*",
+    401: f"set {USER_INFO} or bearer.auth.* to a login that the registry has",
     403: "the principal needs the right to the subject",
     404: f"is {URL} right, with its path?",
     409: "change the schema so that it is compatible with the subject's versions, or the"
     " compatibility level of the subject",
-    422: "the registry can't use this schema",
+    422: "change the schema, or register it when the subject is no longer read-only",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """``unusable`` says why nothing can be written with it; None: it can. Not all registries have
-    GUIDs.
+    """``unusable`` is the reason why rows can't be written with the schema; None: they can. Not all
+    registries have GUIDs. ``references`` are the referenced schemas, each with the name of the
+    reference, in an order that puts a schema after the schemas that it needs.
     """
 
     id: int
@@ -73,9 +78,10 @@ class RegisteredSchema:
     text: str
     unusable: str | None
     guid: UUID | None = None
+    references: tuple[tuple[str, str], ...] = ()
 
 
-class SchemaRegistry:
+class ConfluentRegistry:
     """The registry of ``options`` (by their names, references not looked up). Requests block, for
     at most ``limit_ms`` from the creation on.
     """
@@ -86,6 +92,8 @@ class SchemaRegistry:
         self._deadline_ms = self._clock.now_ms() + limit_ms
         self._timeout_ms = int(text_of(options[TIMEOUT]))
         self._urls = registry_urls(values)
+        #: The source of responses; no message shows it.
+        self.addresses = tuple(sorted(self._urls))
         self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
             check_url(url, f"{URL}={self}")
@@ -122,16 +130,37 @@ class SchemaRegistry:
         text, kind = answer.get("schema"), answer.get("schemaType") or "AVRO"
         if not isinstance(text, str) or not isinstance(kind, str):
             raise self._error("answered without a schema", f"is {URL} right, with its path?")
-        rules = answer.get("ruleSet") or {}
         unusable = None
-        if not isinstance(rules, dict) or any(rules.values()):
+        if _has_rules_of_writes(answer.get("ruleSet") or {}):
             unusable = (
-                "has rules (a ruleSet, as for encryption of fields), which are not applied here, so"
-                " rows would be written unencrypted or unchecked"
+                "has rules (a ruleSet, for example to encrypt fields), which are not applied here, "
+                "so rows would be written unencrypted or unchecked"
             )
-        elif answer.get("references"):
-            unusable = "refers to schemas of other subjects, which are not looked up"
-        return RegisteredSchema(schema_id, kind, text, unusable, _guid(answer.get("guid")))
+        found: _Found = {}
+        self._add_references(answer, found)
+        guid = _guid(answer.get("guid"))
+        return RegisteredSchema(schema_id, kind, text, unusable, guid, tuple(found.values()))
+
+    def _add_references(self, answer: Mapping[str, Any], found: _Found, depth: int = 0) -> None:
+        """Adds the schemas that ``answer`` refers to, each once, after the schemas that it needs.
+        No schema can refer to itself, because a schema is registered after its references.
+        """
+        given = answer.get("references") or []
+        if not isinstance(given, list) or depth > _MOST_REFERENCES:
+            raise self._error("answered with references that are no list, or endless", _IS_IT_RIGHT)
+        for one in given:
+            name, subject, version = _reference(one)
+            if name is None:
+                raise self._error("answered with a reference that names no schema", _IS_IT_RIGHT)
+            if (subject, version) in found:
+                continue
+            path = f"{_subject(subject)}/versions/{version}"
+            inner = self._request(path) or {}
+            self._add_references(inner, found, depth + 1)
+            if not isinstance(inner.get("schema"), str) or len(found) >= _MOST_REFERENCES:
+                what = f"has no schema of {safe_text(subject)}, or too many references"
+                raise self._error(what, _IS_IT_RIGHT)
+            found[subject, version] = (name, inner["schema"])
 
     def _id(self, answer: Mapping[str, Any] | None) -> int:
         found = None if answer is None else answer.get("id")
@@ -142,7 +171,9 @@ class SchemaRegistry:
     def _request(
         self, path: str, body: bytes | None = None, *, may_miss: bool = False
     ) -> Mapping[str, Any] | None:
-        """The answer; None for what is not there. Tries each address in turn while it may pass."""
+        """The answer; None if the requested item does not exist. After a transient failure the next
+        address is tried.
+        """
         what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"
         for attempt in range(max(_TRIES, len(self._urls))):
@@ -166,7 +197,7 @@ class SchemaRegistry:
     def _answer(
         self, url: str, body: bytes | None, timeout_ms: int, what: str, *, may_miss: bool
     ) -> Mapping[str, Any] | None:
-        """One attempt. OSError for what a later one may not meet."""
+        """A single attempt. OSError for a failure that a later attempt may not meet."""
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
         method = "GET"
         if body is not None:
@@ -198,7 +229,7 @@ class SchemaRegistry:
         raise self._error(f"{shown} (to {what})", advice or f"is {URL} right?")
 
     def _login(self, timeout_ms: int) -> dict[str, str]:
-        """The headers that say who asks."""
+        """The headers that authenticate the client."""
         if USER_INFO in self._values:
             return {"Authorization": f"Basic {b64encode(self._text(USER_INFO).encode()).decode()}"}
         if self._token is None and ENDPOINT in self._values:
@@ -246,6 +277,33 @@ class SchemaRegistry:
 def _subject(name: str) -> str:
     # JSON may hold half a surrogate pair, in a title that is part of the name.
     return f"/subjects/{quote(name, safe='', errors='replace')}"
+
+
+def _reference(given: object) -> tuple[str | None, str, int]:
+    """The name, subject and version of a reference; None if one of them is missing."""
+    fields = given if isinstance(given, dict) else {}
+    name, subject, version = (fields.get(one) for one in ("name", "subject", "version"))
+    if isinstance(name, str) and isinstance(subject, str) and type(version) is int:
+        return name, subject, version
+    return None, "", 0
+
+
+#: Modes of a rule that a write has nothing to do with.
+_OF_READERS: Final = frozenset({"READ", "UPGRADE", "DOWNGRADE", "UPDOWN"})
+
+
+def _has_rules_of_writes(rules: object) -> bool:
+    """Whether a rule set has any that its writers must apply. Migration rules are for readers."""
+    if not isinstance(rules, dict):
+        return True
+    for kind, given in rules.items():
+        if kind == "migrationRules" or not given:
+            continue
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+            return True
+        if any(o.get("mode") not in _OF_READERS and o.get("disabled") is not True for o in given):
+            return True
+    return False
 
 
 def _guid(given: object) -> UUID | None:

@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.request import Buffer
 
 
 class TransportLayer(Protocol):
-    """One connection's bytes. Errors of the operating system leave as OSError."""
+    """The bytes of a connection. Errors of the operating system leave as OSError."""
 
     @property
     def socket(self) -> socket.socket:
@@ -59,7 +59,7 @@ class TransportLayer(Protocol):
 
     @property
     def has_bytes_buffered(self) -> bool:
-        """Bytes are buffered above the socket, for which the selector gets no event."""
+        """Whether bytes are buffered above the socket; the selector gets no event for them."""
         ...
 
     @property
@@ -114,7 +114,7 @@ class PlaintextTransportLayer:
         return True
 
     def handshake(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def read_into(self, target: memoryview) -> int:
         try:

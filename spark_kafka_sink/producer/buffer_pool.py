@@ -33,10 +33,9 @@ class _Waiter:
 
 
 class SharedBuffer:
-    """A chunk's encoded records, of which batches keep views. All of its ``size`` bytes stay
-    allocated in the pool until the last of these batches needs its bytes no more.
-
-    Guarded by the accumulator's lock.
+    """A chunk's encoded records that batches view. All of its ``size`` bytes stay allocated in the
+    pool until the last of these batches no longer needs its bytes. Guarded by the accumulator's
+    lock.
     """
 
     __slots__ = ("size", "views")

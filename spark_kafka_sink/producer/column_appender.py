@@ -44,12 +44,12 @@ from spark_kafka_sink.records.record_encoder import (
 )
 from spark_kafka_sink.records.single_record import JAVA_OVERHEAD
 
-#: Bytes of a record besides key, value and headers, as many as they can get: length, attributes,
-#: the two deltas, the two lengths.
+#: The largest number of bytes of a record in addition to key, value and headers: length,
+#: attributes, the two deltas, the two lengths.
 _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5
 
-#: Rows that are worth a chunk, and a slice: each costs something whatever is in it (measured with
-#: rows of 100 bytes: 0.31 us a row for 10 000 rows at once, 0.25 for 30 000; 5 us a slice).
+#: The rows that make a chunk, and a slice, worthwhile: each has a fixed cost (measured with rows of
+#: 100 bytes: 0.31 us a row for 10 000 rows together, 0.25 for 30 000; 5 us a slice).
 _ROWS_OF_A_CHUNK = CHUNK_ROWS * 3 // 4
 _ROWS_OF_A_SLICE = 32
 
@@ -82,10 +82,10 @@ class ColumnAppender:
         # overlap.
         most = max(1, config.buffer_memory // 4)
         self._usual = ChunkSize(CHUNK_ROWS, min(CHUNK_BYTES, most))
-        #: Where each partition gets few rows: what a slice costs is more than what a chunk does
-        #: that falls out of the processor's cache.
+        #: If each partition gets few rows, the cost of the slices is higher than the cost of a
+        #: chunk that does not fit into the processor's cache.
         self._large = ChunkSize(2 * CHUNK_ROWS, min(2 * CHUNK_BYTES, most))
-        #: Of the next columns.
+        #: The size for the next columns.
         self.chunk_size = self._usual
 
     def append(self, columns: RecordColumns) -> None:
@@ -161,9 +161,9 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encode the refused rows again, in order: the first slice of each partition. Of a later
-        one the generation is 0 (only the first of a chunk continues a batch), so it always opens a
-        batch, and its bytes are valid unchanged.
+        """Encodes the refused rows again, in order: the first slice of each partition. A later
+        slice has generation 0 (only the first slice of a chunk continues a batch), so it always
+        opens a batch, and its bytes are valid unchanged.
         """
         if not refused:
             return EncodedSlices.of(())
@@ -184,7 +184,7 @@ class ColumnAppender:
         return cluster
 
     def _upper_bound(self, chunk: RecordColumns) -> int:
-        """At least the encoded bytes of ``chunk``, without looking at its rows."""
+        """An upper bound of the encoded bytes of ``chunk``, without a pass over its rows."""
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory
         if chunk.rows > 1 or size <= memory:

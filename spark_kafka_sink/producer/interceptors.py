@@ -34,34 +34,34 @@ OPTION = "interceptor.classes"
 
 
 class ProducerInterceptor:
-    """Base of interceptors; each method does nothing until it is overridden.
+    """The base class of interceptors. Each method does nothing until you override it.
 
-    A class named in ``interceptor.classes`` is made once for each producer (in a Spark job: in
-    each worker process), without arguments. It need not derive from this one. ``on_send`` and
-    ``on_send_columns`` run on the thread that sends, ``on_acknowledgement`` on the network
-    thread, which waits for it: be quick.
+    Each producer creates one object of every class in ``interceptor.classes``, without arguments.
+    In a Spark job, each worker process has its own object. An interceptor need not inherit from
+    this class. ``on_send`` and ``on_send_columns`` run on the thread that sends.
+    ``on_acknowledgement`` runs on the network thread, which waits for the method: be quick.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """``record``, or another one to send in its place."""
+        """Returns ``record``, or another record to send in its place."""
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
-        """``columns``, or others with as many rows: no row may be dropped or added, because rows
-        in and rows acknowledged are compared.
+        """Returns ``columns``, or other columns with as many rows. No row may be dropped or added,
+        because the producer compares the number of rows with the number of acknowledged rows.
         """
         return columns
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """A record of ``send`` was written or failed. Of rows that came as columns: a batch of
-        them (``metadata.record_count``, from ``metadata.offset`` on).
+        """Called when a record of ``send`` was written or has failed. For rows of columns it is
+        called once for each batch of ``metadata.record_count`` rows, from ``metadata.offset`` on.
 
-        A method that takes a third argument gets the record's Headers there (KIP-512), read-only;
-        of columns, none.
+        If the method has a third parameter, it receives the record's Headers (KIP-512), which are
+        read-only. For columns it receives no headers.
         """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """The producer's options by Java's names, secrets left out; before anything else."""
+        """Gets the producer's options by Java's names, without secrets, before any other call."""
 
     def close(self) -> None:
         """The producer is closed."""
@@ -89,12 +89,14 @@ class Interceptors:
             for one in every
             if callable(method := getattr(one, "on_acknowledgement", None))
         ]
-        #: Those that get the cluster's id (ClusterResourceListener).
+        #: The interceptors that get the cluster's id (ClusterResourceListener).
         self.cluster_listeners = [o for o in every if isinstance(o, ClusterResourceListener)]
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Interceptors | None:
-        """Those that ``paths`` name; None when there are none. ConfigError for a wrong path."""
+        """The interceptors that ``paths`` name; None when there are none. ConfigError for a wrong
+        path.
+        """
         if not paths:
             return None
         return cls([import_paths.make(path, OPTION) for path in paths])
@@ -106,7 +108,7 @@ class Interceptors:
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """ConfigError for a path that can't be imported. Makes none of them: for the driver."""
+        """ConfigError for a path that can't be imported. Makes no interceptor: for the driver."""
         for path in paths:
             found = import_paths.find(path, OPTION)
             if not any(callable(getattr(found, name, None)) for name in _METHODS):
@@ -115,7 +117,7 @@ class Interceptors:
                 )
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """``record``, passed through every interceptor in turn."""
+        """``record``, passed through every interceptor in order."""
         for one in self._records:
             try:
                 changed = one.on_send(record)  # type: ignore[attr-defined]  # see _having
@@ -135,7 +137,7 @@ class Interceptors:
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
-        """``columns``, passed through every interceptor in turn; the row count is unchanged."""
+        """``columns``, passed through every interceptor in order; the row count is unchanged."""
         for one in self._columns:
             try:
                 changed = one.on_send_columns(columns)  # type: ignore[attr-defined]  # see _having
@@ -194,9 +196,8 @@ def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:
 
 
 def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more: object) -> None:
-    """``plugin.configure(configs, *more)``: every option but secrets, checked, by Java's names.
-
-    ConfigError, without the text of what it raised.
+    """Calls ``plugin.configure(configs, *more)`` with all checked options except secrets, by Java's
+    names. Raises ConfigError without the text of the plugin's exception.
     """
     method = getattr(plugin, "configure", None)
     if not callable(method):
@@ -218,7 +219,9 @@ def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more:
 
 
 def close_plugin(plugin: object, what: str) -> None:
-    """``plugin.close()``; what it raises is logged, because the others must be closed, too."""
+    """Calls ``plugin.close()`` and logs its exception, because the other plugins must be closed as
+    well.
+    """
     method = getattr(plugin, "close", None)
     if not callable(method):
         return

@@ -20,7 +20,7 @@ from typing import Self
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
-    FATAL_TOPIC_ERRORS,
+    TOPIC_UNAVAILABLE,
     ApiError,
     DataError,
     DeliveryError,
@@ -34,6 +34,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.producer.column_appender import WaitingForInput
+from spark_kafka_sink.producer.exit_flush import watch
 from spark_kafka_sink.producer.lifecycle import StartThread, first_line, start_thread
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport, ProducerProgress
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, MetricName
@@ -55,8 +56,6 @@ _log = logging.getLogger(__name__)
 #: in flight; a flush that still waits indicates a bug.
 _FLUSH_GRACE_MS = 30_000
 
-#: Brokers' answers for a topic that can't be written to.
-_TOPIC_UNAVAILABLE = FATAL_TOPIC_ERRORS | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 #: Most clients for Python take a topic and a value.
 _TAKES_A_RECORD = (
     "send takes a record: send(ProducerRecord(topic, value, key=...)), and perhaps a callback"
@@ -76,9 +75,10 @@ class KafkaProducer:
 
     Options have Java's names; ``configFile`` is a properties file with more of them.
     ``key.serializer`` and ``value.serializer`` may be a name (``str``, ``int``, ``long``,
-    ``float``, ``double``, Java's class names), an import path, or an object with
-    ``serialize(topic, data, headers)``; by default bytes and str are taken.
-    ``interceptor.classes`` are import paths, or objects. Belongs to the process that made it.
+    ``float``, ``double``, ``uuid``, ``list<int>``, Java's class names ...), an import path, or an
+    object with ``serialize(topic, data, headers)``. The default accepts bytes and str.
+    ``interceptor.classes`` are import paths, or objects. Only the process that created a producer
+    can use it.
     """
 
     def __init__(
@@ -118,6 +118,8 @@ class KafkaProducer:
         self._thread = parts.thread
         self._batches = ArrowBatchReader()
         self._rows_before = 0
+        if isinstance(parts.thread, threading.Thread):  # not a simulated one
+            watch(parts)
 
     def __enter__(self) -> Self:
         return self
@@ -128,41 +130,42 @@ class KafkaProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """As Java's try-with-resources: with or without an exception, queued records are sent, and
-        a transaction that is neither committed nor aborted is aborted.
+        """Like Java's try-with-resources: with or without an exception, queued records are sent,
+        and a transaction that is neither committed nor aborted is aborted.
         """
         self.close()
 
     # ---- records -----------------------------------------------------------------------------
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
-        """Append ``record``; it is sent when its batch is full or linger.ms is over.
+        """Append ``record`` to a batch. The batch is sent when it is full or linger.ms is over.
 
-        Blocks while its topic is unknown or memory is exhausted, for max.block.ms in total.
-        ``callback(metadata, error)`` runs on the network thread, in the order of the records of a
-        partition; its exceptions are logged. While it blocks, nothing is sent.
+        The call blocks while the topic is unknown or memory is exhausted, for at most max.block.ms.
+        ``callback(metadata, error)`` runs on the network thread, for the records of a partition in
+        their order. Its exceptions are logged. While a callback blocks, the producer sends nothing.
 
-        ApiErrors (a record too large, an unknown topic, exhausted memory, a broker's error) are
-        passed to the future and the callback. Raised are SerializationError, DataError and
-        IllegalStateError (closed, forked, no transaction begun), the error of the transaction, and
-        DeliveryError once this producer has failed: by rows of columns, or by an authentication
-        error.
+        The future and the callback receive ApiErrors: a record too large, an unknown topic,
+        exhausted memory, a broker's error. The call raises SerializationError, DataError,
+        IllegalStateError (closed, forked, no transaction begun) and the error of the transaction.
+        It raises DeliveryError if this producer has failed before: by :meth:`send_columns`, or by
+        an authentication error.
         """
         try:
             return self._records.append(record, callback)
         except BaseException as raised:
             error = self._lifecycle.error
             if error is not None:
-                # Also when this append was interrupted: unsent batches fail.
+                # This also holds when this append was interrupted: unsent batches fail.
                 self._fail_producer(error)
             if isinstance(raised, AttributeError) and not isinstance(record, ProducerRecord):
                 raise TypeError(_TAKES_A_RECORD) from None
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
-        """Append the rows of a pyarrow.RecordBatch, with the columns of the Spark sink: value, and
-        optionally key, topic, partition, headers, timestamp; others are ignored. ``topic``
-        overrides the column. One thread at a time. :meth:`flush` waits for acknowledgement.
+        """Append the rows of a pyarrow.RecordBatch. Its columns are those of the Spark sink: value,
+        and optionally key, topic, partition, headers and timestamp. Other columns are ignored. The
+        argument ``topic`` overrides the column. Only one thread at a time may call this method.
+        :meth:`flush` waits until the rows are acknowledged.
 
         Raises SchemaError for invalid columns, and the errors of :meth:`send_columns`.
         """
@@ -174,11 +177,13 @@ class KafkaProducer:
     def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
         """:meth:`send_batch` for every batch of an iterable, such as a pyarrow.RecordBatchReader.
 
-        Small batches are joined, unless linger.ms is 0, and linger.ms counts while the iterable is
-        waited for. All rows are appended when this returns. Before, the last ones may be held back:
-        an iterable must not flush or commit them. An Exception that it raises is raised behind the
-        rows before it; for another BaseException (KeyboardInterrupt) those that were held back are
-        not appended.
+        Small batches are joined, unless linger.ms is 0. The time of linger.ms also runs while the
+        iterable makes its next batch. When the method returns, all rows are appended. Until then
+        the producer may hold back the last rows, so the iterable must not flush or commit.
+
+        If the iterable raises an Exception, the rows before it are appended, and the exception is
+        raised. For another BaseException (KeyboardInterrupt), rows that are held back are not
+        appended.
         """
         self._lifecycle.check()
         checked = map(self._batches.checked, batches)
@@ -196,19 +201,19 @@ class KafkaProducer:
 
     @property
     def chunk_size(self) -> ChunkSize:
-        """How many rows a call of :meth:`send_columns` should best have; those of the last call
-        decide.
+        """The best number of rows for the next call of :meth:`send_columns`, estimated from the
+        rows of the last call.
         """
         return self._columns.chunk_size
 
     def send_columns(self, columns: RecordColumns) -> None:
         """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
 
-        Raises DeliveryError for the first batch of this attempt that failed, DataError and
+        Raises DeliveryError if a batch of this attempt has failed, DataError and
         RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
-        for waits that timed out. Rows before the one at fault may be sent nevertheless: the
-        attempt has failed, and every method but :meth:`close` raises from then on (in a
-        transaction: but :meth:`abort_transaction`).
+        for waits that timed out. After such an error the attempt has failed, although earlier rows
+        may be sent. Every method except :meth:`close` then raises. In a transaction,
+        :meth:`abort_transaction` does not raise either.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -230,10 +235,11 @@ class KafkaProducer:
             raise
 
     def flush(self) -> None:
-        """Send all records and wait until they are acknowledged or failed.
+        """Sends all records, and waits until each is acknowledged or has failed.
 
-        Raises DeliveryError when this producer has failed, and IllegalStateError from a callback.
-        The error of a single record is in its future; the commit raises that of a transaction.
+        Raises DeliveryError if this producer has failed, and IllegalStateError if a callback calls
+        it. It does not raise the error of a single record, which is in the record's future, or the
+        error of a transaction, which the commit raises.
         """
         self._lifecycle.check()
         self._refuse_in_callback("flush")
@@ -270,8 +276,8 @@ class KafkaProducer:
         self._metrics.record(measurement, now - start, now)
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> tuple[PartitionInfo, ...]:
-        """The partitions of ``topic``; fetches them when unknown, or to be ``fresh``, blocking for
-        max.block.ms.
+        """The partitions of ``topic``. If they are unknown, or with ``fresh=True``, the call
+        fetches them, and blocks for at most max.block.ms.
 
         Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
         """
@@ -282,9 +288,11 @@ class KafkaProducer:
         return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
-        """Those of ``topics`` that do not exist, or that brokers refuse to show, with their answer.
-        Waits for all of them together, for max.block.ms. Raises KafkaTimeoutError when the answers
-        say something else, or there is none.
+        """The ``topics`` that do not exist, or that brokers refuse to show, with the brokers'
+        answer.
+
+        Waits for all topics together, for at most max.block.ms. Raises KafkaTimeoutError if the
+        brokers do not answer in this time, or answer with another error.
         """
         self._lifecycle.check()
         now = self._clock.now_ms()
@@ -296,73 +304,79 @@ class KafkaProducer:
             except ApiError as error:
                 # A wait that timed out has the brokers' last answer as its cause.
                 cause = error if error.__cause__ is None else error.__cause__
-                if not isinstance(cause, ApiError) or cause.code not in _TOPIC_UNAVAILABLE:
+                if not isinstance(cause, ApiError) or cause.code not in TOPIC_UNAVAILABLE:
                     raise
                 found[topic] = cause.code
         return found
 
     def metrics(self) -> Mapping[MetricName, float]:
-        """Measurements by name, as docs/metrics.md lists them (Java's names and units); NaN where
-        there are no recent samples. Any thread, also after :meth:`close`.
+        """The measurements by name, with Java's names and units (docs/metrics.md lists them). A
+        measurement without recent samples is NaN. Any thread may call it, also after
+        :meth:`close`.
         """
         return self._metrics.snapshot()
 
     # ---- transactions ------------------------------------------------------------------------
 
     def describe_last_transaction(self) -> str:
-        """The coordinator's name for the state of transactional.id's last transaction (Java's
-        ``TransactionState``); "Dead" when it knows none. Call it before :meth:`init_transactions`,
-        which would abort one that is open. Blocks for max.block.ms, as that does. Not in Java.
+        """The state of the last transaction of transactional.id, as the coordinator names it
+        (Java's ``TransactionState``). Without a transaction it is "Dead". Call this method before
+        :meth:`init_transactions`, which would abort an open transaction. Blocks for at most
+        max.block.ms. Java's producer has no such method.
         """
         manager = self._transactional("describe_last_transaction")
         self._await(manager.describe_last_transaction, Measurement.TXN_INIT)
         return manager.requests.last_state
 
     def init_transactions(self) -> None:
-        """Get a producer id for transactional.id; once, before any record is sent.
+        """Get a producer id for transactional.id. Call it once, before any record is sent.
 
-        Fences earlier producers of that id, and aborts their open transaction. Blocks for
-        max.block.ms; after KafkaTimeoutError it may be called again to keep waiting.
+        It fences earlier producers with this transactional.id, and aborts their open transaction.
+        Blocks for at most max.block.ms. After KafkaTimeoutError you can call it again to continue
+        the wait.
         """
         begin = self._transactional("init_transactions").initialize_transactions
         self._await(begin, Measurement.TXN_INIT)
 
     @property
     def identity_in_doubt(self) -> bool:
-        """True when an InitProducerId or an AddPartitionsToTxn got no response and was retried. The
-        first request may still arrive: it then aborts the open transaction of this
-        transactional.id, or opens one that only its timeout aborts.
+        """True if a request InitProducerId or AddPartitionsToTxn got no response and was retried.
+        The first request may still arrive late. A late InitProducerId aborts the open transaction
+        of this transactional.id. A late AddPartitionsToTxn opens a transaction that only the
+        timeout aborts.
         """
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 
     def begin_transaction(self) -> None:
-        """Begin a transaction for the records sent from now on. Does not wait for a broker."""
+        """Begin a transaction for all records that are sent from now on. No broker is contacted."""
         manager = self._transactional("begin_transaction")
         start = self._clock.now_ms()
         manager.begin_transaction()
-        self._rows_before = self._accumulator.appended_records
+        self._rows_before = self._parts.appended_records
         self._recorder.start_attempt()
         self._record_duration(Measurement.TXN_BEGIN, start)
 
     def commit_transaction(self) -> None:
-        """Flush, then commit. Blocks for max.block.ms, as :meth:`init_transactions` does. Raises
-        the transaction's error when it can only be aborted.
+        """Flush, then commit. Blocks for at most max.block.ms, like :meth:`init_transactions`. If
+        the transaction can only be aborted, the call raises the transaction's error.
         """
         self._await(self._transactional("commit_transaction").begin_commit, Measurement.TXN_COMMIT)
 
     def abort_transaction(self) -> None:
-        """Fail unsent records, and abort. Blocks for max.block.ms, as :meth:`init_transactions`."""
+        """Fail unsent records, and abort the transaction. Blocks for at most max.block.ms."""
         self._await(self._transactional("abort_transaction").begin_abort, Measurement.TXN_ABORT)
 
     def prepare(self) -> PreparedTransaction:
-        """Flush, count the rows, and detach from the transaction.
+        """Flushes, counts the rows, and detaches this producer from the transaction.
 
-        Only the holder of the returned value can commit or abort it; else transaction.timeout.ms
-        aborts it. Neither :meth:`close` nor the exit of the process does. Then this producer can be
-        closed, or, once the transaction is committed or aborted, be reused by
-        :meth:`forget_prepared`. Not in Java. Raises DeliveryError when a row is not acknowledged,
-        the transaction's error when it failed, and IllegalStateError when nothing was written in
-        it.
+        Only the holder of the returned value can commit or abort the transaction. :meth:`close` and
+        the exit of the process do neither, so this producer can be closed. If nobody ends the
+        transaction, brokers abort it after transaction.timeout.ms. After the transaction has ended,
+        :meth:`forget_prepared` makes this producer usable again. Java's producer has no such
+        method.
+
+        Raises DeliveryError if a row is not acknowledged, the error of the transaction if it has
+        failed, and IllegalStateError if nothing was written in the transaction.
         """
         manager = self._transactional("prepare")
         start = self._clock.now_ms()
@@ -374,18 +388,20 @@ class KafkaProducer:
     def forget_prepared(self) -> None:
         """Forget a prepared transaction that was committed or aborted.
 
-        Call :meth:`init_transactions` next, which would abort a transaction that is still open.
-        IllegalStateError unless prepared.
+        Call :meth:`init_transactions` next. If the prepared transaction is still open, that call
+        aborts it. Raises IllegalStateError if there is no prepared transaction.
         """
         self._transactional("forget_prepared").forget_prepared()
 
     def abandon(self, timeout_ms: int) -> None:
-        """Close after a failure: fail unsent records, abort an open transaction, stop the thread.
+        """Closes after a failure: fails unsent records, aborts an open transaction, and stops the
+        thread.
 
-        Waits at most ``timeout_ms``; after that transaction.timeout.ms aborts the transaction. No
-        EndTxn is sent when no transaction is open, or when it is prepared; nor when a partition of
-        it has no leader, or that is not known: Kafka 4.3.1 would drop its marker, and what follows
-        there be invisible. Never raises.
+        Waits for at most ``timeout_ms``. If the transaction is still open then, brokers abort it
+        after transaction.timeout.ms. The abort (EndTxn) is sent only for an open transaction that
+        is not prepared, and only if all its partitions are known to have leaders. Without a leader,
+        Kafka 4.3.1 would drop the partition's marker, and later records of the partition would be
+        invisible. Never raises.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
@@ -402,7 +418,7 @@ class KafkaProducer:
             self.close(0)
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
-        """By new metadata; without them that is not known, so it is False."""
+        """Whether all partitions have leaders, by new metadata; False without new metadata."""
         with suppress(KafkaError):
             if self._metadata.refresh(self._clock.now_ms() + timeout_ms):
                 leader_for = self._metadata.cluster.leader_for
@@ -439,15 +455,18 @@ class KafkaProducer:
 
     @property
     def reusable(self) -> bool:
-        """True after a clean attempt: no batch in flight or unresolved, no error (rule R4)."""
+        """True after a clean attempt: without an error, and without a batch whose outcome is
+        unknown (rule R4).
+        """
         manager = self._transaction_manager
         return (
             self._lifecycle.is_open
             and not self._lifecycle.is_forked
             and self._thread.is_alive()
             and not self._accumulator.incomplete
-            # A producer that never sent a record has no id yet, and is as good as new. One whose
-            # transaction is prepared is reusable once that is completed (:meth:`forget_prepared`).
+            # A producer that never sent a record has no id yet, and is as good as new. A producer
+            # with a prepared transaction is reusable after that is completed
+            # (:meth:`forget_prepared`).
             and (
                 manager is None
                 or manager.reusable
@@ -458,29 +477,36 @@ class KafkaProducer:
 
     @property
     def producer_id_and_epoch(self) -> tuple[int, int]:
-        """(-1, -1) without idempotence, and before the first batch was sent."""
+        """The producer id and its epoch. They are (-1, -1) without idempotence, and before the
+        first batch is sent.
+        """
         manager = self._transaction_manager
         return (-1, -1) if manager is None else manager.producer_id_and_epoch
 
-    def start_attempt(self) -> None:
-        """Reset the counts. IllegalStateError when the previous attempt has incomplete batches."""
+    def start_attempt(self, task: int = 0) -> None:
+        """Begin an attempt: reset the counts of rows. Raises IllegalStateError if a batch of the
+        previous attempt is not complete.
+
+        ``task`` is the task's number within its write, for ``maxLeadersPerTask``.
+        """
         self._lifecycle.check()
         if self._accumulator.incomplete:
             raise IllegalStateError("the previous attempt has unacknowledged batches")
-        self._rows_before = self._accumulator.appended_records
+        self._parts.load.choose_leaders(task)
+        self._rows_before = self._parts.appended_records
         self._recorder.start_attempt()
 
     def finish_attempt(self) -> ProduceReport:
-        """Wait until all rows are acknowledged; returns their counts.
+        """Wait until all rows are acknowledged, and return their counts.
 
-        Raises DeliveryError when any row failed. When only records of :meth:`send` failed, the next
+        Raises DeliveryError if any row failed. If only records of :meth:`send` failed, the next
         attempt can begin.
         """
         self.flush()
         if self._transaction_manager is not None:
             self._transaction_manager.maybe_fail_with_error()
-        report = self._recorder.end_attempt(self._metadata.cluster.cluster_id)
-        rows = self._accumulator.appended_records - self._rows_before
+        report = self._recorder.end_attempt(self._metadata.cluster)
+        rows = self._parts.appended_records - self._rows_before
         alone, cause = self._recorder.failed_alone
         if alone and report.rows + alone == rows:
             assert cause is not None
@@ -500,7 +526,7 @@ class KafkaProducer:
         return report
 
     def progress(self) -> ProducerProgress:
-        """The progress of the attempt. Any thread; takes no lock that a row waits for."""
+        """The progress of the attempt. Any thread may call it. It never delays a row."""
         return ProducerProgress(
             self._recorder.report(),
             self._sender.on_wire(self._clock.now_ms()),
@@ -508,7 +534,9 @@ class KafkaProducer:
         )
 
     def park(self) -> None:
-        """Idle between two tasks: no memory held, no timer. The next send wakes it up."""
+        """Make this producer idle between two tasks: it holds no memory, and no timer runs. The
+        next send wakes it up.
+        """
         self._lifecycle.check()
         if self._accumulator.incomplete:
             raise IllegalStateError("a producer with unacknowledged batches can't be parked")
@@ -517,8 +545,8 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """Around the wait for more rows: linger.ms runs only inside (docs/design/batches.md), and
-        begins ``delay_ms`` later.
+        """A context for the wait for more rows. The time of linger.ms runs only inside this context
+        (docs/design/batches.md), and begins ``delay_ms`` after its start.
         """
         self._parts.waiting.delay_ms = delay_ms
         return self._parts.waiting
@@ -558,9 +586,10 @@ class KafkaProducer:
     def close(self, timeout_ms: int | None = None) -> None:
         """Send queued records for at most ``timeout_ms``, then fail the rest and stop the thread.
 
-        0 fails all of them immediately; None waits for delivery.timeout.ms. An open transaction is
-        aborted. Never raises for undelivered records: their futures, or :meth:`flush`, report
-        them. In a forked child it does nothing; from a callback it is a forced close.
+        With 0, all queued records fail immediately. With None, the limit is delivery.timeout.ms. An
+        open transaction is aborted. Undelivered records raise nothing here: their futures, or
+        :meth:`flush`, report them. In a forked child the call does nothing. From a callback, or
+        after Ctrl-C, all queued records fail immediately.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:
@@ -580,12 +609,16 @@ class KafkaProducer:
             self._sender.force_close()
             self._parts.close_plugins()
             return
-        if timeout_ms > 0 and not life.is_reported:
-            self._sender.initiate_close()
-            # Java's default is Long.MAX_VALUE; Python accepts no more than this.
-            self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))
-        else:
+        try:
+            if timeout_ms > 0 and not life.is_reported:
+                self._sender.initiate_close()
+                # Java's default is Long.MAX_VALUE; Python accepts no more than this.
+                self._thread.join(min(timeout_ms / 1000, threading.TIMEOUT_MAX))
+            else:
+                self._sender.force_close()
+        except BaseException:  # Ctrl-C: nobody waits any longer
             self._sender.force_close()
+            raise
         if self._thread.is_alive():
             self._sender.force_close()
             self._thread.join(_FORCED_CLOSE_MS / 1000)

@@ -1,9 +1,9 @@
 """Whether a producer is open, has failed, or is closed; its process, thread and client.
 
-Owns: :class:`Lifecycle`, the one value that says whether records are accepted and what every method
-raises from a failure on; the start of the network thread; the fork count (a child has copies of its
-parent's producers and none of their threads). Never: which failure fails a producer, the thread's
-work (``sender.py``).
+Owns: :class:`Lifecycle`, the one value that decides whether records are accepted and which error
+every method raises after a failure; the start of the network thread; the fork count (a child has
+copies of its parent's producers without their threads). Never: the decision that a failure fails
+the producer, the thread's work (``sender.py``).
 
 The effect of a permanently failed batch (rule R2):
 
@@ -64,8 +64,8 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 
 
 class NetworkLink:
-    """What other threads call of the client. It is made before the client, which needs the parts
-    that wake it up; without a client its methods do nothing.
+    """The calls of other threads to the network client. It is made before the client, because the
+    client needs the parts that wake it up. Without a client its methods do nothing.
     """
 
     __slots__ = ("_client",)
@@ -74,7 +74,7 @@ class NetworkLink:
         self._client: KafkaClient | None = None
 
     def connect(self, client: KafkaClient | None) -> None:
-        """None: the client is closed."""
+        """Sets the client; None: the client is closed."""
         self._client = client
 
     def wakeup(self) -> None:
@@ -104,7 +104,8 @@ class Lifecycle:
         self._lock = threading.Lock()
         #: Records are accepted. A field: it is read for each record of ``send``.
         self.is_open = True
-        #: What every method but ``close`` raises, once the producer has failed: the first failure.
+        #: The error that every method except ``close`` raises after the producer has failed: the
+        #: first failure.
         self.error: KafkaError | None = None
         #: A call has raised it: ``close`` need not wait for batches in flight.
         self.is_reported = False
@@ -148,7 +149,7 @@ class Lifecycle:
 
     @property
     def is_forked(self) -> bool:
-        """This process is a fork of the one that made the producer."""
+        """Whether this process is a fork of the process that made the producer."""
         return self.forks != ForkCounter.count
 
     def check(self) -> None:

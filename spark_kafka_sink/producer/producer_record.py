@@ -22,10 +22,11 @@ Header = tuple[str, bytes | None]
 
 
 class Headers:
-    """Headers of one record in their order; a key may occur often (Java's RecordHeaders).
+    """The headers of a record, in their order (Java's RecordHeaders). A key may occur more than
+    once.
 
-    Interceptors and serializers may change them; ``send`` makes them read-only before the record
-    is appended, and a change after that raises IllegalStateError.
+    Interceptors and serializers may change the headers. ``send`` makes them read-only before it
+    appends the record. A later change raises IllegalStateError.
     """
 
     __slots__ = ("_items", "_read_only")
@@ -65,7 +66,7 @@ class Headers:
         self._items = [item for item in self._items if item[0] != key]
 
     def last(self, key: str) -> bytes | None:
-        """The value of the last header of ``key``; None when there is none (or it is null)."""
+        """The value of the last header with ``key``. None if there is none, or it is null."""
         return next((value for name, value in reversed(self._items) if name == key), None)
 
     def set_read_only(self) -> None:
@@ -98,7 +99,7 @@ def _check_header(item: object) -> None:
         raise DataError(f"the key of header {safe_text(item[0], 60)} is no text: {_SURROGATE}")
 
 
-#: What a str can hold and UTF-8 can't: a file's name that is not UTF-8, a half of a character.
+#: A str can hold text that UTF-8 can't: a file's name that is not UTF-8, a half of a character.
 _SURROGATE = "it holds a surrogate"
 _LARGEST_TIMESTAMP = 2**63 - 1
 
@@ -140,8 +141,8 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 
 
 class _Fields:
-    """A record whose fields can still be assigned: a frozen class makes each a call, which would be
-    a third of what a record costs.
+    """A record whose fields can still be assigned. In a frozen class each assignment is a call,
+    which would be a third of a record's cost.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
@@ -157,12 +158,13 @@ class _Fields:
 @final
 @dataclass(frozen=True, slots=True, init=False)
 class ProducerRecord:
-    """One record to send (Java's ProducerRecord).
+    """A record to send (Java's ProducerRecord).
 
-    ``key`` and ``value`` are what the producer's serializers take; None is null. ``partition``
-    None leaves the choice to the partitioner; ``timestamp`` is milliseconds since the epoch, None
-    the time of sending. ``headers`` may be given as pairs of str and bytes; it is a
-    :class:`Headers` afterwards. Raises DataError for what Java's constructor refuses.
+    ``key`` and ``value`` are arguments of the producer's serializers, and None is null. If
+    ``partition`` is None, the partitioner chooses the partition. ``timestamp`` is in milliseconds
+    since the epoch. None stands for the time of sending. ``headers`` may be pairs of str and bytes;
+    the record turns them into :class:`Headers`. Raises DataError for arguments that Java's
+    constructor refuses.
     """
 
     topic: str
@@ -231,14 +233,15 @@ ProducerRecord.headers = property(_headers_of)  # type: ignore[assignment,misc]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written (Java's RecordMetadata).
+    """The place where a record was written (Java's RecordMetadata).
 
-    ``offset`` is -1 when it is not known: acks=0, a duplicate, an error. ``timestamp`` is the
-    record's own, or the broker's for topics with LogAppendTime; -1 with an error. A size is -1 for
-    null. ``record_count`` is above 1 when an interceptor is notified of a batch of columns: its
-    records have the offsets from ``offset`` on.
+    ``offset`` is -1 if it is not known: with acks=0, for a duplicate, and after an error.
+    ``timestamp`` is the record's timestamp, or the broker's time for topics with LogAppendTime.
+    After an error it is -1. The size of a null key or value is -1. ``record_count`` is above 1 if
+    an interceptor is notified of a batch of columns. The records of this batch have the offsets
+    from ``offset`` on.
 
-    A tuple, because one is created for every callback.
+    The class is a tuple, because each callback creates an object.
     """
 
     topic: str
@@ -251,7 +254,7 @@ class RecordMetadata(NamedTuple):
 
     @classmethod
     def empty(cls, tp: TopicPartition) -> RecordMetadata:
-        """The metadata that callbacks get with an error: the partition as far as it is known."""
+        """The metadata for callbacks with an error: the partition, if it is known."""
         return cls(tp.topic, tp.partition)
 
     @property
@@ -263,7 +266,7 @@ class RecordMetadata(NamedTuple):
         return self.timestamp >= 0
 
 
-#: Make one of its fields in order, without the function of Python's that the constructor is.
+#: Makes an object from its fields in order, without the Python function of the constructor.
 new_record_metadata: Callable[[tuple[str, int, int, int, int, int, int]], RecordMetadata] = partial(
     tuple.__new__, RecordMetadata
 )

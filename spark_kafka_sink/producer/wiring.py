@@ -1,8 +1,8 @@
-"""What a producer consists of, made in order: each part gets those that it calls.
+"""The parts of a producer, made in order: each part gets the parts that it calls.
 
 Owns: :class:`ProducerOptions`, the argument of ``KafkaProducer`` (text separated from objects: a
 serializer or an interceptor may be either), and :class:`ProducerParts`, the assembly. Never: the
-meaning of an option (``config/producer_config.py``), what a part does.
+meaning of an option (``config/producer_config.py``), the work of a part.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from spark_kafka_sink.base.errors import warn_once
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
+from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.column_appender import ColumnAppender, WaitingForInput
@@ -38,7 +39,7 @@ from spark_kafka_sink.producer.transaction.transaction_manager import Transactio
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, key_rule
 from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
-from spark_kafka_sink.records.partitioning.partitioners import Partitioner, no_weights, partitioner
+from spark_kafka_sink.records.partitioning.partitioners import Partitioner, all_alike, partitioner
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,9 @@ class ProducerOptions:
 
     @classmethod
     def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
-        """Raises ConfigError for invalid options. Logs the warnings of options."""
+        """Reads the options. Raises ConfigError for invalid options. Logs the warnings of
+        options.
+        """
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
             config = given
@@ -93,8 +96,8 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """``configure`` is called for one created here, with whether it is for keys; an object is used
-    as it is, as in Java.
+    """Returns a serializer. ``configure`` is called for a serializer created here, with whether it
+    is for keys; a given object is used unchanged, like in Java.
     """
     made = serializer(given, option)
     if made is not given:
@@ -111,7 +114,7 @@ def _has_objects(value: object) -> bool:
 
 
 class ProducerParts:
-    """The parts of one producer. When one can't be made, those made before are closed."""
+    """The parts of a producer. When a part can't be made, the parts made before are closed."""
 
     def __init__(
         self,
@@ -156,6 +159,11 @@ class ProducerParts:
         """Wake up the network thread. Any thread."""
         self._link.wakeup()
 
+    @property
+    def appended_records(self) -> int:
+        """Records appended so far, as columns and one by one."""
+        return self.filler.appended_records + self._record_filler.appended_records
+
     def _make_stores(self, cluster: Cluster | None) -> None:
         """Metrics, memory and metadata: what the others read and count in."""
         config, clock = self.config, self.clock
@@ -178,7 +186,9 @@ class ProducerParts:
         self.pool = BufferPool(config.buffer_memory, clock, self.metrics)
 
     def _make_accumulator(self) -> None:
-        """The state of the batches, who says which may leave, and the three that move them."""
+        """Makes the state of the batches, the drain's view of the transaction manager, and the
+        three parts that move batches.
+        """
         config, clock = self.config, self.clock
         self.accumulator = RecordAccumulator(config, clock, self.lifecycle, self.pool)
         self.transaction_manager = (
@@ -188,7 +198,6 @@ class ProducerParts:
                 self._link.wakeup,
                 transactional_id=config.transactional_id,
                 transaction_timeout_ms=config.transaction_timeout_ms,
-                two_phase_commit=config.two_phase_commit,
                 max_in_flight=config.max_in_flight_requests_per_connection,
             )
             if config.enable_idempotence
@@ -206,7 +215,7 @@ class ProducerParts:
         self.filler = BatchFiller(config, self.accumulator, self.recorder, self._link.wakeup)
         self._drainer = BatchDrainer(config, self.accumulator, self.filler, manager)
         self._returns = BatchReturns(config, self.accumulator, self.filler.limits, manager)
-        self._load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator)
+        self.load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, clock)
 
     def _make_appenders(self, serializers: tuple[Serializer, Serializer]) -> None:
         """The writer's side: of columns, and of single records."""
@@ -223,13 +232,16 @@ class ProducerParts:
             self.recorder,
             wakeup,
         )
+        self._record_filler = RecordFiller(
+            config, self.clock, self.accumulator, self.filler, wakeup
+        )
         self.records = RecordAppender(
             config,
             self.clock,
             self.metadata,
             self.lifecycle,
             self.pool,
-            RecordFiller(config, self.clock, self.accumulator, self.filler, wakeup),
+            self._record_filler,
             self._new_record_partitioner(),
             self.transactional,
             self.interceptors,
@@ -238,11 +250,11 @@ class ProducerParts:
         )
 
     def _new_partitioner(self) -> Partitioner:
-        config, load = self.config, self._load
+        config, load = self.config, self.load
         made = partitioner(
             config.partitioner_class,
             ignore_keys=config.partitioner_ignore_keys,
-            weights=load.weights if load.matters else no_weights,
+            candidates=load.candidates if load.matters else all_alike,
         )
         if isinstance(made, OwnPartitioner):
             self._plugins.append((made.own, "partitioner"))
@@ -250,7 +262,7 @@ class ProducerParts:
         return made
 
     def _new_record_partitioner(self) -> RecordPartitioner:
-        config, load = self.config, self._load
+        config, load = self.config, self.load
         rule = key_rule(config.partitioner_class, ignore_keys=config.partitioner_ignore_keys)
         return RecordPartitioner(
             lambda: self.metadata.cluster,
@@ -285,7 +297,7 @@ class ProducerParts:
             self.accumulator,
             self._drainer,
             self._returns,
-            self._load,
+            self.load,
             self.transaction_manager,
             self.config,
             self.clock,

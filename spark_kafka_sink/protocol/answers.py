@@ -1,16 +1,18 @@
-"""Decoding an answer: it is well-formed, makes sense, and is one to its request.
+"""Decoding a response: it is well-formed and consistent, and belongs to its request.
 
 Owns: :func:`decode`, and the check of each API. The layout is bounded by ``protocol/messages/``;
-here are the rules between fields, and that everything that was requested is answered once, and
-nothing else: so what a response takes is bounded by the request. Never: the meaning of an error
-code. Produce and Metadata, which are read into columns, check themselves (``produce.py``,
-``metadata.py``).
+here are the rules between fields, and the rule that every requested item is answered exactly once.
+A response that contradicts itself or its request is refused. Items that were not requested are
+dropped, like in other clients, because some services answer for all topics. So the request bounds
+the kept part of a response. Never: the meaning of an error code. Produce and Metadata, which are
+read into columns, check themselves (``produce.py``, ``metadata.py``).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -77,10 +79,6 @@ if TYPE_CHECKING:
         OffsetFetchRequest,
         OffsetFetchResponse,
     )
-    from spark_kafka_sink.protocol.messages.sasl_authenticate import (
-        SaslAuthenticateRequest,
-        SaslAuthenticateResponse,
-    )
     from spark_kafka_sink.protocol.messages.sasl_handshake import (
         SaslHandshakeRequest,
         SaslHandshakeResponse,
@@ -101,9 +99,9 @@ _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 
 
 def decode(request: Request[ResponseT], version: int, body: memoryview) -> ResponseT:
-    """The whole ``body`` of the response to ``request``. Raises RemoteProtocolError, nothing else.
+    """The whole ``body`` of the response to ``request``. Raises only RemoteProtocolError.
 
-    Every item of its arrays has been read once, so that reading one again raises nothing.
+    Every item of its arrays has been read once, so reading an item again never raises.
     """
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
@@ -118,7 +116,7 @@ def _read(request: Request[ResponseT], reader: WireReader, version: int) -> Resp
     response = request.read(reader, version)
     check = _CHECKS.get(request.api_key)
     if check is not None:
-        check(request, response)
+        response = check(request, response)
     _read_all(response)
     return response
 
@@ -136,69 +134,87 @@ def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> Resp
     return response  # type: ignore[no-any-return]
 
 
-def _api_versions(_request: ApiVersionsRequest, response: ApiVersionsResponse) -> None:
+def _api_versions(
+    _request: ApiVersionsRequest, response: ApiVersionsResponse
+) -> ApiVersionsResponse:
     versions = NodeApiVersions.of(response)
     if response.error_code is ErrorCode.NONE and not versions.api_versions:
         raise MalformedError("it offers no API")
+    return response
 
 
 def _add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
-) -> None:
-    _each_once(
-        _partitions(response.results_by_topic, partitions="results_by_partition"),
-        ((topic.name, number) for topic in request.topics for number in topic.partitions),
+) -> AddPartitionsToTxnResponse:
+    requested = ((topic.name, number) for topic in request.topics for number in topic.partitions)
+    kept = _partitions_of(response.results_by_topic, requested, partitions="results_by_partition")
+    return _with(response, "results_by_topic", kept)
+
+
+def _create_topics(
+    request: CreateTopicsRequest, response: CreateTopicsResponse
+) -> CreateTopicsResponse:
+    names = [topic.name for topic in request.topics]
+    return _with(
+        response, "topics", _items_of(response.topics, lambda one: one.name, names, "a topic")
     )
 
 
-def _create_topics(request: CreateTopicsRequest, response: CreateTopicsResponse) -> None:
-    _each_once(
-        (topic.name for topic in response.topics),
-        (topic.name for topic in request.topics),
-        "a topic",
-    )
+def _delete_topics(
+    request: DeleteTopicsRequest, response: DeleteTopicsResponse
+) -> DeleteTopicsResponse:
+    names = request.topic_names
+    kept = _items_of(response.responses, lambda one: one.name, names, "a topic")
+    return _with(response, "responses", kept)
 
 
-def _delete_topics(request: DeleteTopicsRequest, response: DeleteTopicsResponse) -> None:
-    _each_once((topic.name for topic in response.responses), request.topic_names, "a topic")
-
-
-def _describe_configs(request: DescribeConfigsRequest, response: DescribeConfigsResponse) -> None:
-    _each_once(
-        ((one.resource_type, one.resource_name) for one in response.results),
-        ((one.resource_type, one.resource_name) for one in request.resources),
+def _describe_configs(
+    request: DescribeConfigsRequest, response: DescribeConfigsResponse
+) -> DescribeConfigsResponse:
+    kept = _items_of(
+        response.results,
+        lambda one: (one.resource_type, one.resource_name),
+        [(one.resource_type, one.resource_name) for one in request.resources],
         "a resource",
     )
-    for result in response.results:
+    for result in kept:
         if len(result.configs) > _MOST_SETTINGS:
             raise MalformedError(f"a resource has {len(result.configs)} settings")
-        if len({setting.name for setting in result.configs}) != len(result.configs):
-            raise MalformedError("a setting comes twice")
+        values: dict[str, str | None] = {}
+        for setting in result.configs:
+            if values.setdefault(setting.name, setting.value) != setting.value:
+                raise MalformedError("a setting has two values")
+    return _with(response, "results", kept)
 
 
 def _describe_producers(
     request: DescribeProducersRequest, response: DescribeProducersResponse
-) -> None:
-    _each_once(
-        _partitions(response.topics),
-        ((topic.name, number) for topic in request.topics for number in topic.partition_indexes),
+) -> DescribeProducersResponse:
+    requested = (
+        (topic.name, number) for topic in request.topics for number in topic.partition_indexes
     )
+    return _with(response, "topics", _partitions_of(response.topics, requested))
 
 
-def _describe_quorum(request: DescribeQuorumRequest, response: DescribeQuorumResponse) -> None:
+def _describe_quorum(
+    request: DescribeQuorumRequest, response: DescribeQuorumResponse
+) -> DescribeQuorumResponse:
     if response.error_code is not ErrorCode.NONE:
-        return  # then it has no partition
-    _each_once(
-        _partitions(response.topics, "topic_name"), _partitions(request.topics, "topic_name")
-    )
+        return response  # then it has no partition
+    requested = _partitions(request.topics, "topic_name")
+    return _with(response, "topics", _partitions_of(response.topics, requested, "topic_name"))
 
 
 def _describe_transactions(
     request: DescribeTransactionsRequest, response: DescribeTransactionsResponse
-) -> None:
-    ids = (one.transactional_id for one in response.transaction_states)
-    _each_once(ids, request.transactional_ids, "a transactional id")
-    for one in response.transaction_states:
+) -> DescribeTransactionsResponse:
+    kept = _items_of(
+        response.transaction_states,
+        lambda one: one.transactional_id,
+        request.transactional_ids,
+        "a transactional id",
+    )
+    for one in kept:
         if one.error_code is not ErrorCode.NONE:
             continue
         if one.producer_id < -1 or one.producer_epoch < -1 or one.transaction_timeout_ms < 0:
@@ -206,42 +222,51 @@ def _describe_transactions(
         for topic in one.topics:
             if topic.partitions and min(topic.partitions) < 0:
                 raise MalformedError("a partition is negative")
+    return _with(response, "transaction_states", kept)
 
 
-def _fetch(request: FetchRequest, response: FetchResponse) -> None:
+def _fetch(request: FetchRequest, response: FetchResponse) -> FetchResponse:
     if response.error_code is not ErrorCode.NONE:
-        return  # then it has no partition
-    _each_once(
-        _partitions(response.responses, "topic"), _partitions(request.topics, "topic", "partition")
-    )
-    for topic in response.responses:
+        return response  # then it has no partition
+    requested = _partitions(request.topics, "topic", "partition")
+    kept = _partitions_of(response.responses, requested, "topic")
+    for topic in kept:
         for one in topic.partitions:
             offsets = one.high_watermark, one.last_stable_offset + 1, one.log_start_offset + 1
             if one.error_code is ErrorCode.NONE and min(offsets) < 0:
                 raise MalformedError("an offset is negative")
+    return _with(response, "responses", kept)
 
 
-def _find_coordinator(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> None:
+def _find_coordinator(
+    request: FindCoordinatorRequest, response: FindCoordinatorResponse
+) -> FindCoordinatorResponse:
     if response.coordinators:
-        keys = (one.key for one in response.coordinators)
-        _each_once(keys, request.coordinator_keys, "a key")
+        keys = request.coordinator_keys
+        kept = _items_of(response.coordinators, lambda one: one.key, keys, "a key")
+        response = _with(response, "coordinators", kept)
     # Without a list it is a response below version 4: about the one key.
     for one in response.coordinators or (response,):
         if one.error_code is ErrorCode.NONE:
             checked_node(one.node_id, one.host, one.port, None)
+    return response
 
 
-def _list_offsets(request: ListOffsetsRequest, response: ListOffsetsResponse) -> None:
-    _each_once(_partitions(response.topics), _partitions(request.topics))
-    for topic in response.topics:
+def _list_offsets(
+    request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> ListOffsetsResponse:
+    kept = _partitions_of(response.topics, _partitions(request.topics))
+    for topic in kept:
         for one in topic.partitions:
             if one.error_code is ErrorCode.NONE and one.offset < 0:
                 raise MalformedError("an offset is negative")
+    return _with(response, "topics", kept)
 
 
-def _offset_fetch(request: OffsetFetchRequest, response: OffsetFetchResponse) -> None:
-    groups = (group.group_id for group in request.groups)
-    _each_once((group.group_id for group in response.groups), groups, "a group")
+def _offset_fetch(
+    request: OffsetFetchRequest, response: OffsetFetchResponse
+) -> OffsetFetchResponse:
+    groups = [group.group_id for group in request.groups]
     requested = {
         group.group_id: [
             (topic.name, number)
@@ -250,46 +275,50 @@ def _offset_fetch(request: OffsetFetchRequest, response: OffsetFetchResponse) ->
         ]
         for group in request.groups
     }
-    for group in response.groups:
-        if group.error_code is ErrorCode.NONE:
-            _each_once(_partitions(group.topics), requested[group.group_id])
+    kept = [
+        group
+        if group.error_code is not ErrorCode.NONE
+        else _with(group, "topics", _partitions_of(group.topics, requested[group.group_id]))
+        for group in _items_of(response.groups, lambda one: one.group_id, groups, "a group")
+    ]
+    return _with(response, "groups", kept)
 
 
-def _sasl_handshake(_request: SaslHandshakeRequest, response: SaslHandshakeResponse) -> None:
+def _sasl_handshake(
+    _request: SaslHandshakeRequest, response: SaslHandshakeResponse
+) -> SaslHandshakeResponse:
     if len(response.mechanisms) > _MOST_MECHANISMS:
         raise MalformedError(f"it offers {len(response.mechanisms)} mechanisms")
+    return response
 
 
-def _sasl_authenticate(
-    _request: SaslAuthenticateRequest, response: SaslAuthenticateResponse
-) -> None:
-    if response.session_lifetime_ms < 0:
-        raise MalformedError("the session's lifetime is negative")
-
-
-def _init_producer_id(request: InitProducerIdRequest, response: InitProducerIdResponse) -> None:
+def _init_producer_id(
+    request: InitProducerIdRequest, response: InitProducerIdResponse
+) -> InitProducerIdResponse:
     if response.error_code is not ErrorCode.NONE:
-        return
+        return response
     if response.producer_id < 0 or response.producer_epoch < 0:
         raise MalformedError("it gives a negative producer id or epoch")
-    if (response.ongoing_txn_producer_id < 0) != (response.ongoing_txn_producer_epoch < 0):
-        raise MalformedError("it names half of a transaction that is open")
     _higher_epoch(request, response)
+    return response
 
 
-def _end_txn(request: EndTxnRequest, response: EndTxnResponse) -> None:
+def _end_txn(request: EndTxnRequest, response: EndTxnResponse) -> EndTxnResponse:
     if response.error_code is not ErrorCode.NONE:
-        return
+        return response
     if (response.producer_id < 0) != (response.producer_epoch < 0):
         raise MalformedError("it gives a producer id without an epoch, or the reverse")
     _higher_epoch(request, response)
+    return response
 
 
 def _higher_epoch(
     request: InitProducerIdRequest | EndTxnRequest,
     response: InitProducerIdResponse | EndTxnResponse,
 ) -> None:
-    """One (producer id, epoch) is one transaction: two with the same would join each other."""
+    """Requires a higher epoch: one (producer id, epoch) is one transaction, and two transactions
+    with the same pair would be merged.
+    """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:
         raise MalformedError(
@@ -298,38 +327,83 @@ def _higher_epoch(
         )
 
 
-def _txn_offset_commit(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
-    _each_once(_partitions(response.topics), _partitions(request.topics))
+def _txn_offset_commit(
+    request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+) -> TxnOffsetCommitResponse:
+    kept = _partitions_of(response.topics, _partitions(request.topics))
+    return _with(response, "topics", kept)
 
 
 def _partitions(
-    topics: Iterable[Any],
-    name: str = "name",
-    number: str = "partition_index",
-    partitions: str = "partitions",
+    topics: Iterable[Any], name: str = "name", number: str = "partition_index"
 ) -> Iterator[tuple[str, int]]:
-    """Name and number of each partition; the others are a message's fields for them. A topic has
-    one at least: the only partition of an answer is the first one of its first topic.
-    """
+    """Topic and number of each partition of a request; the fields are a message's names."""
     for topic in topics:
-        found = getattr(topic, partitions)
-        if not found:
-            raise MalformedError("a topic has no partition")
-        for one in found:
+        for one in topic.partitions:
             yield getattr(topic, name), getattr(one, number)
 
 
-def _each_once(
-    answered: Iterable[object], requested: Iterable[object], what: str = "a partition"
-) -> None:
-    """Raises MalformedError, naming ``what``, for a duplicate, a missing or an unrequested one."""
+def _partitions_of(
+    topics: Sequence[Any],
+    requested: Iterable[tuple[str, int]],
+    name: str = "name",
+    number: str = "partition_index",
+    partitions: str = "partitions",
+) -> Sequence[Any]:
+    """The ``topics`` of a response, only with the ``requested`` partitions. So the first partition
+    of the first topic is the only result of a request for one partition. The fields are the names
+    of a message's fields. Raises MalformedError for a partition that comes twice or is missing.
+    """
     missing = set(requested)
-    for one in answered:
-        if one not in missing:
-            raise MalformedError(f"{what} comes twice, or was not requested")
-        missing.remove(one)
+    wanted = frozenset(missing)
+    kept: list[Any] = []
+    surplus = False
+    for topic in topics:
+        topic_name, found = getattr(topic, name), getattr(topic, partitions)
+        mine = []
+        for one in found:
+            key = topic_name, getattr(one, number)
+            if key in wanted:
+                _answered(missing, key, "a partition")
+                mine.append(one)
+        if mine:
+            kept.append(topic if len(mine) == len(found) else replace(topic, **{partitions: mine}))
+        surplus = surplus or not mine or len(mine) < len(found)
+    if missing:
+        raise MalformedError("a partition is missing")
+    return kept if surplus else topics
+
+
+def _items_of(
+    items: Sequence[Any], key: Callable[[Any], Hashable], requested: Iterable[Hashable], what: str
+) -> Sequence[Any]:
+    """The ``items`` of a response whose ``key`` was ``requested``. Raises MalformedError, naming
+    ``what``, for a key that comes twice or is missing.
+    """
+    missing = set(requested)
+    wanted = frozenset(missing)
+    kept = []
+    for one in items:
+        if (found := key(one)) in wanted:
+            _answered(missing, found, what)
+            kept.append(one)
     if missing:
         raise MalformedError(f"{what} is missing")
+    return kept if len(kept) < len(items) else items
+
+
+def _answered(missing: set[Any], key: Hashable, what: str) -> None:
+    if key not in missing:
+        raise MalformedError(f"{what} comes twice")
+    missing.remove(key)
+
+
+def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
+    """``message`` with the items ``kept`` in its ``field``."""
+    if kept is getattr(message, field):
+        return message
+    changed: ResponseT = replace(message, **{field: kept})  # type: ignore[type-var]  # a dataclass
+    return changed
 
 
 def _read_all(struct: object) -> None:
@@ -342,13 +416,14 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The fields of a message that are kept as bytes, each item of which is made when read."""
+    """The fields of a message that are kept as bytes; each item is made when it is read."""
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))
 
 
-#: Called with the request and its response; raises MalformedError.
-_CHECKS: Final[Mapping[ApiKey, Callable[[Any, Any], None]]] = MappingProxyType(
+#: Called with the request and its response; returns the response without surplus, or raises
+#: MalformedError.
+_CHECKS: Final[Mapping[ApiKey, Callable[[Any, Any], Any]]] = MappingProxyType(
     {
         ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
         ApiKey.API_VERSIONS: _api_versions,
@@ -364,7 +439,6 @@ _CHECKS: Final[Mapping[ApiKey, Callable[[Any, Any], None]]] = MappingProxyType(
         ApiKey.INIT_PRODUCER_ID: _init_producer_id,
         ApiKey.LIST_OFFSETS: _list_offsets,
         ApiKey.OFFSET_FETCH: _offset_fetch,
-        ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
         ApiKey.SASL_HANDSHAKE: _sasl_handshake,
         ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     }

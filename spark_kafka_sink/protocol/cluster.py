@@ -13,6 +13,7 @@ more memory here than on the wire.
 
 from __future__ import annotations
 
+import base64
 import struct
 from array import array
 from bisect import bisect_left
@@ -47,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition: ``leader`` is a node id, or -1; ``leader_epoch`` -1 when not reliable."""
+    """A partition: ``leader`` is a node id, or -1; ``leader_epoch`` -1 when not reliable."""
 
     tp: TopicPartition
     leader: int
@@ -71,7 +72,7 @@ class _ByNumber(dict[int, TopicPartition]):
 
 @lru_cache(64)
 def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
-    """The TopicPartition of every number of ``topic``: a chunk asks for a thousand."""
+    """The TopicPartition of every number of ``topic``: a chunk needs a thousand of them."""
     return _ByNumber(topic)
 
 
@@ -182,7 +183,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return found
 
     def errors(self) -> Iterator[tuple[int, int]]:
-        """The partitions for which the response has an error, and its code."""
+        """The partitions with an error in the response, and its code."""
         codes = self._rows[2::5]
         return ((n, code) for n, code in enumerate(codes) if code) if any(codes) else iter(())
 
@@ -215,7 +216,7 @@ class Nodes(Mapping[int, Node]):
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Nodes:
-        """Of two with the same id the last one counts."""
+        """Builds the columns; if two nodes have the same id, the last one counts."""
         builder = NodesBuilder()
         for node in {node.id: node for node in nodes}.values():
             builder.add(node)
@@ -254,7 +255,7 @@ class Nodes(Mapping[int, Node]):
         return Node(node_id, self._data[start:end].decode(), port, rack)
 
     def in_order(self) -> Sequence[Node]:
-        """The nodes as a sequence that holds none of them."""
+        """The nodes as a sequence that stores no node objects."""
         return _NodesInOrder(self)
 
     def __eq__(self, other: object) -> bool:
@@ -336,8 +337,8 @@ class NodesBuilder:
 class Cluster:
     """An immutable view of the cluster (Java's ``Cluster``).
 
-    ``topics`` maps a topic to its partitions, indexed by partition number without gaps (one that
-    a broker omits is a leaderless entry). ``topic_ids`` holds the 16 bytes of known ids.
+    ``topics`` maps a topic to its partitions, indexed by partition number without gaps (a partition
+    that a broker omits is a leaderless entry). ``topic_ids`` holds the 16 bytes of known ids.
     """
 
     cluster_id: str | None = None
@@ -348,13 +349,18 @@ class Cluster:
 
     @classmethod
     def bootstrap(cls, addresses: Iterable[tuple[str, int]]) -> Cluster:
-        """A cluster of which only the bootstrap addresses are known; ids -1, -2, ..."""
+        """A cluster with only the bootstrap addresses, as nodes -1, -2, ..."""
         return cls(nodes={-i: Node(-i, h, p) for i, (h, p) in enumerate(addresses, start=1)})
 
     def node_list(self) -> Sequence[Node]:
         """The nodes, as a sequence that need not hold them."""
         nodes = self.nodes
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
+
+    def topic_id(self, topic: str) -> str | None:
+        """The topic's id as Kafka's tools show it (Java's ``Uuid``); None when it is unknown."""
+        known = self.topic_ids.get(topic)
+        return None if known is None else base64.urlsafe_b64encode(known).rstrip(b"=").decode()
 
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         partitions = self.topics.get(tp.topic)

@@ -24,6 +24,10 @@ MAX_RESPONSE_SIZE: Final = 64 * 1024 * 1024
 #: The same until ApiVersions is done: until then the peer may not be a Kafka broker.
 MAX_RESPONSE_SIZE_BEFORE_READY: Final = 512 * 1024
 
+#: Correlation ids from here on are those of authentications, and those below are NetworkClient's:
+#: while a connection authenticates again, answers to its last requests still arrive between them.
+MIN_RESERVED_CORRELATION_ID: Final = 2**31 - 8
+
 #: Bytes of the length prefix in front of every frame.
 LENGTH_SIZE: Final = 4
 
@@ -38,12 +42,12 @@ def is_flexible(api_key: ApiKey, version: int) -> bool:
 
 
 def request_header_version(api_key: ApiKey, version: int) -> int:
-    """2 for flexible versions, else 1 (Kafka 4.0 no longer reads 0)."""
+    """2 for flexible versions, otherwise 1 (Kafka 4.0 no longer reads 0)."""
     return 2 if is_flexible(api_key, version) else 1
 
 
 def response_header_version(api_key: ApiKey, version: int) -> int:
-    """1 for flexible versions, else 0.
+    """1 for flexible versions, otherwise 0.
 
     ApiVersions always has 0: its response must be readable before the versions are known (KIP-511).
     """

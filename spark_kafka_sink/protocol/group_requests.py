@@ -1,8 +1,9 @@
-"""Consumer groups: ListGroups of those with members (KIP-518, brokers since 2.6), TxnOffsetCommit.
+"""Consumer groups: ListGroups for groups with members (KIP-518, brokers since 2.6),
+TxnOffsetCommit.
 
-Owns: how both requests are filled. Never: who sends them, what follows from a response
+Owns: the fields of both requests. Never: the sending, the effect of a response
 (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
-``cli/operations/held_partitions.py``).
+``transactions/operations/held_partitions.py``).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from spark_kafka_sink.protocol.messages.txn_offset_commit import (
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_requests import versions_of
 
-#: The groups with members, of any type of group, that a broker coordinates: in the states of
-#: groups of consumers, of share groups and of streams but for Empty and Dead. (A broker that
-#: doesn't know a state has no group in it.) The response has those that the principal may
-#: describe; READ on a group includes that.
+#: The groups with members, of any type, that a broker coordinates: the states of groups of
+#: consumers, of share groups and of streams, except Empty and Dead. (If a broker does not support a
+#: state, it has no group in it.) The response has the groups that the principal may describe; READ
+#: on a group includes that.
 LIST_GROUPS: Final = ListGroupsRequest(
     states_filter=(
         "PreparingRebalance",
@@ -39,10 +40,9 @@ LIST_GROUPS: Final = ListGroupsRequest(
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """``offset``: the next one to read, as in Kafka's class of the same name.
-
-    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a
-    text of the committer.
+    """``offset``: the next offset to read, like in Kafka's class of the same name.
+    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a text of
+    the committer.
     """
 
     offset: int

@@ -37,8 +37,8 @@ from spark_kafka_sink.protocol.messages.list_offsets import (
 
 #: A consumer, not a replica.
 _NO_REPLICA: Final = -1
-#: Everything up to the high watermark, what is not committed yet too; or up to the last stable
-#: offset, with the list of what was aborted.
+#: Reads everything up to the high watermark, including uncommitted records; or up to the last
+#: stable offset, with the list of aborted transactions.
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NO_RECORDS: Final = memoryview(b"")
@@ -52,9 +52,8 @@ class OffsetSpec(IntEnum):
 
 
 def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> ListOffsetsRequest:
-    """Where ``tp`` begins or ends: sent to its leader.
-
-    Versions above 9 are for logs in remote storage, below 2 there is no isolation level.
+    """The request for the first or last offset of ``tp``, sent to its leader. Versions above 9 are
+    for logs in remote storage, below 2 there is no isolation level.
     """
     partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=int(spec))
     return ListOffsetsRequest(
@@ -65,7 +64,7 @@ def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> Li
 
 
 def listed_offset(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
-    """Of the one partition. LATEST is the high watermark."""
+    """The offset of the requested partition. LATEST is the high watermark."""
     return response.topics[0].partitions[0]
 
 
@@ -78,9 +77,9 @@ def fetch(
 ) -> FetchRequest:
     """Batches of ``tp`` from ``offset`` on, about ``max_bytes`` of them: sent to its leader.
 
-    The broker gives whole batches, the first one whatever its size; the last may be cut off. It
-    does not wait for any, and keeps no session. Versions from 13 on name topics by id and are not
-    needed: every broker up to 4.x reads 12. Brokers refuse topics with zstd below 10
+    The broker returns whole batches, including the first batch at any size; the last may be cut
+    off. It does not wait for batches, and keeps no session. Versions from 13 on name topics by id
+    and are not needed: every broker up to 4.x reads 12. Brokers refuse topics with zstd below 10
     (UNSUPPORTED_COMPRESSION_TYPE).
     """
     partition = FetchPartition(
@@ -97,11 +96,11 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What came of one partition.
+    """The fetched records of one partition.
 
-    ``records`` are whole batches, of which the first may begin before ``fetch_offset`` and the last
-    may be cut off; it is a view of the response's bytes. With ``read_committed`` the transactions
-    of ``aborted``, by producer id and first offset, are among them.
+    ``records`` are whole batches; the first batch may begin before ``fetch_offset``, and the last
+    may be cut off. It is a view of the response's bytes. With ``read_committed`` it contains
+    aborted transactions as well; ``aborted`` lists them by producer id and first offset.
     """
 
     error: ErrorCode
@@ -134,8 +133,8 @@ def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
 
 
 def described(response: DescribeProducersResponse) -> PartitionResponse:
-    """The one partition. Of a producer -1 means none, in every field but the first;
-    ``current_txn_start_offset``, of the transaction that is open there, holds the partition's last
-    stable offset back.
+    """The producers of the requested partition. In a producer, -1 means none, in every field except
+    the first. ``current_txn_start_offset`` is the start of the producer's open transaction, which
+    holds back the partition's last stable offset.
     """
     return response.topics[0].partitions[0]

@@ -3,13 +3,14 @@
 Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`, and their
 creation from Kafka's message (``protocol/messages/metadata.py``) with validation, so that no caller
 gets a port 0, a duplicate broker, or partition two billion. Never: its use
-(``network/client/metadata.py``), nor the handling of an error code.
+(``network/client/metadata.py``), the handling of an error code.
 
 On a record's way: first, before the record's partition is known.
 
 It is the largest response, and a hostile broker could inflate each part of it: brokers, topics,
 partitions, replicas. So each is decoded directly into the columns that a :class:`Cluster` keeps
-(:class:`Nodes`, :class:`PartitionInfos`), and an unrequested topic is an error.
+(:class:`Nodes`, :class:`PartitionInfos`), and an unrequested topic is dropped: some services answer
+for all topics where none was requested.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.protocol.cluster import Nodes, NodesBuilder, PartitionInfos
+from spark_kafka_sink.protocol.cluster import Node, Nodes, NodesBuilder, PartitionInfos
 from spark_kafka_sink.protocol.messages import metadata
 from spark_kafka_sink.protocol.request import ApiKey, Buffers
 from spark_kafka_sink.protocol.wire import (
@@ -97,7 +98,7 @@ class MetadataRequest:
     versions = metadata.VERSIONS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the request, see :meth:`Request.encode`."""
         return metadata.MetadataRequest(
             topics=[metadata.MetadataRequestTopic(name=name) for name in self.topics],
             allow_auto_topic_creation=self.allow_auto_topic_creation,
@@ -105,7 +106,7 @@ class MetadataRequest:
         ).encode(version)
 
     def read(self, reader: WireReader, version: int) -> MetadataResponse:
-        """As :meth:`Request.read`."""
+        """Reads the response, see :meth:`Request.read`."""
         return read_metadata(reader, version, self.topics)
 
 
@@ -117,21 +118,21 @@ def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) ->
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
-    if len(answer.topics) > len(names):
-        raise MalformedError("it names more topics than were requested")
     topics = _Topics(version, most_gaps=64 + len(reader.data) // 32)
-    found = []
+    found: dict[str, TopicMetadata] = {}
     for topic in answer.topics:
         # Null only for topics that were requested by id.
-        name = names.pop(topic.name, None) if topic.name is not None else None
+        name = None if topic.name is None else names.get(topic.name)
         if name is None:
-            raise MalformedError("a topic comes twice, or was not requested")
-        found.append(topics.checked(name, topic))
+            continue
+        if name in found:
+            raise MalformedError("a topic comes twice")
+        found[name] = topics.checked(name, topic)
     return MetadataResponse(
         _nodes(answer.brokers),
         answer.cluster_id,
         max(-1, answer.controller_id),
-        tuple(found),
+        tuple(found.values()),
         max(0, answer.throttle_time_ms),
         answer.error_code,
     )
@@ -141,8 +142,12 @@ def _nodes(brokers: Sequence[MetadataResponseBroker]) -> Nodes:
     if len(brokers) > MOST_BROKERS:
         raise MalformedError(f"it names {len(brokers)} brokers")
     builder = NodesBuilder()
+    before: Node | None = None
     for broker in brokers:
-        builder.add(checked_node(broker.node_id, broker.host, broker.port, broker.rack))
+        node = checked_node(broker.node_id, broker.host, broker.port, broker.rack)
+        if node != before:
+            builder.add(node)
+        before = node
     try:
         return builder.build()
     except ValueError as error:
@@ -150,10 +155,9 @@ def _nodes(brokers: Sequence[MetadataResponseBroker]) -> Nodes:
 
 
 class _Topics:
-    """Collects the topics of one response in columns.
-
-    ``_gaps`` counts partitions that are missing though a higher one is there: they need memory, so
-    their number, too, is bounded by the bytes received.
+    """Collects the topics of one response in columns. ``_gaps`` counts missing partitions with a
+    smaller number than an existing one: they need memory, so the received bytes also bound their
+    number.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")

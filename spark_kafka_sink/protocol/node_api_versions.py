@@ -1,12 +1,13 @@
-"""What a broker has said of itself in ApiVersions (Java's ``NodeApiVersions``).
+"""The API versions and features that a broker supports (Java's ``NodeApiVersions``).
 
-Owns: :class:`NodeApiVersions`, the value. Never: who requests it, and when.
+Owns: :class:`NodeApiVersions`, the value. Never: the request and its time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import UnsupportedVersionError
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
 
 _KNOWN_APIS: Final = frozenset(int(key) for key in ApiKey)
 _MOST_FEATURES: Final = 256
+#: Protocol 2 of transactions needs these APIs in these versions at least (KIP-890).
+_OF_VERSION_2: Final = MappingProxyType({ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5})
+
+#: Apache Kafka's version that brought an API after 2.1, the oldest that is supported.
+_CAME_WITH: Final = {
+    ApiKey.DESCRIBE_QUORUM: "3.3",
+    ApiKey.DESCRIBE_PRODUCERS: "2.8",
+    ApiKey.DESCRIBE_TRANSACTIONS: "3.0",
+    ApiKey.LIST_TRANSACTIONS: "3.0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,7 @@ class NodeApiVersions:
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> NodeApiVersions:
-        """Raises MalformedError for what no broker offers."""
+        """Builds the value. Raises MalformedError for versions that no broker offers."""
         ranges = _ranges(response.api_keys)
         epoch, features = response.finalized_features_epoch, _levels(response.finalized_features)
         if epoch < 0:  # then the levels say nothing (ApiVersionsResponse.json)
@@ -53,26 +64,50 @@ class NodeApiVersions:
     def transaction_version(self) -> int:
         """The cluster's level of ``transaction.version`` (KIP-890); 2 and up is protocol 2 (TV2).
 
+        1 when the cluster has a higher level, and this broker, or a proxy before it, does not offer
+        the requests of protocol 2: librdkafka and franz-go fall back in the same way.
+
         0 when the broker reports no features: brokers before 4.0, or ApiVersions below v3.
         """
-        return self.finalized_features.get("transaction.version", 0)
+        level = self.finalized_features.get("transaction.version", 0)
+        if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):
+            return 1
+        return level
+
+    def _offers(self, api_key: ApiKey, version: int) -> bool:
+        offered = self.api_versions.get(api_key)
+        return offered is not None and offered.max >= version
 
     def latest_usable(self, api_key: ApiKey, ours: VersionRange) -> int:
         """The highest version that both sides support; UnsupportedVersionError without one."""
         theirs = self.api_versions.get(api_key)
         if theirs is None:
             raise UnsupportedVersionError(
-                f"the broker does not offer {api_key.name}",
-                hint="Kafka 2.1 is the oldest broker that is supported",
+                f"the broker does not offer {api_key.name}", hint=_without(api_key)
             )
         version = min(ours.max, theirs.max)
         if version < max(ours.min, theirs.min):
             raise UnsupportedVersionError(
                 f"{api_key.name}: the broker offers versions {theirs.min} to {theirs.max}, "
                 f"this client {ours.min} to {ours.max}",
-                hint="Kafka 2.1 is the oldest broker that is supported",
+                hint="use newer brokers: Kafka 2.1 is the oldest that is supported, and some "
+                "options need a newer one"
+                if theirs.max < ours.min
+                else "use a newer version of this package",
             )
         return version
+
+
+def _without(api_key: ApiKey) -> str:
+    """The hint for a broker without an API; the broker need not be an old Apache Kafka."""
+    if api_key is ApiKey.INIT_PRODUCER_ID:
+        return (
+            "this service has no idempotent producers: write with deliveryGuarantee=none (a "
+            "KafkaProducer: enable.idempotence=false), where a request that is repeated may "
+            "double rows"
+        )
+    since = _CAME_WITH.get(api_key, "2.1 or before")
+    return f"Apache Kafka has it since {since}; a service that speaks its protocol may lack it"
 
 
 def _ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
@@ -82,19 +117,19 @@ def _ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
         if api.api_key not in _KNOWN_APIS:
             continue
         if not 0 <= api.min_version <= api.max_version:
-            raise MalformedError(
-                f"it offers versions {api.min_version} to {api.max_version} of an API"
-            )
-        if api.api_key in ranges:
+            continue  # it offers no version
+        offered = VersionRange(api.min_version, api.max_version)
+        if ranges.setdefault(api.api_key, offered) != offered:
             raise MalformedError("an API comes twice")
-        ranges[api.api_key] = VersionRange(api.min_version, api.max_version)
     return ranges
 
 
 def _levels(features: Sequence[FinalizedFeatureKey]) -> dict[str, int]:
     if len(features) > _MOST_FEATURES:
         raise MalformedError(f"it has {len(features)} features")
-    levels = {feature.name: feature.max_version_level for feature in features}
-    if len(levels) != len(features):
-        raise MalformedError("a feature comes twice")
+    levels: dict[str, int] = {}
+    for feature in features:
+        level = feature.max_version_level
+        if levels.setdefault(feature.name, level) != level:
+            raise MalformedError("a feature comes twice")
     return levels

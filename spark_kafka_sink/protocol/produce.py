@@ -1,10 +1,10 @@
 """The Produce request and its response: our own codec, zero copy.
 
-Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder
-of the response. Never: the bytes of a batch, which are passed on unchanged.
+Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder of
+the response. Never: the bytes of a batch, which are passed on unchanged.
 
-On a record's way: the sender passes one batch for each partition; the result is a list of
-buffers for ``socket.sendmsg``, in which every second one is a small one of this codec.
+On a record's way: the sender passes one batch for each partition. The result is a list of buffers
+for ``socket.sendmsg``; every second buffer is a small buffer of this codec.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_kafka_sink.protocol.wire import (
     error_of,
 )
 
-# What came with which version.
+# The change of each version.
 _LOG_START_OFFSET: Final = 5
 _RECORD_ERRORS: Final = 8  # KIP-467
 _FIRST_FLEXIBLE: Final = 9
@@ -46,7 +46,7 @@ _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 class PartitionProduceData(NamedTuple):
-    """One record batch for one partition: ``buffers`` are sent unchanged, ``size`` bytes."""
+    """A record batch for a partition: ``buffers`` are sent unchanged, ``size`` bytes."""
 
     tp: TopicPartition
     buffers: Buffers
@@ -80,7 +80,7 @@ class PartitionProduceResponse(NamedTuple):
     leader: tuple[int, int] | None = None
 
 
-#: Make one of its fields in order, as above: one is made for each batch.
+#: Makes an object from its fields in order, as above: an object is made for each batch.
 _new_response: Callable[
     [
         tuple[
@@ -100,8 +100,8 @@ _new_response: Callable[
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
-    """One response for each partition of the request; ``node_endpoints`` are KIP-951's leaders, no
-    more of them than there are partitions.
+    """A response for each partition of the request. ``node_endpoints`` are KIP-951's leaders, not
+    more than there are partitions.
     """
 
     partitions: tuple[PartitionProduceResponse, ...]
@@ -134,8 +134,8 @@ class ProduceRequest:
         """Small bytes and batches by turns: [ours, batch buffers, ours, batch buffers, ours].
 
         Topics are in the order of their first occurrence in ``data``, partitions of a topic in the
-        order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size``
-        is wrong: either would end the connection, or worse, shift everything after it.
+        order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size`` is
+        wrong. Either mistake would end the connection, or even shift all bytes after it.
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -160,7 +160,7 @@ class ProduceRequest:
     def read(self, reader: WireReader, version: int) -> ProduceResponse:
         """The response, which must have every partition of this request once and no other.
 
-        What it allocates is bounded by this request and by the bytes received.
+        This request and the received bytes bound the memory that it allocates.
         """
         _check_version(version)
         return _ResponseDecoder(version, self.data).parse(reader)
@@ -242,13 +242,16 @@ def _compact_string(text: str | None) -> bytes:
 
 
 class _ResponseDecoder:
-    """Reads a response and matches it with its request.
-
-    ``_requested`` holds the partitions without a response; each response removes one, so that a
-    duplicate or unrequested one is an error, and the remaining ones are missing.
+    """Reads a response and matches it with its request. ``_requested`` holds the partitions without
+    a response; each response removes a partition, so that a duplicate is an error, and the
+    remaining partitions are missing. ``_surplus`` holds partitions that were not requested, which
+    are dropped.
     """
 
-    __slots__ = ("_layout", "_plain_end", "_requested", "_smallest_partition", "_version")
+    __slots__ = (
+        "_data", "_layout", "_plain_end", "_requested", "_smallest_partition", "_surplus",
+        "_version",
+    )  # fmt: skip
 
     def __init__(self, version: int, data: Sequence[PartitionProduceData]) -> None:
         self._version = version
@@ -266,20 +269,23 @@ class _ResponseDecoder:
                 requested[tp.topic] = {}
             requested[tp.topic][tp.partition] = tp
         self._requested = requested
+        self._data = data
+        self._surplus: set[TopicPartition] = set()
 
     def parse(self, reader: WireReader) -> ProduceResponse:
         requested = self._requested
         partitions: list[PartitionProduceResponse] = []
         # A topic has at least its name's length and its count of partitions.
         for _ in range(reader.count(3 if reader.flexible else 6)):
-            topic = requested.get(reader.string())
-            if topic is None:
-                raise MalformedError("it names a topic that was not requested")
+            name = reader.string()
+            topic = requested.get(name, {})
             count = reader.count(self._smallest_partition)
-            partitions += [self._partition(reader, topic) for _ in range(count)]
+            partitions += [self._partition(reader, name, topic) for _ in range(count)]
             reader.skip_tagged_fields()
         if any(requested.values()):
             raise MalformedError("a partition is missing")
+        if self._surplus:
+            partitions = [one for one in partitions if one.tp not in self._surplus]
         throttle_time_ms = max(0, reader.int32())
         endpoints: tuple[Node, ...] = ()
         for tag in reader.tagged_fields():
@@ -288,14 +294,14 @@ class _ResponseDecoder:
         return ProduceResponse(tuple(partitions), throttle_time_ms, endpoints)
 
     def _partition(
-        self, reader: WireReader, topic: dict[int, TopicPartition]
+        self, reader: WireReader, name: str, topic: dict[int, TopicPartition]
     ) -> PartitionProduceResponse:
         layout, start = self._layout, reader.position
         index, code, base_offset, log_append_time_ms, *rest = layout.unpack_from(reader.data, start)
         reader.position = start + layout.size
         tp = topic.pop(index, None)
         if tp is None:
-            raise MalformedError("it answers for a partition twice, or for one not requested")
+            tp = self._not_requested(TopicPartition(name, index))
         log_start_offset = rest[0] if rest else -1
         if base_offset < -1 or log_append_time_ms < -1 or log_start_offset < -1:
             raise MalformedError("an offset or a timestamp is negative")
@@ -328,6 +334,12 @@ class _ResponseDecoder:
             leader,
         )
 
+    def _not_requested(self, tp: TopicPartition) -> TopicPartition:
+        if any(item.tp == tp for item in self._data):
+            raise MalformedError("it answers for a partition twice")
+        self._surplus.add(tp)
+        return tp
+
 
 def _record_error(reader: WireReader, _version: int) -> RecordError:
     error = RecordError(reader.int32(), reader.nullable_string())
@@ -346,6 +358,6 @@ def _node_endpoints(reader: WireReader, most: int) -> tuple[Node, ...]:
         node_id = reader.int32()
         node = checked_node(node_id, reader.string(), reader.int32(), reader.nullable_string())
         reader.skip_tagged_fields()
-        if nodes.setdefault(node_id, node) is not node:
+        if nodes.setdefault(node_id, node) != node:
             raise MalformedError(f"broker {node_id} comes twice")
     return tuple(nodes.values())

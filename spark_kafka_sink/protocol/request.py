@@ -66,7 +66,7 @@ class Request(Protocol[ResponseT_co]):
 
     @property
     def versions(self) -> VersionRange:
-        """The versions this request may be sent in (a subset of what we implement)."""
+        """The versions that this request may be sent in, a subset of the implemented versions."""
         ...
 
     def encode(self, version: int) -> Buffers:

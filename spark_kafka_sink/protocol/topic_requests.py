@@ -1,7 +1,8 @@
 """Topics and configs: CreateTopics and DescribeConfigs.
 
-Owns: how both requests are filled, the versions of CreateTopics that know a broker's defaults, and
-the values of a response. Never: who sends them, and to which broker (``admin/admin_client.py``).
+Owns: the fields of both requests, the versions of CreateTopics that support a broker's defaults,
+and the values of a response. Never: the sending, and the choice of the broker
+(``admin/admin_client.py``).
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def describe_configs(
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
-    """By the setting's name, defaults included; None is unset, or a secret. Empty with an error."""
+    """The values by the setting's name, defaults included; None is unset, or a secret. Empty with
+    an error.
+    """
     if result.error_code is not ErrorCode.NONE:
         return {}
     return {one.name: None if one.is_sensitive else one.value for one in result.configs}

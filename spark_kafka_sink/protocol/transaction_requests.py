@@ -1,8 +1,7 @@
-"""The requests that a task's producer, the driver and an operator make of a transaction.
+"""The requests for transactions: by a task's producer, by the driver, and by an operator.
 
-Owns: how they are filled, and in which versions they may be sent where that is less than what
-``protocol/messages/`` can encode. Never: who sends them, and when (``producer/transaction/``,
-``admin/transaction_client.py``).
+Owns: their fields, and their allowed versions, where ``protocol/messages/`` can encode more. Never:
+the sending and its time (``producer/transaction/``, ``admin/transaction_client.py``).
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
 )
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    VERSIONS as INIT_PRODUCER_ID_VERSIONS,
-)
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.producer_ids import (
@@ -31,7 +27,7 @@ from spark_kafka_sink.protocol.request import VersionRange
 
 
 class CoordinatorType(IntEnum):
-    """What a key that has a coordinator is (FindCoordinatorRequest's key type, KIP-98)."""
+    """The kind of a key that has a coordinator (FindCoordinatorRequest's key type, KIP-98)."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -56,27 +52,13 @@ def init_producer_id(
     transactional_id: str | None,
     timeout_ms: int,
     current: ProducerIdAndEpoch = NO_PRODUCER_ID,
-    *,
-    enable_2pc: bool = False,
-    keep_prepared_txn: bool = False,
 ) -> InitProducerIdRequest:
-    """Requests a producer id. With a ``current`` one, raises its epoch (v3, KIP-360).
-
-    ``enable_2pc``: the id's transactions are never aborted for their age, whatever the time-out
-    (KIP-939). ``keep_prepared_txn``: an open transaction stays open, and the response has its
-    identity. Both need version 6, which no broker has by default: up to Kafka 4.3 it is unstable
-    and may change, so it is used only when it is needed, and the response to ``keep_prepared_txn``
-    is UNSUPPORTED_VERSION.
-    """
-    needs_6 = enable_2pc or keep_prepared_txn
+    """Requests a producer id. With a ``current`` id, raises its epoch (v3, KIP-360)."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         producer_id=current.producer_id,
         producer_epoch=current.epoch,
-        enable_2pc=enable_2pc,
-        keep_prepared_txn=keep_prepared_txn,
-        versions=VersionRange(6, 6) if needs_6 else INIT_PRODUCER_ID_VERSIONS,
     )
 
 
@@ -123,7 +105,7 @@ def list_transactions(
 
     All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
     by it, and the client does again. ``min_duration_ms`` needs brokers since 3.8 (v1, KIP-994); an
-    id that never opened a transaction is as old as the epoch, so give ``states``, too. (These are
+    id that never opened a transaction is as old as the epoch, so set ``states`` as well. (These are
     the wire's names.)
     """
     return ListTransactionsRequest(
@@ -144,12 +126,13 @@ def _pattern_of(prefix: str) -> str:
 
 
 def versions_of(transaction_version: int) -> VersionRange:
-    """Those of EndTxn and of TxnOffsetCommit, for a transaction of this version.
+    """The versions of EndTxn and of TxnOffsetCommit for a transaction of this version.
 
-    The broker judges them by the rules of the request's version, not by those that the cluster has
-    now, so it is the version that the transaction was written with: a transaction of version 2 that
-    is ended again with EndTxn 4 would be called fenced although it was committed. TxnOffsetCommit 5
-    adds the group to the transaction, the versions below must not be requested that.
+    The broker judges these requests by the rules of the request's version, not by the cluster's
+    current version. So the version must be the one that the transaction was written with: if a
+    transaction of version 2 is ended again with EndTxn 4, the broker reports it as fenced although
+    it was committed. TxnOffsetCommit 5 adds the group to the transaction; lower versions must not
+    be used for that.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 

@@ -1,14 +1,14 @@
 """Reading a broker's bytes, bounded: the primitives under every decoder of this room.
 
-Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every
-error in the bytes into a RemoteProtocolError. Never: what a field means.
+Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every error in the
+bytes into a RemoteProtocolError. Never: the meaning of a field.
 
 Nothing is allocated before the bytes for it have arrived, and time is linear in them. Python
 objects weigh more than the bytes that name them, 300 for 18 at the worst, so an array stays bytes:
 its items are created one by one during iteration. A response is kept as columns or as bytes, and
 unrequested items are an error: no response needs more memory than four times its bytes and 64 KiB,
-besides the memory for each item of the request
-(``tests/protocol/test_hostile_answers.py``; the decoders alone, ``test_generated_messages.py``).
+and the memory for each item of the request (``tests/protocol/test_hostile_answers.py``; the
+decoders alone, ``test_generated_messages.py``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class WireReader:
         self.flexible = flexible
         self.position = position
         self._end = len(data)
-        #: Where large arrays end, by where they begin.
+        #: The ends of large arrays, by their begin.
         self._ends = {} if ends is None else ends
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class WireReader:
         self.position = end
 
     def unsigned_varint(self) -> int:
-        """At most five bytes and 32 bits."""
+        """An unsigned varint of at most five bytes and 32 bits."""
         data, position = self.data, self.position
         value = data[position]
         position += 1
@@ -234,7 +234,7 @@ class WireReader:
         return self.structs(1, _read_string, _skip_string, 0)
 
     def count(self, smallest_item: int) -> int:
-        """An array's count. No larger than what the rest can hold of items of that many bytes.
+        """An array's count. It is refused if the remaining bytes can't hold that many items.
 
         A null array counts as empty: no array that is read here distinguishes the two.
         """
@@ -423,7 +423,7 @@ def decoding(
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """The result of ``read`` for ``body``. Raises RemoteProtocolError, nothing else.
+    """The result of ``read`` for ``body``. Raises only RemoteProtocolError.
 
     With ``whole`` every byte must have been read. The error names ``api`` and version and never
     shows the bytes; it is raised outside of the except clause, so that no traceback keeps them.

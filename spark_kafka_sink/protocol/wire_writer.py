@@ -43,7 +43,7 @@ class WireWriter:
         self._data += value
 
     def string(self, text: str | None, *, nullable: bool = False) -> None:
-        """Raises IllegalStateError for what no string of the protocol can carry."""
+        """Writes a string. Raises IllegalStateError if the protocol can't carry it."""
         if text is None:
             if not nullable:
                 raise IllegalStateError("a string that must be there is null")
@@ -60,7 +60,7 @@ class WireWriter:
         self._data += raw
 
     def topic_name(self, name: str | None, *, nullable: bool = False) -> None:
-        """Raises InvalidTopicError for what no string of the protocol can carry."""
+        """Writes a topic's name. Raises InvalidTopicError if the protocol can't carry it."""
         self.string(None if name is None else topic_name(name), nullable=nullable)
 
     def topic_names(self, names: Sequence[str]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeadLetterOptions, SinkConfig
+from spark_kafka_sink.datasource.checks.topic_checks import TopicsNow
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.letters.letter_writer import LetterWriter
@@ -28,10 +32,12 @@ def dead_letters(
     *,
     task: int = 7,
     batch_id: int = -1,
+    admin: Callable[[], AdminClient] | None = None,
     **options: Any,
 ) -> DeadLetters:
     """Of a task; its topics have no limits, and none is known to be forbidden."""
     limits = RowLimits(config, TopicLimits())
     wanted = replace(letter_options(queue), **options)
     writer = LetterWriter(wanted, limits, "kprod", task, batch_id)
-    return DeadLetters(writer, topic, limits, lambda _: {})
+    topics = TopicsNow(admin or partial(AdminClient, config))
+    return DeadLetters(writer, topic, limits, lambda _: {}, topics)

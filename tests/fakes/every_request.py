@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from spark_kafka_sink.admin.transaction_description import TransactionState
-from spark_kafka_sink.cli.operations.held_partitions import offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import (
@@ -40,6 +39,7 @@ from spark_kafka_sink.protocol.transaction_requests import (
     init_producer_id,
     list_transactions,
 )
+from spark_kafka_sink.transactions.operations.held_partitions import offset_fetch
 from tests.fakes.kafka_messages import (
     configs_request,
     fetch_request,
@@ -88,8 +88,6 @@ REQUESTS: dict[str, Any] = {
     "find many": find_coordinator(["orders", "clicks"]),
     "init": init_producer_id("orders", 60_000),
     "init idempotent": init_producer_id(None, 60_000),
-    "init keeping a transaction": init_producer_id("orders", 60_000, WHO, keep_prepared_txn=True),
-    "init with two phases": init_producer_id("orders", 60_000, WHO, enable_2pc=True),
     "list groups": LIST_GROUPS,
     "list offsets": offsets_request(TPS, OffsetSpec.EARLIEST),
     "list offsets of one": list_offsets(TPS[2], OffsetSpec.LATEST),

@@ -52,7 +52,7 @@ def init_request(
 def init_response(
     code: ErrorCode, producer_id: int = -1, epoch: int = -1
 ) -> InitProducerIdResponse:
-    return InitProducerIdResponse(0, code, producer_id, epoch, -1, -1)
+    return InitProducerIdResponse(0, code, producer_id, epoch)
 
 
 def end_request(

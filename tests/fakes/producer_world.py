@@ -13,34 +13,36 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client.client_factory import new_network_client
-from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Fault, Kind
 from tests.fakes.fake_cluster.outcome import Outcome
-from tests.fakes.simulated_network import SimulatedNetwork
+from tests.fakes.simulated_clients import SimulatedClients
+from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.scheduler import Scheduler
 
 INIT, END = 22, 26
 
 
 class ListeningCluster(FakeCluster):
-    """``asked``: InitProducerId and EndTxn as they came, by transactional id."""
+    """``asked``: InitProducerId and EndTxn as they came, by transactional id; ``arrived``: each
+    request, by the time of its arrival.
+    """
 
     def __init__(self, nodes: int = 1, **given: Any) -> None:
         super().__init__(nodes, **given)
         self.asked: list[tuple[str, str]] = []
+        self.arrived: list[tuple[int, str]] = []
 
     def _work(self, request: Request, node: int, faults: dict[Kind, Fault]) -> Outcome:
+        self.arrived.append((self.now, ApiKey(request.api).name))
         if request.api == INIT:
             self.asked.append(("init", request.body.transactional_id))
         elif request.api == END:
@@ -49,14 +51,26 @@ class ListeningCluster(FakeCluster):
         return super()._work(request, node, faults)
 
 
-class ProducerWorld:
+class _AlwaysMost(random.Random):
+    """Every latency is the longest, so that all of them are the same."""
+
+    def randint(self, a: int, b: int) -> int:
+        return b
+
+
+class ProducerWorld(SimulatedClients):
     """One broker, or ``nodes``, with the topic ``t`` of two partitions; any number of producers."""
 
-    def __init__(self, *, transaction_version: int = 2, **given: Any) -> None:
-        self.cluster = ListeningCluster(transaction_version=transaction_version, **given)
+    def __init__(self, *, transaction_version: int = 2, latency_ms: int = 0, **given: Any) -> None:
+        """``latency_ms``: how long each request and each answer takes."""
+        self.cluster: ListeningCluster
+        super().__init__(
+            ListeningCluster(transaction_version=transaction_version, **given),
+            Scheduler(random.Random(0), preemption=0.0),
+            _AlwaysMost(0),
+            NetworkFaults(latency_ms=latency_ms),
+        )
         self.cluster.create_topic("t", 2)
-        self.scheduler = Scheduler(random.Random(0), preemption=0.0)
-        self.networks: list[SimulatedNetwork] = []
         self._made: list[KafkaProducer] = []
         self.config = ProducerConfig.parse(
             {"bootstrap.servers": "127.0.0.1:9093", "linger.ms": "0", "max.block.ms": "10000"}
@@ -78,21 +92,11 @@ class ProducerWorld:
             config,
             cluster=cluster,
             clock=self.scheduler,
-            new_client=self._new_client,
+            new_client=self.new_client,
             start_thread=self.scheduler.start,
         )
         self._made.append(producer)
         return producer
-
-    def _new_client(
-        self, config: ProducerConfig, metadata: Metadata, clock: Clock
-    ) -> NetworkClient:
-        network = SimulatedNetwork(
-            self.scheduler, self.cluster, self.cluster.ports, random.Random(0)
-        )
-        self.networks.append(network)
-        self.scheduler.sources.append(network)
-        return new_network_client(config, metadata, clock, selector=network)
 
     def run(self, body: Callable[[], None]) -> None:
         """``body`` once; then everything that it left open is closed."""

@@ -12,9 +12,10 @@ from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ApiError, ErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
+from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
@@ -182,7 +183,7 @@ class SenderWorld:
             self.accumulator,
             BatchDrainer(config, self.accumulator, self.filler, self.manager),
             self.returns,
-            PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator),
+            PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, self.clock),
             self.manager,
             config,
             self.clock,

@@ -52,7 +52,11 @@ _NAMES = {
 def api_versions(version: int, *, features_epoch: int = 1, init: int = 5) -> NodeApiVersions:
     """What a broker says whose cluster writes transactions of ``version``."""
     return NodeApiVersions(
-        {ApiKey.INIT_PRODUCER_ID: VersionRange(0, init)},
+        {
+            ApiKey.INIT_PRODUCER_ID: VersionRange(0, init),
+            ApiKey.PRODUCE: VersionRange(0, 12),
+            ApiKey.END_TXN: VersionRange(0, 5),
+        },
         {"transaction.version": version},
         features_epoch,
     )

@@ -15,7 +15,6 @@ from unittest import mock
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import RemoteProtocolError
-from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
 from spark_kafka_sink.datasource.checks.clock_difference import QUORUM, error_in, leader_time_ms
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
@@ -39,6 +38,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
 from spark_kafka_sink.transactions.driver_transactions import add_partition_call
 from spark_kafka_sink.transactions.offset_commits import OffsetAndMetadata, txn_offset_commit
+from spark_kafka_sink.transactions.operations.held_partitions import committed_offsets, offset_fetch
 from tests.fakes import every_request
 from tests.fakes.every_request import TPS
 from tests.fuzz.mutate import mutated, pieces, refusal

@@ -14,13 +14,13 @@ from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.aws_msk_iam import AwsKeys, AwsMskIamMechanism, Keys
 from spark_kafka_sink.network.auth.oauth_token import Token, expiry_of
 from spark_kafka_sink.network.auth.sasl_authenticator import (
-    MIN_RESERVED_CORRELATION_ID,
     SaslClientAuthenticator,
 )
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslMechanism
 from spark_kafka_sink.network.auth.sasl_oauthbearer import OAuthBearerMechanism
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
+from spark_kafka_sink.protocol.frames import MIN_RESERVED_CORRELATION_ID
 from tests.fuzz.mutate import mutated, refusal
 
 _MECHANISMS: tuple[Callable[[], SaslMechanism], ...] = (

@@ -9,7 +9,7 @@ import struct
 from crc32c import crc32c
 
 from spark_kafka_sink.base.errors import (
-    CommitError,
+    CommitLogError,
     CorruptRecordError,
     ErrorCode,
 )
@@ -136,7 +136,7 @@ def _decoded(value: bytes) -> CommitState:
 
 
 def states(rng: random.Random) -> str:
-    """CommitError or a state whose texts may stand in messages, and which can be written again."""
+    """CommitLogError, or a state that can be written again, with texts that may be shown."""
     value = json.dumps(_STATE, separators=(",", ":")).encode()
     if rng.random() < 0.5:
         fields = {k: json.dumps(v).encode() for k, v in _STATE.items()}
@@ -144,7 +144,7 @@ def states(rng: random.Random) -> str:
         value = b"{%s}" % b",".join(b'"%s":%s' % (k.encode(), v) for k, v in fields.items())
     else:
         value = mutated(rng, value)
-    error = refusal(lambda: _decoded(value), CommitError)
+    error = refusal(lambda: _decoded(value), CommitLogError)
     if error is not None:
         assert error.message.isprintable()
     else:
@@ -164,6 +164,6 @@ def _parts(rng: random.Random) -> str:
     records[changed] = mutated(rng, records[changed])
     if rng.random() < 0.2:
         records[changed] = b'{"part":' + rng.choice(_ODD) + b',"of":1}\n'
-    error = refusal(lambda: join(key, records), CommitError)
+    error = refusal(lambda: join(key, records), CommitLogError)
     assert error is None or error.message.isprintable()
     return "not whole" if error else "joined"

@@ -70,7 +70,7 @@ def test_brokers_start_without_a_class_archive_too(monkeypatch, caplog):
     monkeypatch.setenv("NO_ARCHIVE", "1")
     with caplog.at_level(logging.WARNING):
         assert prepare().class_archive is None
-    assert "no class archive could be written, brokers will start slower" in caplog.text
+    assert "the class archive can't be written, so brokers start more slowly" in caplog.text
     with KafkaCluster() as cluster:
         assert cluster.node(1).state is NodeState.RUNNING
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import re
@@ -35,6 +36,7 @@ from spark_kafka_sink.local_kafka.distribution import (
     cache_lock,
     resolve,
 )
+from spark_kafka_sink.local_kafka.installation import ARCHIVE_ID
 from spark_kafka_sink.local_kafka.java import Java, find_java, parse_major_version
 from spark_kafka_sink.local_kafka.server_properties import (
     read_properties,
@@ -316,12 +318,24 @@ def test_two_versions_have_separate_directories_and_locks(maven, monkeypatch, tm
     assert runs(tmp_path) == 2
 
 
+@pytest.mark.parametrize("version", RELEASES)
+def test_only_kafka_3_gets_the_way_from_log4j_1(version):
+    names = {one.name for one in RELEASES[version]}
+    assert ("log4j-1.2-api" in names) == version.startswith("3.")
+    assert {one.version for one in RELEASES[version][:2]} == {version}
+
+
+def test_the_archives_cluster_id_suits_kafka_3():
+    """Before 3.9 it must be the base64 of 16 bytes; later ones take any text."""
+    assert len(base64.urlsafe_b64decode(f"{ARCHIVE_ID}==")) == 16
+
+
 def test_an_unknown_version_is_refused_with_those_that_are_known(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for refused in (lambda: KafkaCluster(version="3.9"), lambda: prepare("../4.3.1")):
         with pytest.raises(LocalKafkaError, match="is not known") as caught:
             refused()
-        assert caught.value.hint == f"versions: {KAFKA_VERSION}, {KAFKA_3_VERSION}"
+        assert caught.value.hint == "versions: 4.3.1, 3.9.2, 3.0.2, 3.3.2, 4.4.0"
     assert list(tmp_path.iterdir()) == []
 
 

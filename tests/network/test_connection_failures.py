@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from spark_kafka_sink.network.channel.selectable import ChannelState, ChannelStateKind
 from spark_kafka_sink.network.client.cluster_connection_states import ConnectionState
 from spark_kafka_sink.network.client.connection_failures import SILENT_LISTENER, ConnectionFailures
+from spark_kafka_sink.protocol.request import ApiKey
 
 REMOTE = "b:9092"
 RESET = "Connection reset by peer"
@@ -50,3 +53,35 @@ def test_a_host_name_of_many_addresses_keeps_the_last_ones() -> None:
     assert addresses[-1] == "b:9092 (10.0.0.99)"
     failures.answered(1)
     assert failures.by_node == {}
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+
+
+def test_a_node_that_only_answers_api_versions_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A PLAINTEXT client at a SASL port: it answers ApiVersions, and closes at Metadata."""
+    failures = ConnectionFailures()
+    failures.connecting(-1, "b", 9092)
+    state = ChannelState(ChannelStateKind.READY, REMOTE, RESET)
+    for _ in range(20):
+        failures.connected(-1)
+        assert failures.by_address() == {}
+        failures.record_disconnect(-1, ConnectionState.READY, state, ApiKey.METADATA)
+    (line,) = _warnings(caplog)
+    assert "does it require SASL?" in line
+    failures.answered(-1)
+    failures.record_disconnect(-1, ConnectionState.READY, state, ApiKey.METADATA)
+    assert len(_warnings(caplog)) == 2
+
+
+def test_reasons_in_turn_and_other_times_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    failures = ConnectionFailures()
+    failures.connecting(1, "b", 9092)
+    for number in range(20):
+        failures.record(1, "Connection refused")
+        failures.record(1, f"no connection within {10_000 + number} ms")
+    assert len(_warnings(caplog)) == 2
+    assert failures.by_node[1][REMOTE].endswith("10019 ms")

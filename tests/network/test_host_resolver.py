@@ -23,6 +23,12 @@ def test_an_address_resolves_to_itself(address: str) -> None:
     assert resolve_host(address) == [address]
 
 
+def test_an_address_of_a_link_keeps_its_zone() -> None:
+    number, name = socket.if_nameindex()[0]
+    for zone in (name, str(number)):
+        assert resolve_host(f"fe80::1%{zone}") == [f"fe80::1%{number}"]
+
+
 def test_localhost_is_tried_over_ipv4_first() -> None:
     addresses = resolve_host("localhost")
     assert addresses[0] == "127.0.0.1"

@@ -18,10 +18,8 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
 from spark_kafka_sink.network.client.client_request import ClientResponse
-from spark_kafka_sink.network.client.network_client import (
-    MIN_RESERVED_CORRELATION_ID,
-)
 from spark_kafka_sink.protocol.cluster import Node
+from spark_kafka_sink.protocol.frames import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.network_client_harness import NODE, OK, NetworkClientHarness
 from tests.network.simulated import (

@@ -13,6 +13,7 @@ from spark_kafka_sink.base.errors import (
     IllegalStateError,
 )
 from spark_kafka_sink.network.channel.selectable import ChannelStateKind
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.network_client_harness import NODE, NODES, NetworkClientHarness
 from tests.network.simulated import (
@@ -88,6 +89,52 @@ def test_a_refused_api_versions_request_is_sent_again_lower(
     world.poll()
     assert world.client.can_send_request(NODE.id, world.now)
     assert world.ask_and_write().version == 8
+
+
+def test_a_reset_in_place_of_api_versions_lowers_its_version() -> None:
+    """Azure Event Hubs closed connections at version 4; librdkafka falls back, too."""
+    world = NetworkClientHarness()
+    world.net.answers_api_versions = False
+    asked = []
+    for _ in range(6):
+        world.clock.advance(60_000)
+        while world.net.count_sent(ApiKey.API_VERSIONS) == len(asked):
+            world.client.ready(NODE, world.now)
+            world.poll()
+        asked.append(world.net.last_sent(ApiKey.API_VERSIONS).version)
+        world.net.drop(NODE.id)
+        world.poll()
+    assert asked == [4, 4, 3, 3, 0, 0]
+    world.net.answers_api_versions = True
+    world.clock.advance(60_000)
+    world.make_ready()
+    assert world.net.last_sent(ApiKey.API_VERSIONS).version == 0
+    world.net.drop(NODE.id)
+    world.poll()
+    world.clock.advance(60_000)
+    world.make_ready()
+    assert world.net.last_sent(ApiKey.API_VERSIONS).version == 3, "features are asked for again"
+
+
+def test_a_later_api_versions_request_has_the_answered_version() -> None:
+    """The driver asks a connected node for its features; the node closes at version 4 each time."""
+    world = NetworkClientHarness()
+    world.net.answers_api_versions = False
+    for _ in range(2):
+        world.clock.advance(60_000)
+        while not world.net.count_sent(ApiKey.API_VERSIONS):
+            world.client.ready(NODE, world.now)
+            world.poll()
+        world.net.sent.clear()
+        world.net.drop(NODE.id)
+        world.poll()
+    world.net.answers_api_versions = True
+    world.clock.advance(60_000)
+    world.make_ready()
+    again = world.client.new_client_request(NODE.id, ApiVersionsRequest(), world.now)
+    world.client.send(again, world.now)
+    world.poll()
+    assert [frame.version for frame in world.net.sent] == [3, 3]
 
 
 def test_another_error_to_api_versions_disconnects() -> None:

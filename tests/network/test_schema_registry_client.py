@@ -14,7 +14,7 @@ import trustme
 from spark_kafka_sink.base.errors import ConfigError, NoRegistryAnswerError, SchemaRegistryError
 from spark_kafka_sink.base.security.allow_lists import URLS, NotAllowedError
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, SchemaRegistry
+from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, ConfluentRegistry
 from tests.network.fake_registry import FakeRegistry, same
 from tests.network.loopback import serving
 from tests.real_kafka import AT_ONCE_S
@@ -25,7 +25,7 @@ SECRET = "c4nary-secret"
 
 def client(url, limit_ms=60_000, **options):
     given = {"schema.registry.request.timeout.ms": 10_000, "normalize.schemas": True}
-    return SchemaRegistry(given | {"schema.registry.url": url} | options, limit_ms)
+    return ConfluentRegistry(given | {"schema.registry.url": url} | options, limit_ms)
 
 
 def test_its_requests_are_confluents():
@@ -68,6 +68,18 @@ def test_a_refusal_has_the_registrys_reason_and_is_final(status):
     ):
         client(registry.url).latest("s")
     assert len(registry.requests) == 1
+
+
+def test_the_path_that_a_hint_asks_for_finds_the_registry():
+    def answer(method, path, body):
+        there = path.startswith("/api/")
+        return (200, {}, SCHEMA) if there else (404, {}, {"message": "no such resource"})
+
+    with FakeRegistry(answer) as registry:
+        with pytest.raises(SchemaRegistryError, match="answered 404") as raised:
+            client(registry.url.removesuffix("/api")).latest("s")
+        assert raised.value.hint == "is schema.registry.url right, with its path?"
+        assert client(registry.url).latest("s").id == 3
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -238,16 +250,70 @@ def test_a_silent_resolver_does_not_hold_a_request(monkeypatch):
     [
         ({"ruleSet": {"domainRules": [{"name": "encrypt"}]}}, "unencrypted"),
         ({"ruleSet": "?"}, "unencrypted"),
-        ({"references": [{"name": "a", "subject": "b", "version": 1}]}, "other subjects"),
+        ({"ruleSet": {"domainRules": [{"mode": "WRITEREAD"}, {"mode": "READ"}]}}, "unencrypted"),
+        ({"ruleSet": {"encodingRules": [{"mode": "WRITE"}]}}, "unencrypted"),
+        ({"ruleSet": {"domainRules": {"name": "a"}}}, "unencrypted"),
     ],
 )
-def test_rules_and_references_make_a_schema_unusable(more, says):
+def test_rules_of_writers_make_a_schema_unusable(more, says):
     with FakeRegistry(same(200, SCHEMA | more)) as registry:
         assert says in client(registry.url).by_id(3).unusable
 
 
-def test_empty_rules_are_none():
-    more = {"ruleSet": {"migrationRules": []}, "references": None}
+#: /subjects/... of the fake: their schemas, and what these refer to.
+HELD = {
+    "order": ("{order}", [("Line", "line", 2), ("Part", "part", 1)]),
+    "line": ("{line}", [("Part", "part", 1)]),
+    "part": ("{part}", []),
+}
+
+
+def held(_, path, __):
+    name = "order" if path.endswith("/schemas/ids/3") else path.split("/")[3]
+    text, references = HELD[name]
+    named = [dict(zip(("name", "subject", "version"), one, strict=True)) for one in references]
+    return 200, {}, {"id": 3, "schema": text, "references": named}
+
+
+def test_references_are_looked_up_each_once_after_those_they_need():
+    with FakeRegistry(held) as registry:
+        found = client(registry.url).by_id(3)
+        assert found.references == (("Part", "{part}"), ("Line", "{line}"))
+        asked = [path.removeprefix("/api") for _, path, *_ in registry.requests]
+    assert asked == ["/schemas/ids/3", "/subjects/line/versions/2", "/subjects/part/versions/1"]
+    assert found.unusable is None
+
+
+@pytest.mark.parametrize(
+    "references",
+    ["?", [7], [{"name": "a", "subject": "b"}], [{"name": "a", "subject": "b", "version": True}],
+     [{"name": "a", "subject": "b", "version": 1}]],
+)  # fmt: skip
+def test_references_that_are_none_or_endless_are_refused(references):
+    """The last one: each schema refers to the next version of itself."""
+
+    def answer(_, path, __):
+        given = references
+        if isinstance(given, list) and isinstance(given[0], dict) and given[0].get("version") == 1:
+            version = int(path.rpartition("/")[2]) + 1
+            given = [given[0] | {"version": version}]
+        return 200, {}, SCHEMA | {"references": given}
+
+    with FakeRegistry(answer) as registry, pytest.raises(SchemaRegistryError) as raised:
+        client(registry.url).by_id(3)
+    assert "reference" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"migrationRules": []},
+        {"migrationRules": [{"name": "up", "mode": "UPGRADE"}], "domainRules": None},
+        {"domainRules": [{"mode": "READ"}, {"mode": "WRITE", "disabled": True}]},
+    ],
+)
+def test_rules_of_readers_are_no_obstacle(rules):
+    more = {"ruleSet": rules, "references": None}
     with FakeRegistry(same(200, SCHEMA | more)) as registry:
         assert client(registry.url).by_id(3).unusable is None
 

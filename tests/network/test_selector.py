@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import random
 import select
@@ -390,6 +391,19 @@ def test_a_connection_that_can_not_start_leaves_nothing_behind() -> None:
         assert not selector.is_channel_ready(1)
     finally:
         selector.close()
+
+
+def test_an_address_of_a_link_is_connected_to_in_its_zone() -> None:
+    """Without the zone the system can't know the link, and refuses the address as invalid."""
+    selector, code = Selector(ChannelBuilder(), SystemClock()), None
+    try:
+        zone, _ = socket.if_nameindex()[0]
+        selector.connect(1, "x", (f"fe80::1%{zone}", 1), -1, -1)
+    except OSError as error:  # there is no such peer
+        code = error.errno
+    finally:
+        selector.close()
+    assert code != errno.EINVAL
 
 
 def test_a_negative_timeout_is_an_error() -> None:

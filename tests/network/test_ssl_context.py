@@ -224,13 +224,13 @@ def test_what_can_not_be_read_is_named_with_its_option_and_file(tmp_path):
     half = refused(ssl__keystore__key=Password(KEY.decode()))
     assert "belong together" in half.message
     pem_as_p12 = refused(ssl__truststore__location=bare, ssl__truststore__type="PKCS12")
-    assert "is PEM, but ssl.truststore.type says PKCS12" in pem_as_p12.message
+    assert "is PEM, but ssl.truststore.type is PKCS12" in pem_as_p12.message
     bcfks = refused(ssl__truststore__location=bare, ssl__truststore__type="BCFKS")
     assert "ssl.truststore.type=BCFKS is not supported" in bcfks.message
     assert bcfks.hint == "PEM and PKCS12 are"
     notes = write(tmp_path / "notes.txt", b"where is the CA?")
     text = refused(ssl__truststore__location=notes, ssl__truststore__type="PEM")
-    assert "holds nothing in PEM, but ssl.truststore.type says PEM" in text.message
+    assert "holds nothing in PEM, but ssl.truststore.type is PEM" in text.message
     inline = refused(ssl__truststore__certificates=Password("x"), ssl__truststore__type="JKS")
     assert "given inline" in inline.message
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from tests.fakes.accumulator_world import HEADER, TP0, TP1, TP2, World, cluster_of
+from tests.fakes.accumulator_world import HEADER, TP0, TP1, TP2, Sequences, World, cluster_of
 
 
 def test_drain_takes_one_batch_of_a_partition_for_each_call():
@@ -55,12 +55,32 @@ def test_what_did_not_fit_goes_first_in_the_next_drain():
     assert [b.tp for b in world.drain(1, cluster=cluster, max_size=1)] == [TP2]
 
 
-def test_a_held_partition_does_not_end_its_nodes_drain():
+def test_a_muted_partition_does_not_end_its_nodes_drain():
     world, cluster = World(), cluster_of([1, 1, 1])
     for tp in (TP0, TP1, TP2):
         world.fill(tp)
     world.drainer.mute_partition(TP1)
     assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP0, TP2]
+
+
+def test_a_partition_that_its_sequences_hold_ends_no_drain():
+    """Whether its head is new (its first batch is in flight), or waits for an earlier retry."""
+    world, cluster = World(Sequences()), cluster_of([1, 1, 1])
+    assert world.manager is not None
+    for tp in (TP0, TP1, TP2):
+        world.fill(tp)
+    world.manager.blocked = {TP0, TP1}
+    assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP2]
+    world.manager.blocked = set()
+    first, second = world.drain(1, cluster=cluster)
+    assert (first.tp, second.tp) == (TP0, TP1)
+    for tp in (TP0, TP1, TP2):
+        world.fill(tp)
+    sent = world.drain(1, cluster=cluster)
+    world.clock.advance(1000)
+    world.returns.reenqueue(sent[1], world.now - 1000)  # the one before it has no answer yet
+    world.fill(TP2)
+    assert [b.tp for b in world.drain(1, cluster=cluster)] == [TP2]
 
 
 def test_a_muted_partition_is_not_ready_but_expires():

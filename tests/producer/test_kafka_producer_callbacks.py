@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 
 import pytest
 
-from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError, KafkaError
+from spark_kafka_sink.base.errors import (
+    ErrorCode,
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+)
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.producer.answered_producers import TP0, Heard, Producers, hold, refuse, to0
@@ -53,6 +59,45 @@ def test_a_done_callback_gets_the_future_before_or_after_its_end(producers: Prod
     assert seen == [future]
     future.add_done_callback(seen.append)
     assert seen == [future, future]
+
+
+def test_a_record_is_awaited_in_asyncio(producers: Producers):
+    """``asyncio.wrap_future`` takes futures of ``concurrent.futures`` only."""
+    producer, client = producers(linger_ms=60_000)
+
+    async def several() -> list[object]:
+        waiting = [asyncio.ensure_future(awaited(producer.send(to0()))) for _ in range(3)]
+        given_up = asyncio.ensure_future(awaited(producer.send(to0())))
+        await asyncio.sleep(0)  # all of them wait now
+        given_up.cancel()
+        await asyncio.to_thread(producer.flush)
+        client.answer = refuse(ErrorCode.INVALID_RECORD)
+        failing = producer.send(to0())
+        await asyncio.to_thread(producer.flush)
+        done = await asyncio.gather(*waiting, given_up, awaited(failing), return_exceptions=True)
+        return [one.offset if isinstance(one, RecordMetadata) else type(one) for one in done]
+
+    async def awaited(future: RecordFuture) -> RecordMetadata:
+        return await future
+
+    assert asyncio.run(several()) == [0, 1, 2, CancelledError, InvalidRecordError]
+
+
+def test_a_record_outlives_the_loop_that_waits_for_it(
+    producers: Producers, caplog: pytest.LogCaptureFixture
+):
+    producer, _ = producers(linger_ms=60_000)
+    future = producer.send(to0())
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await future
+
+    asyncio.run(give_up())
+    producer.flush()
+    assert future.result(0).offset == 0
+    assert not caplog.text
 
 
 def test_the_future_of_a_done_callback_is_done(producers: Producers):

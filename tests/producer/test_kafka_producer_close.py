@@ -108,6 +108,16 @@ def test_an_interrupt_after_an_append_returns_no_memory(producers: Producers):
     assert producer._accumulator.pool.available == producer._config.buffer_memory
 
 
+def test_an_interrupted_close_waits_no_longer(producers: Producers):
+    producer, client = producers(answer=hold)
+    future = producer.send(to0(b"v"))
+    client.await_produced(1)
+    interrupt_the_writer(client, lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        producer.close()
+    assert "closed before" in str(future.exception(60))
+
+
 def test_close_sends_the_rest(producers: Producers):
     producer, client = producers()
     producer.send_columns(rows_of(numbered(0, 10), 0))

@@ -12,7 +12,6 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.least_loaded_node import LeastLoadedNode
 from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.protocol.cluster import (
-    Cluster,
     Node,
     PartitionInfo,
     PartitionInfos,
@@ -117,24 +116,22 @@ class Carrier:
         return True
 
 
-class UpdaterWorld(MetadataWorld):
-    """The store with the updater that asks for it."""
+def updater_of(world: MetadataWorld) -> MetadataUpdater:
+    """The updater that requests the metadata of ``world``."""
+    return MetadataUpdater(world.metadata, Carrier(), retry_ms=50, rebootstrap_trigger_ms=10_000)
 
-    def __init__(self, seed: Cluster | None = None) -> None:
-        super().__init__(seed)
-        self.updater = MetadataUpdater(
-            self.metadata, Carrier(), retry_ms=50, rebootstrap_trigger_ms=10_000
-        )
 
-    def respond(self, response: MetadataResponse) -> None:
-        self.metadata.request_update()
-        self.clock.advance(1_000)
-        assert self.updater.maybe_update(self.now) == NEVER
-        self.updater.handle_response(response, self.now)
+def respond(world: MetadataWorld, updater: MetadataUpdater, response: MetadataResponse) -> None:
+    """A second later, the updater requests the metadata and gets ``response``."""
+    world.metadata.request_update()
+    world.clock.advance(1_000)
+    assert updater.maybe_update(world.now) == NEVER
+    updater.handle_response(response, world.now)
 
 
 def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    world = UpdaterWorld(SEED)
+    world = MetadataWorld(SEED)
+    updater = updater_of(world)
 
     def without_listener(*partitions: int) -> MetadataResponse:
         infos = [PartitionInfo(TopicPartition("t", p), -1, 6, (1,)) for p in range(2)]
@@ -143,7 +140,7 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
         return answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found))
 
     for partitions in ((0,), (0,), (), (0,), (0, 1)):
-        world.respond(without_listener(*partitions))
+        respond(world, updater, without_listener(*partitions))
     warnings = [r.getMessage() for r in caplog.records if "no listener" in r.getMessage()]
     assert len(warnings) == 2
     assert "t-0" in warnings[0]
@@ -151,11 +148,12 @@ def test_a_missing_listener_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
 
 
 def test_of_many_missing_listeners_a_few_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    world = UpdaterWorld(SEED)
+    world = MetadataWorld(SEED)
+    updater = updater_of(world)
     infos = [PartitionInfo(TopicPartition("t", p), -1, 6, (1,)) for p in range(50)]
     errors = dict.fromkeys(range(50), ErrorCode.LISTENER_NOT_FOUND)
     found = PartitionInfos.of("t", infos, errors)
-    world.respond(answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found)))
+    respond(world, updater, answer(TopicMetadata(ErrorCode.NONE, "t", ID1, False, found)))
     (said,) = (r.getMessage() for r in caplog.records if "no listener" in r.getMessage())
     assert "the leaders of 50 partitions" in said
     assert said.count("t-") == 10
@@ -163,9 +161,10 @@ def test_of_many_missing_listeners_a_few_are_named(caplog: pytest.LogCaptureFixt
 
 def test_a_reply_without_nodes_does_not_reset_the_trigger() -> None:
     """NetworkClientTest#testRebootstrap: a failed update does not restart the time."""
-    world = UpdaterWorld(SEED)
+    world = MetadataWorld(SEED)
+    updater = updater_of(world)
     for _ in range(10):
-        world.respond(answer(topic("t"), nodes=()))
+        respond(world, updater, answer(topic("t"), nodes=()))
     assert world.metadata.cluster is SEED
     world.clock.advance(2_000)
-    assert world.updater.time_to_rebootstrap(world.now) == 0
+    assert updater.time_to_rebootstrap(world.now) == 0

@@ -24,6 +24,10 @@ class Sequenced:
         assert self.sequences.can_send_new()
         self.sequences.assign_sequence(name, count)
 
+    def fail(self, name: str) -> tuple[str, ...]:
+        """``name``, of ``send``, fails alone."""
+        return self.sequences.move_on(name)
+
     def answer(self, name: str, answer: Answer, offset: int = -1) -> tuple[Action, tuple[str, ...]]:
         verdict = self.sequences.answer(name, answer, offset)
         return verdict.action, verdict.proven
@@ -166,3 +170,97 @@ def test_a_clear_refusal_loses_nothing() -> None:
     one = established("a")
     one.sequences.fail("a", unclear=False)
     assert not one.sequences.has_unresolved
+
+
+# ---- a batch of ``send`` fails alone -------------------------------------------------------------
+
+
+def test_behind_a_refused_record_the_others_wait_for_the_next_epoch() -> None:
+    one = established("a", "b", "c")
+    assert one.answer("a", Answer.INVALID) == (Action.FAIL, ())
+    assert one.fail("a") == ()
+    assert one.answer("b", Answer.OUT_OF_ORDER) == (Action.MOVE, ())
+    assert not one.sequences.moved, "c has no answer yet"
+    assert not one.sequences.can_send_new()
+    assert one.answer("c", Answer.UNCLEAR) == (Action.RESEND, ())
+    assert not one.sequences.moved, "it is not known whether c is in the log"
+    assert one.sequences.first_sequence == 3, "c is sent again with its sequence"
+    one.sequences.sent("c")
+    assert one.answer("c", Answer.OUT_OF_ORDER) == (Action.MOVE, ())
+    assert one.sequences.moved
+    assert one.sequences.unresolved == ["b", "c"]
+
+
+def test_one_that_waits_to_be_sent_again_needs_no_other_answer() -> None:
+    """Its only answer was OUT_OF_ORDER: no copy of it is in the log."""
+    one = established("a", "b")
+    one.answer("a", Answer.UNCLEAR)
+    one.answer("b", Answer.OUT_OF_ORDER)
+    one.sequences.sent("a")
+    one.answer("a", Answer.INVALID)
+    one.fail("a")
+    assert one.sequences.moved
+    assert one.sequences.unresolved == ["b"]
+
+
+def test_an_acknowledgement_behind_a_refusal_proves_nothing_before_it() -> None:
+    """Only a partition that lost its records, or was created again, accepts it."""
+    one = established("a", "b", "c")
+    one.answer("a", Answer.LOST)
+    one.answer("b", Answer.INVALID)
+    one.fail("b")
+    verdict = one.sequences.answer("c", Answer.ACKNOWLEDGED, 1_000)
+    assert verdict.action is Action.FAIL
+    assert "although a batch before it was refused" in (verdict.reason or "")
+    one.fail("c")
+    one.sequences.sent("a")
+    assert one.answer("a", Answer.OUT_OF_ORDER) == (Action.FAIL, ()), (
+        "c is in the log, so it may be"
+    )
+
+
+def test_a_late_acknowledgement_leaves_those_before_it_in_doubt() -> None:
+    """b is in the log, so a may be, and be forgotten."""
+    one = established("a", "b")
+    one.answer("a", Answer.UNCLEAR)
+    one.fail("b")
+    one.sequences.answered_late("b", Answer.ACKNOWLEDGED)
+    one.sequences.sent("a")
+    assert one.answer("a", Answer.OUT_OF_ORDER) == (Action.FAIL, ())
+
+
+def test_a_late_refusal_ends_the_doubt_of_those_behind_it() -> None:
+    one = established("a", "b")
+    one.fail("a")
+    one.answer("b", Answer.LOST)
+    one.sequences.answered_late("a", Answer.REFUSED)
+    one.sequences.sent("b")
+    assert one.answer("b", Answer.OUT_OF_ORDER) == (Action.MOVE, ())
+
+
+def test_a_batch_that_fails_late_takes_those_it_leaves_in_doubt() -> None:
+    """d may be appended once b is; if d is in the log, c may be, and be forgotten."""
+    one = established("a", "b", "c", "d")
+    one.answer("a", Answer.INVALID)
+    one.fail("a")
+    one.answer("b", Answer.LOST)
+    one.answer("c", Answer.UNCLEAR)
+    one.answer("d", Answer.LOST)
+    for name in ("c", "d"):
+        one.sequences.sent(name)
+        assert one.answer(name, Answer.OUT_OF_ORDER) == (Action.MOVE, ())
+    assert one.fail("b") == ("c", "d")
+    assert one.sequences.moved
+
+
+def test_one_that_awaits_its_proof_fails_when_nothing_can_follow() -> None:
+    """Unless no copy of it can be in the log."""
+    for before, fails in ((Answer.UNCLEAR, ("a",)), (None, ())):
+        one = established("a", "b")
+        if before is not None:
+            one.answer("a", before)
+            one.sequences.sent("a")
+        assert one.answer("a", Answer.OUT_OF_ORDER) == (Action.AWAIT_PROOF, ())
+        one.answer("b", Answer.INVALID)
+        assert one.fail("b") == fails
+        assert one.sequences.moved

@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.metrics.produce_report import (
 from spark_kafka_sink.producer.metrics.producer_metrics import Measurement, ProducerMetrics
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.compression import Codec, CompressionType
+from spark_kafka_sink.records.record_batch import parse_header
 from tests.fakes.accumulator_world import TP0, TP1, World
 
 
@@ -45,7 +46,27 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
     assert report.batch_bytes == 3 * 1061
     assert report.offsets == {TP0: (100, 109)}
     size = first.size_in_bytes
-    assert report.by_partition == {TP0: (8, 2 * size), TP1: (2, size)}
+    assert report.by_partition == {TP0: (8, 2 * size, 0), TP1: (2, size, 0)}
+    assert report.rows_without_offset == 2
+
+
+def test_checksums_of_acknowledged_batches_add_up():
+    """The sum is of what brokers have: a batch that failed is not in it, a retry counts once."""
+    recorder = recorder_of(World(), transactional=True)
+    batches = [batch_of(recorder, TP0, count) for count in (5, 3, 1)]
+    for number, batch in enumerate(batches):
+        batch.set_producer_state(7 + number, 2, 0, transactional=True)
+    sums = [parse_header(b"".join(batch.buffers)).checksum for batch in batches]
+    first, second, failed = batches
+    first.drained(0)
+    first.reenqueued(0)
+    first.complete(0, -1)
+    second.complete(5, -1)
+    failed.complete_exceptionally(KafkaTimeoutError("late"))
+    recorder.batches_done([first, second])
+    report = recorder.report()
+    assert report.by_partition[TP0][2] == sums[0] + sums[1]
+    assert report.producer_ids == {(7, 2), (8, 2)}
 
 
 def test_the_first_failed_batch_of_columns_fails_the_producer():
@@ -101,10 +122,13 @@ def test_latencies_are_counted_by_their_bounds():
 
 
 def test_rows_and_bytes_are_counted_by_partition():
-    one = ProduceReport(by_partition={TP0: (1, 10), TP1: (2, 20)})
-    two = ProduceReport(by_partition={TP1: (3, 30)})
+    one = ProduceReport(by_partition={TP0: (1, 10, 5), TP1: (2, 20, 6)}, producer_ids={(1, 0)})
+    two = ProduceReport(
+        by_partition={TP1: (3, 30, 7)}, producer_ids={(1, 1)}, topic_ids={"t": "id"}
+    )
     merged = ProduceReport.merge([one, two, ProduceReport()])
-    assert merged.by_partition == {TP0: (1, 10), TP1: (5, 50)}
+    assert merged.by_partition == {TP0: (1, 10, 5), TP1: (5, 50, 13)}
+    assert (merged.producer_ids, merged.topic_ids) == ({(1, 0), (1, 1)}, {"t": "id"})
 
 
 def test_reports_of_many_tasks_add_up_and_travel():

@@ -61,6 +61,28 @@ def test_a_queued_batch_expires_with_the_reason_it_was_not_sent() -> None:
         assert world.produced == []
 
 
+def test_a_batch_never_sent_names_what_holds_its_partition() -> None:
+    """Not its leader, which may be alive: batches of a partition are sent in order."""
+    with SenderWorld() as world:
+        world.append()
+        world.round(1)
+        world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        world.round(1)
+        waiting = world.append()
+        world.clock.advance(world.config.delivery_timeout_ms)
+        world.round(1)
+        message = error_of(waiting).message
+        assert "never sent: an earlier batch of its partition has no outcome" in message
+        assert "NOT_ENOUGH_REPLICAS" in message
+        assert "leader" not in message
+    with SenderWorld() as world:
+        world.append()
+        world.round(1)
+        waiting = world.append()
+        world.round(1, ms=world.config.delivery_timeout_ms)
+        assert "has no outcome: broker one:9092 (id 1) has not" in error_of(waiting).message
+
+
 def test_a_batch_never_sent_names_the_failed_addresses() -> None:
     with SenderWorld(idempotent=False) as world:
         batch = world.append()

@@ -21,7 +21,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transaction.transaction_states import State
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
-from tests.fakes.sender_world import TP0, TP1, TP2
+from tests.fakes.sender_world import TP0, TP1, TP2, acknowledged
 from tests.fakes.transaction_world import BACKOFF, BOTH, SHORT, TransactionWorld
 
 
@@ -239,3 +239,20 @@ def test_a_transaction_after_an_abort_begins_at_sequence_0(version: int) -> None
         assert [(sent.tp, sent.sequence) for sent in again] == [(TP0, 0), (TP1, 0)]
         assert {sent.epoch for sent in again} == {world.epoch}
         assert world.produced[0].epoch < world.epoch
+
+
+def test_a_concurrent_transaction_is_tried_again_after_20_ms() -> None:
+    """The broker had asked the coordinator for 100 ms before it returned the code."""
+    with TransactionWorld(written=True) as world:
+        batch, waits = world.send(), []
+        for tries in range(2, 5):
+            world.refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+            world.round(2)
+            begun = world.clock.now_ms()
+            while len(world.produced) == tries:
+                world.round(1, ms=1)
+            waits.append(world.clock.now_ms() - begun)
+        assert waits == [20, 40, 80]
+        world.acknowledge(offset=1)
+        world.round(1)
+        assert acknowledged(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import traceback
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,15 @@ def bytes_of(name: str | None, data: object) -> bytes | None:
         ("org.apache.kafka.common.serialization.IntegerSerializer", 258, b"\0\0\x01\x02"),
         ("StringSerializer", "", b""),
         ("int", None, None),
+        ("short", -2, b"\xff\xfe"),
+        ("boolean", True, b"\x01"),
+        ("boolean", False, b"\0"),
+        ("uuid", UUID(int=10), b"00000000-0000-0000-0000-00000000000a"),
+        ("void", None, None),
+        ("list<short>", [1, None, 2], bytes.fromhex("00 00000001 00000001 00000003 0001 0002")),
+        ("list<str>", ("é", None), bytes.fromhex("01 00000002 00000002 c3a9 ffffffff")),
+        ("list<list<int>>", [[]], bytes.fromhex("01 00000001 00000009 00 00000000 00000000")),
+        ("org.apache.kafka.common.serialization.BooleanSerializer", True, b"\x01"),
     ],
 )
 def test_bytes_are_those_of_kafkas_serializers(
@@ -55,6 +65,12 @@ def test_numbers_are_big_endian(number: int, real: float):
         ("int", 2**31),
         ("int", "1"),
         ("int", True),
+        ("short", 2**15),
+        ("boolean", 1),
+        ("uuid", "00000000-0000-0000-0000-00000000000a"),
+        ("void", b""),
+        ("list<int>", b"ab"),
+        ("list<int>", [1, "2"]),
         ("long", 2**63),
         ("float", "1"),
         ("float", 1e300),
@@ -99,7 +115,8 @@ def test_an_error_of_ones_own_serializer_comes_out_as_it_is():
     ("given_", "text"),
     [
         ("nope", "nope is not known; known are bytes, str"),
-        ("org.apache.kafka.common.serialization.UUIDSerializer", "is not known"),
+        ("org.apache.kafka.common.serialization.ListSerializer", "list<NAME> for Java's"),
+        ("list<nope>", "nope is not known"),
         ("no.such.Module", "can't be imported"),
         ("os.path:join", "has no method serialize"),
         (17, "has no method serialize"),

@@ -13,9 +13,11 @@ from spark_kafka_sink.producer.transaction.partition_sequences import (
     Answer,
 )
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transaction.transaction_states import LAST_EPOCH
 from spark_kafka_sink.producer.transaction.txn_requests import Reaction
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
+from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.records.compression import Codec
 from tests.fakes.accumulator_world import Listener
 from tests.fakes.kafka_messages import init_response
@@ -139,30 +141,79 @@ def test_the_producer_id_0_is_one() -> None:
     assert manager.has_producer_id
 
 
-def test_a_new_identity_waits_for_the_old_ones_requests() -> None:
-    """Java raises the epoch instead (TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded)."""
+def identity_of(batch: ProducerBatch) -> tuple[int, int, int]:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def refused(manager: TransactionManager, batch: ProducerBatch) -> None:
+    """A broker refuses ``batch`` for what it holds, and it fails alone."""
+    assert manager.handle_produce_response(batch, Answer.INVALID, -1, 1).action is Action.FAIL
+    assert manager.handle_lost_sequence(batch) == ()
+
+
+def test_only_the_failed_partition_waits_for_the_next_epoch() -> None:
+    """TransactionManager.bumpIdempotentEpochAndResetIdIfNeeded, maybeUpdateProducerIdAndEpoch;
+    TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump.
+    """
     manager = ready()
-    manager.handle_produce_response(leave(manager), Answer.ACKNOWLEDGED, 0, 1)
-    failed, behind = leave(manager), leave(manager)
-    assert manager.handle_lost_sequence(failed, KafkaError("no"), unclear=False) == ()
-    assert manager.renewing
-    manager.renew()
-    assert manager.has_producer_id, "one batch still has a sequence of the old identity"
+    for tp in (TP, OTHER):
+        manager.handle_produce_response(leave(manager, tp), Answer.ACKNOWLEDGED, 0, 1)
+    failed, behind, healthy = leave(manager), leave(manager), leave(manager, OTHER)
+    refused(manager, failed)
+    assert manager.take_moved() == []
     assert not manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
-    manager.handle_produce_response(behind, Answer.REFUSED, -1, 1)
-    manager.handle_lost_sequence(behind, KafkaError("no"), unclear=False)
-    manager.renew()
+    assert manager.may_drain(ProducerBatch(OTHER, 0, 2, 0, Listener()))
+    assert identity_of(leave(manager, OTHER)) == (7, 0, 2), "it keeps its epoch: one is in flight"
+    manager.handle_produce_response(behind, Answer.OUT_OF_ORDER, -1, 1)
+    assert manager.take_moved() == [behind]
+    assert not manager.moving
+    assert identity_of(leave(manager)) == (7, 1, 0)
+    manager.handle_produce_response(healthy, Answer.ACKNOWLEDGED, 1, 1)
+    assert identity_of(leave(manager, OTHER)) == (7, 0, 3)
+
+
+def test_a_partition_with_nothing_in_flight_takes_the_newest_epoch() -> None:
+    manager = ready()
+    manager.handle_produce_response(leave(manager, OTHER), Answer.ACKNOWLEDGED, 0, 1)
+    refused(manager, leave(manager))
+    manager.take_moved()
+    assert identity_of(leave(manager, OTHER)) == (7, 1, 0)
+
+
+def test_two_failures_of_one_epoch_raise_it_once() -> None:
+    manager = ready()
+    first, second = leave(manager), leave(manager, OTHER)
+    refused(manager, first)
+    refused(manager, second)
+    manager.take_moved()
+    assert manager.producer_id_and_epoch == (7, 1)
+    assert identity_of(leave(manager, OTHER)) == (7, 1, 0)
+    refused(manager, leave(manager))
+    assert manager.producer_id_and_epoch == (7, 2)
+
+
+def test_after_the_last_epoch_comes_a_new_id() -> None:
+    """What is in flight elsewhere keeps its identity meanwhile."""
+    manager = ready()
+    manager._identity.producer = ProducerIdAndEpoch(7, LAST_EPOCH)
+    elsewhere = leave(manager, OTHER)
+    refused(manager, leave(manager))
+    assert manager.take_moved() == []
     assert not manager.has_producer_id
-    assert not manager.renewing
+    assert not manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
     answer(manager, init_response(ErrorCode.NONE, 8, 0))
-    assert manager.may_drain(ProducerBatch(TP, 0, 2, 0, Listener()))
-    assert leave(manager).base_sequence == 0
+    assert identity_of(leave(manager)) == (8, 0, 0)
+    assert manager.handle_produce_response(elsewhere, Answer.ACKNOWLEDGED, 0, 1).action is (
+        Action.COMPLETE
+    )
+    assert identity_of(leave(manager, OTHER)) == (8, 0, 0)
 
 
-def test_a_batch_that_was_never_sent_costs_no_identity() -> None:
+def test_a_batch_that_was_never_sent_costs_no_epoch() -> None:
     """It has no sequence, so that no sequence is missing at the broker."""
     manager = ready()
     waiting = ProducerBatch(TP, 0, 1, 0, Listener())
-    assert manager.handle_lost_sequence(waiting, KafkaError("expired"), unclear=False) == ()
-    assert not manager.renewing
+    assert manager.handle_lost_sequence(waiting) == ()
+    assert not manager.moving
+    assert manager.producer_id_and_epoch == (7, 0)
     assert manager.may_drain(waiting)

@@ -13,7 +13,6 @@ from spark_kafka_sink.protocol.messages.delete_topics import DeleteTopicsRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic, create_topics
-from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from tests.fakes.every_request import TOPIC_NAMES
 from tests.fakes.kafka_messages import init_request
 
@@ -22,7 +21,6 @@ API_VERSIONS = ApiVersionsRequest(
 )
 METADATA = MetadataRequest(("orders", "nope", "t"))
 INIT_PRODUCER_ID = init_request(None, 60_000)
-INIT_2PC = init_producer_id("job-7", 60_000, enable_2pc=True)
 CREATE_TOPICS = create_topics(
     [NewTopic("orders", 3, 1, {"retention.ms": "1000"}), NewTopic("clicks", 1, 1)], 5_000
 )
@@ -33,7 +31,6 @@ ALL = in_every_version(
     METADATA,
     TOPIC_NAMES,
     INIT_PRODUCER_ID,
-    INIT_2PC,
     CREATE_TOPICS,
     DELETE_TOPICS,
 )

@@ -59,12 +59,46 @@ def test_an_api_the_broker_lacks_is_an_unsupported_version() -> None:
 
 
 @pytest.mark.parametrize(
+    ("offered", "version"),
+    [
+        ({0: (0, 12), 26: (0, 5)}, 2),
+        ({0: (0, 11), 26: (0, 5)}, 1),
+        ({0: (0, 12), 26: (0, 4)}, 1),
+        ({0: (0, 12)}, 1),
+    ],
+)
+def test_version_2_needs_the_requests_of_version_2(
+    offered: dict[int, tuple[int, int]], version: int
+) -> None:
+    """A proxy may hand on the cluster's features, and not the versions that they stand for."""
+    ranges = {key: VersionRange(*pair) for key, pair in offered.items()}
+    assert NodeApiVersions(ranges, {"transaction.version": 2}, 9).transaction_version == version
+
+
+@pytest.mark.parametrize(
+    ("api", "hint"),
+    [
+        (ApiKey.INIT_PRODUCER_ID, "write with deliveryGuarantee=none"),
+        (ApiKey.LIST_TRANSACTIONS, "Apache Kafka has it since 3.0"),
+        (ApiKey.CREATE_TOPICS, "Apache Kafka has it since 2.1 or before"),
+    ],
+)
+def test_a_service_that_lacks_an_api_is_not_called_old(api: ApiKey, hint: str) -> None:
+    with pytest.raises(UnsupportedVersionError) as caught:
+        NodeApiVersions({}).latest_usable(api, VersionRange(0, 2))
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+    assert "oldest" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("features", "version"), [({}, 0), ({"transaction.version": 2}, 2), ({"group.version": 1}, 0)]
 )
 def test_the_transaction_version_is_a_finalized_feature(
     features: dict[str, int], version: int
 ) -> None:
-    response = NodeApiVersions({0: VersionRange(0, 12)}, features, 9)
+    ranges = {0: VersionRange(0, 12), 26: VersionRange(0, 5)}
+    response = NodeApiVersions(ranges, features, 9)
     assert response.transaction_version == version
     assert response.finalized_features_epoch == 9
-    assert response.api_versions == {0: VersionRange(0, 12)}
+    assert response.api_versions == ranges

@@ -9,9 +9,9 @@ import pytest
 from kio_oracle import decode, in_every_version, response
 
 from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
-from spark_kafka_sink.cli.operations.held_partitions import committed_offsets, offset_fetch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
+from spark_kafka_sink.transactions.operations.held_partitions import committed_offsets, offset_fetch
 
 ALL = in_every_version(LIST_GROUPS)
 

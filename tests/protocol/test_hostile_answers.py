@@ -39,7 +39,6 @@ from spark_kafka_sink.protocol.topic_requests import (
 from spark_kafka_sink.protocol.transaction_requests import (
     add_partitions_to_txn,
     find_coordinator,
-    init_producer_id,
     list_transactions,
 )
 from tests.fakes.kafka_messages import (
@@ -109,7 +108,8 @@ def of_metadata(v: int) -> list[Case]:
         m.answer(v, [m.broker(v, i) for i in random.Random(1).sample(ids, len(ids))]),
     )
     case("one of them twice", m.answer(v, [m.broker(v, i % 4999) for i in ids]), "comes twice")
-    case("a broker twice", m.answer(v, one * 2), "broker 1 comes twice")
+    case("a broker twice", m.answer(v, one * 2))
+    case("a broker at two ports", m.answer(v, [*one, m.broker(v, 1, port=7)]), "broker 1 comes tw")
     case("a negative broker", m.answer(v, [m.broker(v, -1)]), "negative id")
     for port in (0, -1, 65_536):
         case(f"port {port}", m.answer(v, [m.broker(v, 1, port=port)]), f"the port {port}")
@@ -136,10 +136,10 @@ def of_metadata(v: int) -> list[Case]:
     case("a negative replica", answer(m.partition(v, 0, (1, -2))), "negative id")
     case("errors without a name", answer(*(m.partition(v, i, error=999) for i in numbers)))
     case("error -1", answer(*(m.partition(v, i, error=-1) for i in numbers)))
-    case("a topic twice", m.answer(v, one, topic() * 2), "more topics than were requested")
+    case("a topic twice", m.answer(v, one, topic() * 2), "a topic comes twice")
     strangers = [m.topic(v, b"%05x" % i) for i in range(10_000)]
-    case("topics that nobody asked for", m.answer(v, one, strangers), "more topics than")
-    case("one of them", m.answer(v, one, strangers[:1]), "not requested")
+    case("topics that nobody asked for", m.answer(v, one, strangers))
+    case("one of them", m.answer(v, one, strangers[:1]))
     case("a throttle time without end", m.answer(v, one, throttle_ms=2**31 - 1))
     names = tuple(f"{i:05x}" for i in range(3000))
     many = [m.topic(v, name.encode(), [m.partition(v, 0)]) for name in names]
@@ -162,7 +162,6 @@ def of_the_others() -> list[Case]:
     api = API_VERSIONS
     plain_init = init_request(None, 1000)
     raising = init_request("x", 1000, 4711, 5)
-    two_phases = init_producer_id("x", 1000, enable_2pc=True)
     ending = end_request("x", 4711, 5, True, 2)
     produce = producing.request(producing.batch("t", 0, b"a"))
     tp, tps = TopicPartition("a", 0), tuple(TopicPartition("a", i) for i in range(2000))
@@ -200,10 +199,16 @@ def of_the_others() -> list[Case]:
         Case("no API", api, 0, api_answer(0), "offers no API"),
         Case("APIs that nobody knows", api, 0, api_answer(6_000), "offers no API"),
         Case("2^31 APIs", api, 0, b"\0\0\x7f\xff\xff\xff0123456789", "more items"),
-        Case("min > max", api, 4, control.api_versions(4, keys=[(0, 5, 4)]), "versions 5 to 4"),
-        Case("min < 0", api, 4, control.api_versions(4, keys=[(0, -1, 4)]), "versions -1 to 4"),
-        Case("an API twice", api, 4, control.api_versions(4, keys=[(0, 0, 4)] * 2), "twice"),
-        Case("a feature twice", api, 4, control.api_versions(4, features=[("a", 1)] * 2), "twice"),
+        Case("min > max", api, 4, control.api_versions(4, keys=[(0, 5, 4), (3, 0, 9)])),
+        Case("max < 0", api, 4, control.api_versions(4, keys=[(22, 0, -1), (3, 0, 9)])),
+        Case("no API with a version", api, 4, control.api_versions(4, keys=[(0, 5, 4)]), "no API"),
+        Case("an API twice", api, 4, control.api_versions(4, keys=[(0, 0, 4)] * 2)),
+        Case("two ranges", api, 4, control.api_versions(4, keys=[(0, 0, 4), (0, 0, 5)]), "twice"),
+        Case("a feature twice", api, 4, control.api_versions(4, features=[("a", 1)] * 2)),
+        Case(
+            "two levels", api, 4,
+            control.api_versions(4, features=[("a", 1), ("a", 2)]), "feature comes twice",
+        ),
         Case(
             "256 features", api, 4,
             control.api_versions(4, features=[(f"{i:02x}", 1) for i in range(256)]),
@@ -215,14 +220,6 @@ def of_the_others() -> list[Case]:
         Case("no id", plain_init, 5, control.init_answer(5, producer_id=-1), "negative"),
         Case("no epoch", plain_init, 5, control.init_answer(5, producer_epoch=-1), "negative"),
         Case("the same epoch", raising, 5, again(5), "epoch 5"),
-        *(
-            Case(
-                f"half a transaction kept open: {one}", two_phases, 6,
-                control.init_answer(6, **{f"ongoing_txn_producer_{one}": 3}),
-                "half of a transaction",
-            )
-            for one in ("id", "epoch")
-        ),
         Case("epoch going back", raising, 5, again(4), "epoch 4"),
         Case(
             "another id at epoch 0", raising, 5,
@@ -234,7 +231,7 @@ def of_the_others() -> list[Case]:
         Case("2^31 topics", produce, 8, b"\x7f\xff\xff\xff0123456789", "more items"),
         Case("2^31 topics", produce, 12, b"\xff\xff\xff\xff\x07" + bytes(10), "more items"),
         Case("a partition is missing", produce, 8, produced(8), "missing"),
-        Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1}), "not requested"),
+        Case("one too many", produce, 8, produced(8, {"index": 0}, {"index": 1})),
         Case("acknowledged twice", produce, 12, produced(12, *[{"index": 0}] * 5000), "twice"),
         Case("offset -2", produce, 12, produced(12, {"index": 0, "base_offset": -2}), "negative"),
         Case("all records refused", produce, 8, produced(8, {"index": 0, "record_errors": errors})),
@@ -249,19 +246,16 @@ def of_the_others() -> list[Case]:
             transactions.found_coordinator(
                 find_coordinator(["a"]), 4, keys=tuple(f"{i:x}" for i in range(9000))
             ),
-            "not requested",
         ),
         Case(
             "partitions that nobody added",
             add_partitions_to_txn("x", ProducerIdAndEpoch(1, 0), [tp]), 3,
             transactions.added_partitions(3, [("a", [(i, none) for i in range(9000)])]),
-            "not requested",
         ),
         Case(
             "offsets that nobody committed",
             txn_offset_commit(of_version_2, "g", one_offset), 5,
             transactions.committed_offsets(5, [("a", [(i, none) for i in range(9000)])]),
-            "not requested",
         ),
         Case(
             "offsets committed twice", txn_offset_commit(of_version_1, "g", one_offset), 0,
@@ -274,14 +268,14 @@ def of_the_others() -> list[Case]:
         ),
         Case(
             "topics that nobody made", create_topics([NewTopic("a")], 1), 7,
-            control.created_topics(7, tuple(f"{i:x}" for i in range(2000))), "not requested",
+            control.created_topics(7, tuple(f"{i:x}" for i in range(2000))),
         ),
         Case("aborted transactions", fetch, 4, fetched),
         Case("open topics", describe, 0, admin.describe_transactions(("q",), topics=topics)),
         Case("open partitions", describe, 0, admin.describe_transactions(("q",), topics=numbers)),
         Case(
             "ids that nobody asked for", describe, 0,
-            admin.describe_transactions(tuple(f"{i:x}" for i in range(500))), "not requested",
+            admin.describe_transactions(tuple(f"{i:x}" for i in range(500))), "is missing",
         ),
         Case(
             "transactions without end", list_transactions(), 1,

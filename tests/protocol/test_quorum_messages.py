@@ -64,5 +64,5 @@ def test_an_error_of_the_partition_is_the_answers() -> None:
 
 
 def test_an_answer_about_something_else_is_refused() -> None:
-    with pytest.raises(RemoteProtocolError, match="not requested"):
+    with pytest.raises(RemoteProtocolError, match="a partition is missing"):
         answer(quorum(voter(2, NOW_MS), name="orders"))

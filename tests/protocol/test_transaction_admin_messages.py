@@ -150,9 +150,7 @@ def test_with_an_error_nothing_is_known_of_a_transaction() -> None:
     assert first(data) == unknown
 
 
-@pytest.mark.parametrize(
-    "ids", [(), ("q~run~a",), ("q~run~a", "q~run~a"), ("q~run~a", "x"), ("q~run~a", "q~run~b", "x")]
-)
+@pytest.mark.parametrize("ids", [(), ("q~run~a",), ("q~run~a", "q~run~a"), ("q~run~a", "x")])
 def test_an_answer_about_other_ids_is_refused(ids: tuple[str, ...]) -> None:
     assert refused(lambda: decode(DESCRIBE, 0, describe_transactions(ids)))
 
@@ -186,7 +184,7 @@ def test_a_partition_has_its_error_and_the_brokers_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "topics", [[], DESCRIBED[:1], [*DESCRIBED, ("c", [0])], [*DESCRIBED, ("a", [0])]]
+    "topics", [[], DESCRIBED[:1], [*DESCRIBED[:1], ("c", [0])], [*DESCRIBED, ("a", [0])]]
 )
 def test_an_answer_about_other_partitions_is_refused(topics: list[tuple[str, list[int]]]) -> None:
     assert refused(lambda: decode(PRODUCERS, 0, described_producers(topics)))

@@ -153,7 +153,7 @@ def test_an_answer_about_other_ids_is_refused(keys: tuple[str, ...]) -> None:
     [
         [],
         ADDED[:1],
-        [*ADDED, ("c", [(0, ErrorCode.NONE)])],
+        [*ADDED[:1], ("c", [(0, ErrorCode.NONE)])],
         [*ADDED, ("a", [(0, ErrorCode.NONE)])],
     ],
 )

@@ -14,12 +14,12 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.network.auth.sasl_authenticator import (
-    MIN_RESERVED_CORRELATION_ID,
     SaslClientAuthenticator,
     SaslState,
 )
 from spark_kafka_sink.network.auth.sasl_plain import PlainMechanism
 from spark_kafka_sink.network.auth.sasl_scram import ScramMechanism
+from spark_kafka_sink.protocol.frames import MIN_RESERVED_CORRELATION_ID
 from tests.sasl.scripted_broker import (
     API_VERSIONS,
     AUTHENTICATE,

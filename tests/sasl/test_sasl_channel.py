@@ -371,7 +371,7 @@ def tls():
 def test_a_session_over_tls_is_renewed_with_buffered_frames(tls):
     """What is left of a record lies above the socket, and no event reports it."""
     clock, broker = Ahead(), ScriptedBroker("PLAIN", lifetime=LIFETIME)
-    builder = ChannelBuilder(tls[1], plain(), "me")
+    builder = ChannelBuilder(lambda: tls[1], plain(), "me")
     with LoopbackServer() as server, Driver(builder=builder, clock=clock) as driver:
         session = Session(driver, server, broker)
         session.peer = tls[0].wrap_socket(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import ErrorCode, RemoteProtocolError
+from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.answers import decode
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 
@@ -27,7 +27,8 @@ def test_no_token_is_shown():
         assert "secret" not in repr(value)
 
 
-def test_a_lifetime_below_zero_is_refused():
+def test_a_lifetime_below_zero_is_none():
+    """KIP-368: a session has a lifetime when the number is above zero; brokers differ below."""
     body = b"\x00\x00\xff\xff\x00\x00\x00\x00" + b"\xff" * 8
-    with pytest.raises(RemoteProtocolError, match=r"SASL_AUTHENTICATE v1: .*lifetime is negative"):
-        decode(SaslAuthenticateRequest(auth_bytes=b""), 1, memoryview(body))
+    found = decode(SaslAuthenticateRequest(auth_bytes=b""), 1, memoryview(body))
+    assert found.session_lifetime_ms == -1

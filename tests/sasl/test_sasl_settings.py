@@ -193,7 +193,7 @@ GOOD = {ID: "me", CLIENT_SECRET: SECRET}
 @pytest.mark.parametrize(
     ("jaas", "options", "words"),
     [
-        (None, {}, ("nothing says where its token comes from", URL, HANDLER)),
+        (None, {}, ("no option names the source of its token", URL, HANDLER)),
         (None, {URL: "http://127.0.0.1.example/t"} | GOOD, ("http", "client's secret")),
         (None, {URL: "ftp://idp/t"} | GOOD, ("not a URL of https",)),
         (None, {URL: "https://[::1/t"} | GOOD, ("not a URL",)),

@@ -7,7 +7,7 @@ from typing import Any
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.cli.explanation import explanation
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State, Step
+from spark_kafka_sink.datasource.checks.check_steps import Step, StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster
 from tests.secure_kafka import SecureKafka
 
@@ -26,7 +26,7 @@ def steps_of(
     steps = list(check_cluster(config, timeout_ms=timeout_ms, clock=clock))
     assert tuple(step.name for step in steps) == STEPS
     for step in steps:
-        if step.state in (State.FAILED, State.WARNING):
+        if step.state in (StepState.FAILED, StepState.WARNING):
             assert step.change, f"what is to be done about {step}?"
             assert step.code, f"{step} has no page"
             assert explanation(step.code)
@@ -57,7 +57,7 @@ def row(steps: list[Step], name: str) -> Step:
 
 
 def first_red(steps: list[Step]) -> Step:
-    red = [step for step in steps if step.state is State.FAILED]
+    red = [step for step in steps if step.state is StepState.FAILED]
     assert red, "\n".join(map(str, steps))
     return red[0]
 
@@ -69,4 +69,4 @@ def assert_named(steps: list[Step], step: str, text: str) -> None:
 
 
 def assert_no_red(steps: list[Step]) -> None:
-    assert not [step for step in steps if step.state is State.FAILED]
+    assert not [step for step in steps if step.state is StepState.FAILED]

@@ -8,12 +8,12 @@ from pathlib import Path
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
-from spark_kafka_sink.config.given_options import read_lines
 from spark_kafka_sink.config.logins.oauth_settings import TokenFile
+from spark_kafka_sink.config.names.config_file import read_lines
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
-from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from spark_kafka_sink.network.tls.key_stores import read_key_store, read_trust_store
 from tests.sasl.identity_provider import settings_of
@@ -35,4 +35,4 @@ READERS: dict[str, Callable[[Path | str], object]] = {
 def publish_to(path: str) -> None:
     """A report of a batch, as a commit hands it to ``reportPath``."""
     config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
-    publish(report_of_batch(config, [], Outcome.ABORTED, unfinished=[0]), config)
+    publish(report_of_batch(config, [], WriteOutcome.ABORTED, unfinished=[0]), config)

@@ -15,9 +15,9 @@ from spark_kafka_sink.base.security import allow_lists, import_paths
 from spark_kafka_sink.base.security.allow_lists import NotAllowedError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
-from spark_kafka_sink.config.given_options import read_lines
 from spark_kafka_sink.config.logins.oauth_settings import TokenFile
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
+from spark_kafka_sink.config.names.config_file import read_lines
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.token_sources import token_fetcher

@@ -172,7 +172,7 @@ def test_there_was_something_to_search(left_behind):
     assert kprod["last report"].startswith("WriteReport(")
     for command, says in {
         "check": "TLS", "json": '"steps"', "options": "Options as they count", "show": "Batch ",
-        "tail": "Reports (", "list": "No transaction is open",
+        "tail": "Reports (", "list": "No transaction that this principal may DESCRIBE is open",
     }.items():  # fmt: skip
         told = [text for name, text in kprod.items() if name.endswith(f" {command}")]
         assert any(says in text for text in told), command

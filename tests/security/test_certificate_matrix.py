@@ -85,7 +85,7 @@ MATRIX = {
     ),
     "plaintext to a SASL port": Row(
         "SASL_PLAINTEXT",
-        ("does it require SASL?", "when it was asked for more", "security.protocol"),
+        ("does it require SASL?", "at the first request after ApiVersions", "security.protocol"),
         {}, "PLAINTEXT", "SASL", silent=True,
     ),
     "SASL to a plaintext port": Row(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import (
     HOST_STEPS,
     check_host,
@@ -90,13 +90,18 @@ HOUR_MS = 3_600_000
         (
             {},
             2 * HOUR_MS,
-            State.FAILED,
+            StepState.FAILED,
             "message.timestamp.after.max.ms=3600000: rows are rejected",
         ),
-        ({"message.timestamp.type": "LogAppendTime"}, 2 * HOUR_MS, State.WARNING, "wrong time"),
-        ({"message.timestamp.before.max.ms": "1000"}, -HOUR_MS, State.FAILED, "before.max.ms=1000"),
-        ({}, -HOUR_MS, State.WARNING, "behind broker"),
-        ({}, 0, State.OK, "ms versus broker"),
+        ({"message.timestamp.type": "LogAppendTime"}, 2 * HOUR_MS, StepState.WARNING, "wrong time"),
+        (
+            {"message.timestamp.before.max.ms": "1000"},
+            -HOUR_MS,
+            StepState.FAILED,
+            "before.max.ms=1000",
+        ),
+        ({}, -HOUR_MS, StepState.WARNING, "behind broker"),
+        ({}, 0, StepState.OK, "ms versus broker"),
     ],
 )
 def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, text):
@@ -106,7 +111,7 @@ def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, tex
     found = row(steps, "clock")
     assert found.state is state, found
     assert text in found.said
-    if state is State.FAILED:
+    if state is StepState.FAILED:
         assert first_red(steps) is found
         assert "NTP" in found.change
     options = {"kafka.bootstrap.servers": secure_kafka.kafka.bootstrap, "topic": topic}
@@ -117,7 +122,7 @@ def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, tex
 
 def test_a_principal_without_describe_sees_no_time(secure_kafka):
     found = row(steps_of_bob(secure_kafka, {}), "clock")
-    assert (found.state, found.change) == (State.SKIPPED, None)
+    assert (found.state, found.change) == (StepState.SKIPPED, None)
     assert "DESCRIBE on the cluster" in found.said
 
 
@@ -134,8 +139,8 @@ def test_an_executor_leaves_a_missing_topic_to_the_driver(secure_kafka):
     }
     found = list(check_host(SinkConfig.parse(options), timeout_ms=60_000))
     assert [step.name for step in found] == list(HOST_STEPS)
-    assert State.FAILED not in {step.state for step in found}
-    assert found[-1].state is State.OK
+    assert StepState.FAILED not in {step.state for step in found}
+    assert found[-1].state is StepState.OK
 
 
 def test_rights_on_the_topic(secure_kafka):
@@ -165,16 +170,17 @@ def test_a_healthy_cluster_is_green_and_nothing_is_left_behind(secure_kafka):
     bootstrap = options.pop("bootstrap.servers")
     steps = steps_of(bootstrap, options | exactly_once(topic, f"{topic}-log"), 10_000)
     states = {step.name: step.state for step in steps}
-    skipped = {name for name, state in states.items() if state is State.SKIPPED}
+    skipped = {name for name, state in states.items() if state is StepState.SKIPPED}
     assert skipped == {
         "classes",
         "dead letter queue",
+        "producer id",
         "progressTopic",
         "reportPath",
         "reportTopic",
         "schema registry",
     }
-    assert {state for name, state in states.items() if name not in skipped} == {State.OK}
+    assert {state for name, state in states.items() if name not in skipped} == {StepState.OK}
     assert secure_kafka.cluster.security.passwords["alice"] not in str(steps)
 
 

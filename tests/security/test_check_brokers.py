@@ -17,7 +17,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.topic_requests import NewTopic
@@ -59,7 +59,7 @@ def row_when(bootstrap, name, condition, **options):
 
 
 def is_failed(one):
-    return one.state is State.FAILED
+    return one.state is StepState.FAILED
 
 
 def names_a_dead_broker(one):
@@ -83,10 +83,10 @@ def test_partitions_with_too_few_replicas_in_sync_are_named(kafka3):
 def test_one_dead_broker_of_three_is_named(kafka3):
     """Writes go on, and the next broker that stops ends them."""
     topic, _ = topic_of(kafka3, 3, 3, 2)
-    assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is State.OK
+    assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is StepState.OK
     kafka3.node(3).stop()
     found = row_when(kafka3.bootstrap, "replicas", names_a_dead_broker, topic=topic)
-    assert found.state is State.WARNING
+    assert found.state is StepState.WARNING
     assert "replicas of 3 of 3 partitions are not in sync" in found.said
     assert "down: broker 3" in found.said
     assert "with one broker less every write to them is rejected" in found.said
@@ -97,13 +97,13 @@ def test_one_dead_broker_of_three_is_named(kafka3):
 def test_replicas_at_the_minimum_are_a_warning(kafka3):
     topic, _ = topic_of(kafka3, 3, 2, 2)
     found = row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas")
-    assert found.state is State.WARNING
+    assert found.state is StepState.WARNING
     assert (
         "3 of 3 partitions have no more replicas in sync than min.insync.replicas=2" in found.said
     )
     assert found.change == "give the topic more replicas than min.insync.replicas"
     topic, _ = topic_of(kafka3, 3, 3, 2)
-    assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is State.OK
+    assert row(steps_of(kafka3.bootstrap, {"topic": topic}), "replicas").state is StepState.OK
 
 
 OF_ROWS = {
@@ -122,7 +122,7 @@ def test_other_topics_of_a_write_need_their_replicas(kafka3, name):
     other, _ = topic_of(kafka3, 1, 3, 3, "compact" if name == "commit log" else "delete")
     topic, _ = topic_of(kafka3, 1, 1, 1)
     options = {n: value.format(other) for n, value in OF_ROWS[name].items()}
-    assert row(steps_of(kafka3.bootstrap, options), name).state is State.OK
+    assert row(steps_of(kafka3.bootstrap, options), name).state is StepState.OK
     kafka3.node(3).stop()
     said = row_when(kafka3.bootstrap, name, is_failed, topic=topic, **options).said
     assert other in said
@@ -141,10 +141,10 @@ def test_lacking_replicas_are_named_without_a_right_to_configs():
         bootstrap = user.pop("bootstrap.servers")
         with acl(SimpleNamespace(kafka=kafka), "bob", ("TOPIC", topic, "WRITE")):
             options = {"topic": topic, **user}
-            assert row(steps_of(bootstrap, options), "replicas").state is State.SKIPPED
+            assert row(steps_of(bootstrap, options), "replicas").state is StepState.SKIPPED
             kafka.node(3).stop()
             found = row_when(bootstrap, "replicas", names_a_dead_broker, **options)
-    assert found.state is State.WARNING
+    assert found.state is StepState.WARNING
     assert "2 of 2 partitions are not in sync" in found.said
     assert "down: broker 3; whether writes are rejected is not known" in found.said
     assert "DESCRIBE_CONFIGS" in found.said
@@ -156,7 +156,7 @@ def test_a_broker_that_has_just_died_is_not_a_wrong_address(kafka3):
     topic, _ = topic_of(kafka3, 3, 3, 1)
     kafka3.node(3).kill()
     found = row(steps_of(kafka3.bootstrap, {"topic": topic}), "brokers")
-    assert found.state is State.WARNING, found
+    assert found.state is StepState.WARNING, found
     assert "broker 3 at " in found.said
     assert "has just died" in found.said
     assert "advertised.listeners" not in f"{found.said} {found.change}"
@@ -171,13 +171,13 @@ def test_a_frozen_broker_is_named(kafka3):
     for options in ({}, {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": topic}):
         steps = steps_of(kafka3.bootstrap, {"topic": topic, **options})
         silent = row(steps, "ApiVersions")
-        assert silent.state is State.WARNING, steps
+        assert silent.state is StepState.WARNING, steps
         assert f"1 of 3 bootstrap servers can't be reached: {frozen}: no answer" in silent.said
     # By now it is out of the metadata.
     assert "have no leader" in row(steps, "partitions").said
     row_when(kafka3.bootstrap, "brokers", lambda one: "2 of 2 reached" in one.said, topic=topic)
     kafka3.node(3).thaw()
-    row_when(kafka3.bootstrap, "ApiVersions", lambda one: one.state is State.OK, topic=topic)
+    row_when(kafka3.bootstrap, "ApiVersions", lambda one: one.state is StepState.OK, topic=topic)
 
 
 @pytest.mark.long  # a broker of its own
@@ -205,7 +205,7 @@ def test_a_dead_bootstrap_server_is_named(secure_kafka):
     assert_no_red(steps)
     for stage, address in (("name", "no.such.host.invalid:9092"), ("TCP", "127.0.0.1:1")):
         found = row(steps, stage)
-        assert found.state is State.WARNING
+        assert found.state is StepState.WARNING
         assert f"{good}; 1 of 3 bootstrap servers can't be reached: {address}" in found.said
         assert "out of kafka.bootstrap.servers" in found.change
     assert_named(steps_of("127.0.0.1:1,127.0.0.1:2", {}), "TCP", "Connection refused")
@@ -232,7 +232,7 @@ def test_a_silent_bootstrap_server_is_named(secure_kafka):
         steps = steps_of(f"{address},{good}", {})
         assert_no_red(steps)
         found = row(steps, "ApiVersions")
-        assert found.state is State.WARNING
+        assert found.state is StepState.WARNING
         assert f"{good} speaks Kafka; 1 of 2 bootstrap servers can't be reached" in found.said
         assert f"{address}: no answer within" in found.said
 
@@ -257,7 +257,7 @@ def test_a_broker_that_knows_no_cluster_is_named(secure_kafka):
         steps = steps_of(f"127.0.0.1:{proxy.port}", {}, 1_000)
         proxy.assert_all_fired()
     assert_named(steps, "ApiVersions", "nothing is known of the cluster")
-    assert row(steps, "TCP").state is State.OK
+    assert row(steps, "TCP").state is StepState.OK
     assert {row(steps, name).said for name in ("cluster", "brokers")} == {"an earlier step failed"}
 
 

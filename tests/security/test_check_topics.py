@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.preflight import process_preflight
 from spark_kafka_sink.datasource.report.report_file import lacks
 from spark_kafka_sink.local_kafka import KafkaCluster
@@ -45,7 +45,7 @@ def test_one_replica_is_enough_since_kafka_3_7(request, version):
     steps = steps_of(kafka.bootstrap, {"topic": topic})
     assert_no_red(steps)
     found = row(steps, "replicas")
-    assert found.state is State.OK
+    assert found.state is StepState.OK
     assert "need no more than there are replicas (1)" in found.said
 
 
@@ -55,10 +55,10 @@ def test_a_compacted_topic_is_named(secure_kafka):
     topic = kafka.unique_topic("check", configs={"cleanup.policy": "compact"})
     assert not is_written(kafka, topic, key=None)
     found = row(steps_of(kafka.bootstrap, {"topic": topic}), "cleanup.policy")
-    assert (found.state, found.code) == (State.WARNING, "KP0215")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0215")
     keyed = {"topic": topic, "keyColumns": "id", "valueColumns": "id"}
     found = row(steps_of(kafka.bootstrap, keyed), "cleanup.policy")
-    assert (found.state, found.said) == (State.OK, "compact")
+    assert (found.state, found.said) == (StepState.OK, "compact")
 
 
 def test_a_missing_topic_of_reports_is_red(secure_kafka):
@@ -75,9 +75,9 @@ def test_a_missing_topic_of_reports_is_red(secure_kafka):
     assert_named(steps, "reportTopic", "have no key")
     small = kafka.unique_topic("reports", configs={"max.message.bytes": "1000"})
     steps = steps_of(kafka.bootstrap, {"topic": topic, "reportTopic": small})
-    assert row(steps, "reportTopic").state is State.WARNING
+    assert row(steps, "reportTopic").state is StepState.WARNING
     fine = steps_of(kafka.bootstrap, {"topic": topic, "reportTopic": reports})
-    assert row(fine, "reportTopic").state is State.OK
+    assert row(fine, "reportTopic").state is StepState.OK
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_a_topic_that_brokers_create_is_a_warning():
             assert not set(named.values()) & set(admin.topic_names(admin.deadline()))
         assert process_preflight().check(config, streaming=False) is not None
         states = {one.name: one.state for one in steps_of(cluster.bootstrap, named)}
-        assert (states["topic"], states["reportTopic"]) == (State.OK, State.OK)
+        assert (states["topic"], states["reportTopic"]) == (StepState.OK, StepState.OK)
 
 
 def test_a_missing_topic_of_progress_is_a_warning(secure_kafka):
@@ -107,16 +107,16 @@ def test_a_missing_topic_of_progress_is_a_warning(secure_kafka):
     progress = kafka.unique_topic("progress", configs={"cleanup.policy": "compact"})
     steps = steps_of(kafka.bootstrap, {"topic": topic, "progressTopic": "check.nobody-made-it"})
     found = row(steps, "progressTopic")
-    assert (found.state, found.code) == (State.WARNING, "KP0703")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0703")
     assert "check.nobody-made-it" in found.said
     assert "create check.nobody-made-it" in found.change
     with acl(secure_kafka, "bob", ("TOPIC", topic, "WRITE"), ("TOPIC", progress, "DESCRIBE")):
         steps = steps_of_bob(secure_kafka, {"topic": topic, "progressTopic": progress})
         found = row(steps, "progressTopic")
-        assert (found.state, found.code) == (State.WARNING, "KP0703")
+        assert (found.state, found.code) == (StepState.WARNING, "KP0703")
         assert "not authorised to write to it" in found.said
     fine = row(steps_of(kafka.bootstrap, {"progressTopic": progress}), "progressTopic")
-    assert (fine.state, fine.said) == (State.OK, progress)
+    assert (fine.state, fine.said) == (StepState.OK, progress)
 
 
 def test_a_commit_log_that_may_not_be_created_is_red(secure_kafka):
@@ -131,7 +131,7 @@ def test_a_commit_log_that_may_not_be_created_is_red(secure_kafka):
     with acl(secure_kafka, "bob", *rights, ("TOPIC", log, "CREATE")):
         for _ in range(2):  # the second time, too: nothing was created
             found = row(steps_of_bob(secure_kafka, options), "commit log")
-            assert found.state is State.OK
+            assert found.state is StepState.OK
             assert "does not exist yet" in found.said
 
 
@@ -150,7 +150,7 @@ def test_a_queue_that_can_not_be_created_has_its_own_advice(secure_kafka):
         "errors.deadletterqueue.topic.replication.factor": "3",
     }
     found = row(steps_of(secure_kafka.kafka.bootstrap, options), "dead letter queue")
-    assert found.state is State.FAILED
+    assert found.state is StepState.FAILED
     assert found.change == (
         "the principal needs CREATE on it, and the cluster as many brokers as "
         "errors.deadletterqueue.topic.replication.factor says; or create it yourself, with one "
@@ -173,8 +173,8 @@ def test_a_class_that_a_write_refuses_is_red(secure_kafka, option, path, said):
     steps = steps_of(secure_kafka.kafka.bootstrap, {option: path})
     found = row(steps, "classes")
     assert said in found.said
-    assert found.state is (State.OK if said == "1 imported" else State.FAILED), found
-    assert row(steps, "brokers").state is State.OK, "the other steps are done all the same"
+    assert found.state is (StepState.OK if said == "1 imported" else StepState.FAILED), found
+    assert row(steps, "brokers").state is StepState.OK, "the other steps are done all the same"
 
 
 def test_a_report_path_that_a_write_refuses_is_red(secure_kafka, tmp_path):
@@ -183,7 +183,7 @@ def test_a_report_path_that_a_write_refuses_is_red(secure_kafka, tmp_path):
     steps = steps_of(bootstrap, {"reportPath": str(tmp_path / "pipe")})
     assert_named(steps, "reportPath", "can't be written")
     fine = steps_of(bootstrap, {"reportPath": str(tmp_path / "reports.jsonl")})
-    assert row(fine, "reportPath").state is State.OK
+    assert row(fine, "reportPath").state is StepState.OK
 
 
 def test_a_report_path_that_leads_nowhere_is_a_warning(secure_kafka, tmp_path):
@@ -193,10 +193,10 @@ def test_a_report_path_that_leads_nowhere_is_a_warning(secure_kafka, tmp_path):
         ("x" * 5_000, "it is no name that a file can have"),
     ):
         found = row(steps_of(secure_kafka.kafka.bootstrap, {"reportPath": place}), "reportPath")
-        assert (found.state, found.code) == (State.WARNING, "KP0703")
+        assert (found.state, found.code) == (StepState.WARNING, "KP0703")
         assert missing in found.said
     made = {"reportPath": f"{tmp_path}/nowhere/reports/"}
-    assert row(steps_of(secure_kafka.kafka.bootstrap, made), "reportPath").state is State.OK
+    assert row(steps_of(secure_kafka.kafka.bootstrap, made), "reportPath").state is StepState.OK
     assert lacks(str(tmp_path)) is None
     tmp_path.chmod(0o500)
     # (root may.)

@@ -56,7 +56,7 @@ def test_a_missing_secret_names_the_process_that_lacks_it(secure_kafka, spark, p
     assert line.endswith(f"({who})")
 
 
-#: What docs/delivery-guarantees.md lists, but for the transactional ids.
+#: What docs/security.md lists, but for the transactional ids.
 LOG = "__kprod_commits"
 OF_THE_LOG = [("TOPIC", LOG, right) for right in ("CREATE", "READ", "WRITE")]
 

@@ -51,9 +51,12 @@ def http_address(
     gets: str = "the client's secret",
     kind: Kind = Kind.TOKEN_SOURCE,
 ) -> SplitResult:
-    """The parts of the URL that ``option`` has, which ``gets`` that, unless it is empty.
-    ConfigError, which shows nothing of it but its host; ``credentials`` are the options for name
-    and password.
+    """The parts of ``given``, the http(s) URL in ``option``. ConfigError if it is no such URL, if
+    it holds a name or password, or if it would send a secret in the clear; of the URL, the error
+    shows the host at most.
+
+    ``gets`` describes the secret that is sent to the URL, empty if there is none. ``credentials``
+    names the options for name and password, for the hint.
     """
     parts = url_parts(text_of(given))
     if parts is None:
@@ -83,11 +86,12 @@ _SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
 def parse_bootstrap_servers(
     items: Sequence[str], protocol: str, prefix: str
 ) -> tuple[tuple[str, int], ...]:
-    """(host, port) of each item, in order, each once (``ClientUtils.parseAndValidateAddresses``).
+    """The (host, port) of each item, in order, without duplicates
+    (``ClientUtils.parseAndValidateAddresses``).
 
-    Stricter than Java in four points, each of which can only fail later: port 0, an empty host, an
-    IPv6 address without brackets, and ``SSL://`` or the like (``https://``) before an address when
-    ``protocol`` is another. ``prefix`` precedes option names in hints. Raises ConfigError.
+    Stricter than Java in four points that can only fail later: port 0, an empty host, an IPv6
+    address without brackets, and ``SSL://`` or ``https://`` before an address if ``protocol``
+    differs. ``prefix`` precedes option names in hints. Raises ConfigError.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:
@@ -137,7 +141,7 @@ def _parse(item: str, protocol: str, prefix: str) -> tuple[str, int]:
         except ValueError:
             raise ConfigError(
                 f"Invalid url in bootstrap.servers: {shown}",
-                hint="brackets enclose an IPv6 address, as in [::1]:9092",
+                hint="brackets enclose an IPv6 address, like [::1]:9092",
                 kind=Kind.BOOTSTRAP_ADDRESS,
             ) from None
     scheme = (match["scheme"] or "").upper()
@@ -155,7 +159,7 @@ def _hint(item: str) -> str:
     if " " in item or ";" in item:
         return "addresses are separated by commas"
     if item.count(":") > 1 and "[" not in item and "/" not in item:
-        return "an IPv6 address needs brackets, as in [::1]:9092"
+        return "an IPv6 address needs brackets, like [::1]:9092"
     if ":" not in item:
         return f"the port is missing: {safe_text(item)}:9092?"
     return "an address is host:port"

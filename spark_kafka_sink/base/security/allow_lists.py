@@ -1,14 +1,14 @@
-"""What an operator lets options reach: files, variables, addresses, code.
+"""The operator's allow-lists: the files, variables, addresses and code that options may reach.
 
-Owns: the lists, which are variables of the environment of the driver and of each executor, so that
-no option changes them; and the errors for what is not on one. Never: opening what was allowed.
+Owns: the lists, which are environment variables of the driver and of each executor, so that no
+option changes them; and the errors for a value that is not on a list. Never: opening a file or an
+address that is allowed.
 
-The lists are those of the moment when the package was imported (``operators_variables``), and
-frozen: code that an option has called can't change what the next option may reach, not by
-``os.environ`` either.
+The lists are read when the package is imported (``operators_variables``), and then frozen: code
+that an option has called can't change the limits of the next option, not even by ``os.environ``.
 
-A list that is not set allows everything; one that is set and empty allows nothing. A list that
-can't be read is an error for everything that it would decide.
+A list that is not set allows everything. A list that is set and empty allows nothing. If a list
+can't be read, every value that it would decide is an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """One list that is set: its ``items``, or the ``problem`` for which it can't be read."""
+    """A list that is set: its ``items``, or the ``problem`` that makes it unreadable."""
 
     items: tuple[str, ...] = ()
     names: re.Pattern[str] | None = None
@@ -66,11 +66,11 @@ def _read(variable: str, text: str) -> _List:
 
 
 def read_lists(environment: Mapping[str, str]) -> Mapping[str, _List]:
-    """The lists that are set in ``environment``, by their variables, for good."""
+    """The lists that are set in ``environment``, by their variables; they never change."""
     return MappingProxyType({v: _read(v, environment[v]) for v in EVERY if v in environment})
 
 
-#: Those of this process, since the package was imported.
+#: The lists of this process, read when the package was imported.
 _LISTS: Final = read_lists(VARIABLES)
 
 
@@ -135,32 +135,34 @@ def check_variable(name: str, what: str) -> None:
 
 
 def check_url(url: str, what: str) -> None:
-    """NotAllowedError for a token endpoint that is not allowed; compared exactly, as in Kafka."""
+    """Raises NotAllowedError for a token endpoint that is not on the list; compares exactly, as
+    Kafka.
+    """
     allowed = _list(URLS)
     if allowed is not None and url not in allowed.items:
         raise NotAllowedError.of(what, URLS)
 
 
 def check_import(path: str, what: str) -> None:
-    """NotAllowedError unless ``path`` or a module or package that it is in may be imported, and
-    nothing in it behind what the operator wrote has a private name.
+    """NotAllowedError unless the list has ``path``, or a module or package that contains it. After
+    the listed name, no part of ``path`` may be private.
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)
 
 
 def limits_imports() -> bool:
-    """Whether there is a list of what may be imported."""
+    """Whether the operator has set a list of imports."""
     return IMPORTS in _LISTS
 
 
 def is_import_listed(path: str) -> bool:
-    """Whether ``path`` is on the list of what may be imported, or in what is."""
+    """Whether ``path`` is on the list of imports, or is inside a listed module or package."""
     return any(True for _ in _behind_entries(path))
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """What is left of ``path`` behind each entry of the list that it begins with."""
+    """The rests of ``path`` after each entry of the list that ``path`` begins with."""
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."
     for entry in () if allowed is None else allowed.items:
@@ -177,13 +179,14 @@ def _list(variable: str) -> _List | None:
     raise ConfigError(
         f"{variable}, in the environment of this process on host {platform.node()}, can't be"
         f" understood: {found.problem}",
-        hint="it decides what options may reach, so nothing is allowed until it is fixed",
+        hint="it limits the places that options may name, so nothing is allowed until it is "
+        "corrected",
         kind=Kind.NOT_ALLOWED,
     )
 
 
 def _is_below(path: str, allowed: _List) -> bool:
-    """``path`` is one of ``allowed``, or below one that is a directory."""
+    """Whether ``path`` is one of ``allowed``, or is below a directory of ``allowed``."""
     try:
         real = os.path.realpath(path)
     except (OSError, ValueError):

@@ -1,11 +1,11 @@
 """Users' classes that options name by import path.
 
-Owns: the two forms of a path (``package.module:Name`` and ``package.module.Name``), the error for
-one that can't be imported, and the safe description of an exception of a user's code. Never: the
-interface of such a class, which the caller checks.
+Owns: the two forms of a path (``package.module:Name`` and ``package.module.Name``), the error for a
+path that can't be imported, and the safe description of an exception of a user's code. Never: the
+interface of the class, which the caller checks.
 
-The driver calls :func:`find`, too, and drops the result, so that a wrong path is an error before
-any task starts, not in each of them.
+The driver also calls :func:`find` and drops the result, so that a wrong path is an error before any
+task starts, not in each of them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from spark_kafka_sink.base.security.allow_lists import (
     is_import_listed,
     limits_imports,
 )
+from spark_kafka_sink.base.security.jaas_config import without_shading
 from spark_kafka_sink.base.security.password import Password, Text, text_of
 
 _IMPORTABLE = (
@@ -34,14 +35,14 @@ _OF_THE_JVM = (
     "a class of the JVM can't run in Python workers: remove the option, or name a Python class that"
     " does the same, as package.module:Name"
 )
-_JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "kafkashaded.")
+_JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "software.")
 
 
 def find(path: Text, option: str) -> object:
-    """What ``path`` names. ConfigError, naming ``option``, when it can't be imported.
+    """The object that ``path`` names. ConfigError, naming ``option``, when it can't be imported.
 
-    NotAllowedError, before anything is imported, when the operator's list does not have it; and
-    when the listed module does not define it itself.
+    NotAllowedError in two cases: the operator's list does not have the path (before anything is
+    imported), or the listed module does not itself define the object.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -68,8 +69,8 @@ def find(path: Text, option: str) -> object:
 
 
 def find_function(path: str, option: str, argument: str) -> Callable[[object], object]:
-    """What ``path`` names, which must take one ``argument``. As :func:`find`; ConfigError too when
-    it can't be called.
+    """The object that ``path`` names, which must accept one ``argument``. Raises like :func:`find`;
+    raises ConfigError as well when the object can't be called.
     """
     found = find(path, option)
     if not callable(found):
@@ -82,18 +83,19 @@ def find_function(path: str, option: str, argument: str) -> Callable[[object], o
 
 
 def names_jvm_classes(paths: str) -> bool:
-    """One of these, between commas, is written as classes of the JVM are: ``com.example.Audit``."""
-    names = [one.strip() for one in paths.split(",")]
+    """Whether an item of the comma-separated list looks like a JVM class: ``com.example.Audit``."""
+    names = [without_shading(one.strip()) for one in paths.split(",")]
     return any(n.startswith(_JVM_PACKAGES) and n.rpartition(".")[2][:1].isupper() for n in names)
 
 
 def is_import_path(name: str) -> bool:
-    """Looks like one, and is no class of Kafka's."""
-    return ("." in name or ":" in name) and not name.startswith("org.apache.kafka.")
+    """Whether the text looks like an import path and is no class of Kafka."""
+    kafkas = without_shading(name).startswith("org.apache.kafka.")
+    return ("." in name or ":" in name) and not kafkas
 
 
 def make(path: Text, option: str) -> object:
-    """What ``path`` names, called without arguments when it is a class, else as it is."""
+    """The object that ``path`` names; if it is a class, an instance made without arguments."""
     found = find(path, option)
     if not isinstance(found, type):
         return found
@@ -119,9 +121,10 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """With a list, every step of a path is to be of a module on it, an object by its class or by
-    the function that it wraps: ``os.abort`` of one that imports os is not, neither is another
-    module, or what Python or a C library brings (``log.handlers.clear``).
+    """If there is a list, every step of a path must lead to a listed module, to a class or function
+    defined in a listed module, or to an instance of such a class. Not allowed are ``os.abort`` of a
+    listed module that imports os, another module, and an object of Python or of a C library
+    (``log.handlers.clear``).
     """
     if not limits_imports():
         return

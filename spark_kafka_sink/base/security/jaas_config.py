@@ -1,10 +1,10 @@
 """``sasl.jaas.config``: one login module and its options, as Java's ``JaasConfig`` reads them.
 
 Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments. Never:
-which options a module has, and what it means (``config/logins``). No message shows a value: any of
-it may be a secret.
+the options of a module and their meaning (``config/logins``). No message shows a value, because
+every value may be a secret.
 
-References stay in it unresolved: they are resolved one value at a time, after parsing
+References stay unresolved here. They are resolved one value at a time, after parsing
 (``secret_references.resolve``), so that a resolved value can't become another option.
 """
 
@@ -18,8 +18,10 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, Text
 
-#: Databricks ships Kafka's classes with this prefix, and its users' options have it.
-_SHADED: Final = "kafkashaded."
+#: Vendors ship Kafka's and AWS's classes below their own packages, and their users' options have
+#: these names: kafkashaded. and shadedmskiam. are Databricks' packages. They are no Python
+#: packages.
+_SHADED: Final = re.compile(r"(?:[a-z0-9_]*shaded[a-z0-9_]*\.)+(?=(?:com|io|org|software)\.)")
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 #: A reference, which is one value whatever it contains (``secret_references``).
@@ -32,14 +34,14 @@ _ESCAPES: Final = {
 }  # fmt: skip
 _OCTAL: Final = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 
-#: What a class's name looks like, and what an option's: anything else may be a secret.
+#: The patterns of a class's name and of an option's name: any other text may be a secret.
 _CLASS: Final = re.compile(r"(?:[a-z][a-z0-9_]*\.)+[A-Z][A-Za-z0-9]*|[A-Z][A-Za-z0-9]*LoginModule")
 _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..." password="...";'
 
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module's class, without ``kafkashaded.``, and its options, which may be secrets."""
+    """A login module's class, not shaded, and its options, which may be secrets."""
 
     module: str = field(repr=False)
     options: dict[str, str] = field(repr=False)
@@ -67,13 +69,16 @@ class JaasEntry:
         return safe_text(self.module) if _CLASS.fullmatch(self.module) else HIDDEN
 
 
-#: What an absent sasl.jaas.config says.
+#: The message for an absent sasl.jaas.config.
 NO_MODULE: Final = JaasEntry("", {})
 
 
 def without_shading(name: str) -> str:
-    """A class's name as Kafka has it, where Databricks put ``kafkashaded.`` before it."""
-    return name.removeprefix(_SHADED)
+    """A class's name as its author has it, without the package that a vendor put before it:
+    ``kafkashaded.org.apache.kafka.X`` is ``org.apache.kafka.X``.
+    """
+    shaded = _SHADED.match(name)
+    return name if shaded is None else name[shaded.end() :]
 
 
 def parse_jaas_config(text: str) -> JaasEntry:

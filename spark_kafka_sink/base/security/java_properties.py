@@ -16,7 +16,7 @@ _ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Name to value; the later of two lines with one name counts, as in Java."""
+    """Name to value. If two lines have the same name, the later line counts, like in Java."""
     return dict(property_lines(text))
 
 
@@ -26,7 +26,7 @@ def property_lines(text: str) -> list[tuple[str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments, those that end in a backslash joined with what follows."""
+    """The lines without comments; a line that ends in a backslash is joined with the next line."""
     begun = ""
     # Not splitlines(), which has more line separators than Java.
     for natural in re.split(r"\r\n|\r|\n", text):

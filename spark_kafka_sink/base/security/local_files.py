@@ -1,10 +1,8 @@
 """Files that options name: read whole, appended to or made, within bounds of time and size.
 
-Owns: what is refused before it can block or fill memory (a FIFO, a device, a file that has no end),
-and the one warning for a file that everybody may write. Never: what may be reached
-(``allow_lists``), what the content means.
-
-No error holds a path: what a reference led to may have been taken for one.
+Owns: the refusal of files that can block or fill memory (a FIFO, a device, a file without an end),
+and the warning for a file that everybody may write. Never: the allowed paths (``allow_lists``), the
+meaning of the content. No error contains a path: a secret may have been taken for a path.
 """
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ MAX_STORE: Final = 8 << 20
 #: A report that has grown to this was forgotten.
 MAX_REPORT: Final = 1 << 30
 
-#: What is added to the name of a file that is full.
-FORMER: Final = ".1"
 
 _CHUNK: Final = 1 << 16
 #: A disk of the network that is as slow as this is down.
@@ -53,11 +49,11 @@ class UnusableFileError(Exception):
 def read_file(
     path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
 ) -> bytes:
-    """All of a regular file of at most ``limit`` bytes. UnusableFileError.
+    """The content of a regular file of at most ``limit`` bytes. Raises UnusableFileError.
 
-    ``shown`` is how the warning for a file that everybody may write names it. ``check`` raises for
-    a path that may not be read. It is called before the file is opened, and with the path of what
-    was opened: a link on the way there may have been replaced between the two.
+    ``shown`` is the name of the file in the warning for a file that everybody may write. ``check``
+    raises for a path that may not be read. It is called twice: before the file is opened, and then
+    with the path of the opened file, because a link in the path may have been replaced in between.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -75,8 +71,8 @@ def read_file(
 
 
 def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
-    """The descriptor of a regular file, which the caller closes. UnusableFileError; ``check`` is as
-    in :func:`read_file`.
+    """The descriptor of a regular file, which the caller closes. Raises UnusableFileError; for
+    ``check`` see :func:`read_file`.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -87,28 +83,17 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
     return fd
 
 
-def append_line(
-    path: str,
-    line: bytes,
-    check: Callable[[str], None] | None = None,
-    is_full: Callable[[int], bool] | None = None,
-) -> None:
-    """Adds ``line`` to a regular file, which is made if it is not there. UnusableFileError.
-    ``check`` is as in :func:`read_file`. ``is_full`` is called with the file's descriptor: a file
-    that is full gets the name ``path`` + :data:`FORMER` before, and ``line`` begins a new one.
+def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
+    """Adds ``line`` to a regular file, which is created if it is missing. Raises UnusableFileError.
+    For ``check`` see :func:`read_file`.
 
-    One write with O_APPEND: several processes may share the file. A symbolic link is not followed:
-    another user may have created it.
+    The line is one write with O_APPEND, because several processes may share the file. A symbolic
+    link is not followed, because another user may have created it.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
     try:
         _wait_for_lock(fd)
-        if is_full is not None and is_full(fd):
-            _set_aside(fd, path, check)
-            former, fd = fd, _opened(path, flags, check)
-            _unlock_and_close(former)
-            _wait_for_lock(fd)
         size = _checked(fd, path, check).st_size
         if _is_within_a_line(fd, size):
             line = b"\n" + line
@@ -126,9 +111,9 @@ def append_line(
 
 
 def _wait_for_lock(fd: int) -> None:
-    """Lets the file's other writers end. Without it a line that another one has written the half of
-    would be taken for one that was cut off. Who holds the lock for longer is no writer, and a mount
-    may have no locks: a report is not lost for that.
+    """Waits for other writers of the file. Otherwise a half-written line of another writer could be
+    mistaken for a line that was cut off. If the lock is held for too long, its holder is not a
+    writer, and a mount may not support locks: a report is not lost because of that.
     """
     deadline = time.monotonic() + _LONGEST_LOCK_S
     while time.monotonic() < deadline:
@@ -143,16 +128,18 @@ def _wait_for_lock(fd: int) -> None:
 
 
 def _unlock_and_close(fd: int) -> None:
-    """A process that was forked meanwhile has the descriptor, and with it the lock, too."""
+    """Unlocks, because a process that was forked since then has the descriptor, and with it the
+    lock.
+    """
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
-    """Whether a disk that was full took a part of the last line only: what follows would be lost
-    with it. (The descriptor is open for appending only.) ``size`` counts, not the file's now:
-    another writer may have begun it meanwhile.
+    """Whether a full disk cut off the last line of the file: the next line would be lost with it.
+    (The descriptor is open for appending only.) ``size`` counts, not the file's current size:
+    another writer may have begun a line since then.
     """
     if size == 0:
         return False
@@ -164,30 +151,16 @@ def _is_within_a_line(fd: int, size: int) -> bool:
         return False
 
 
-def _set_aside(fd: int, path: str, check: Callable[[str], None] | None) -> None:
-    """Renames a full file, unless another process does: who has its lock later sees by the name
-    that another file is there, or none yet.
-    """
-    _checked(fd, path, check)
-    former = path + FORMER
-    if check is not None:
-        check(former)
-    with contextlib.suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(fd), os.stat(path)):  # noqa: PTH116 - as fstat
-            Path(path).rename(former)
-
-
 def write_new_file(
     directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
 ) -> None:
     """A new file, written completely or not at all; creates the directory if it is missing.
-    UnusableFileError. ``check`` raises for a directory that must not be written to: it gets the
-    path of the one that is open, which no link replaces afterwards.
+    UnusableFileError. ``check`` raises for a directory that must not be written to. It gets the
+    path of the opened directory, which no link can replace afterwards.
 
-    It is written to a name that begins with a dot, and renamed. Mounts of object stores
-    and volumes that can't rename show a file when it is closed, as a whole; there it is written at
-    once. Nothing is ever appended or written twice.
+    The content goes to a name that begins with a dot, and the file is then renamed. Some mounts of
+    object stores and volumes can't rename, and show a file only after it is closed; there the
+    content goes directly to the final name. The file is never appended to or written twice.
     """
     _refuse_uri(directory)
     try:
@@ -223,7 +196,7 @@ def refuse_unusable(path: str, *, directories: bool = False) -> None:
 
 
 def _refuse_uri(path: str) -> None:
-    """As a path, ``s3://bucket/x`` would be a file below a directory ``s3:``."""
+    """Refuses a URI: as a path, ``s3://bucket/x`` would be a file below a directory ``s3:``."""
     if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
         message = f"it is a URI ({uri.group()}...), and a local path is needed"
         raise UnusableFileError(message)
@@ -290,7 +263,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def decoded(content: bytes) -> str:
-    """Text of a file: UTF-8, else what Java takes it for, ISO 8859-1."""
+    """The text of a file: UTF-8 if it is valid, otherwise ISO 8859-1, which Java uses."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -331,8 +304,8 @@ def _warn_if_everybody_writes(mode: os.stat_result, shown: str) -> None:
     warn(
         _log,
         Kind.WEAK_SECURITY,
-        "%s: every user of this machine may write that file (mode %04o), and so decide who is"
-        " trusted and where secrets go; chmod o-w",
+        "%s: every user of this machine may write that file (mode %04o), and so choose the trusted "
+        "certificates and the place where secrets go; chmod o-w",
         shown,
         stat.S_IMODE(mode.st_mode),
     )

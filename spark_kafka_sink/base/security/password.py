@@ -1,7 +1,6 @@
 """Values that must not be shown.
 
-Owns: :class:`Password`, and taking secrets out of what a server says. Never: where a secret comes
-from.
+Owns: :class:`Password`, and removing secrets from a server's text. Never: the source of a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ HIDDEN = "[hidden]"
 #: The hint for what may be a secret in a wrong place, which others saw before us.
 REPLACE_IT = (
     "if that was a real secret, replace it: an option of a write is in Spark's event log and REST"
-    " interface by now, and one of a command line in the shell's history and in ps"
+    " interface by now, and a command line in the shell's history and in ps"
 )
 
 #: A shorter one may occur in any text by chance, and reveals little.
@@ -27,9 +26,9 @@ _SHORTEST_ENCODED = 8
 class Password:
     """A string that is not shown (Kafka's ``common.config.types.Password``).
 
-    The value is reached through :attr:`value` alone; ``str``, ``repr`` and ``format`` print
-    ``[hidden]``, or ``reference`` for a resolved one: whatever the option is, also a path or an
-    address, the content of a file or a variable is not for messages.
+    Only :attr:`value` returns the value; ``str``, ``repr`` and ``format`` print ``[hidden]``, or
+    ``reference`` for a resolved reference. This holds for every option, even for a path or an
+    address: the content of a file or a variable never appears in messages.
     """
 
     __slots__ = ("_reference", "_value")
@@ -92,15 +91,18 @@ def as_password(text: Text) -> Password:
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """Those that a reference led to: no server may repeat them in a message of ours."""
+    """The secrets that references led to: a message of ours must not show them if a server repeats
+    one.
+    """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """A server's text without the ``secrets`` sent to it, which it may repeat.
+    """A server's text without the ``secrets`` that were sent to the server, which may repeat them.
 
-    A secret as it is, is replaced. One that is encoded (base64, base32, hex, URL, HTML, quoted) or
-    in another case hides all of it: a peer that echoes our secret has nothing useful to say.
+    A plain secret in the text is replaced. If the text has an encoded secret (base64, base32, hex,
+    URL, HTML, quoted) or a secret in another case, the whole text is hidden: a server that echoes
+    our secret has no useful message.
     """
     for secret in secrets:
         if not secret:
@@ -113,7 +115,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _encoded(secret: str) -> Iterator[str]:
-    """The forms in which ``secret`` may occur in a text, ignoring case."""
+    """The forms that ``secret`` may have in a text, ignoring case."""
     raw = secret.encode("utf-8", "surrogatepass")
     forms = [secret, raw.hex(), quote(raw, safe=""), quote_plus(raw)]
     forms.append(secret.replace("\\", "\\\\").replace('"', '\\"'))

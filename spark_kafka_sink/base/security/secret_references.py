@@ -1,26 +1,27 @@
-r"""Secrets by reference: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}`` in options.
+"""Secrets by reference: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}`` in options.
 
-Owns: the syntax, which options take it, and the lookup of a reference. Never: when (code that opens
-connections does it, on the driver and on each executor alike).
+Owns: the syntax, the options that accept it, and the lookup of a reference. Never: the time of a
+lookup (code that opens connections looks up, on the driver and on each executor).
 
-What Spark sees, shows, logs and pickles is the reference. The value exists in the process that
-talks to brokers, from the making of a network client on.
+Spark sees, shows, logs and pickles only the reference. The value exists in the process that
+connects to brokers, from the time when a network client is made.
 
 =====================  ===========================================================================
 ``${env:NAME}``        an environment variable of the process
 ``${file:/path}``      all of a file, without the newline at its end (a mounted secret)
-``${file:/path:key}``  one line of a file in Java's properties format; references in it count too
+``${file:/path:key}``  a line of a file in Java's properties format; references in it are followed
 =====================  ===========================================================================
 
-The first and the third are those of Kafka's EnvVarConfigProvider and FileConfigProvider, which need
-no ``config.providers`` here. A reference may be a part of a value. In ``sasl.jaas.config`` they
-are looked up one option at a time, after the text was read: what comes in is a value, whatever is
-in it. What was looked up is a Password for good, which shows the reference and never what it led
-to, paths and addresses too.
+The first and the third form come from Kafka's EnvVarConfigProvider and FileConfigProvider, which
+need no ``config.providers`` here. A reference may be a part of a value. In ``sasl.jaas.config``
+references are looked up one option at a time, after the text was parsed, so that the result is
+always a value and never syntax. The result, even a path or an address, is a Password, which shows
+the reference and never the content.
 
-Anything else in ``${}`` is text, because passwords may hold anything; but a whole value, or all
-between two quotes of ``sasl.jaas.config``, that looks like another provider's reference is an
-error. So is Databricks' ``{{secrets/scope/key}}``, which it replaces in a cluster's settings only.
+Any other ``${}`` is text, because a password may contain anything. Exception: if a whole value, or
+a whole quoted text of ``sasl.jaas.config``, looks like a reference of another provider, it is an
+error. Databricks' ``{{secrets/scope/key}}`` is an error as well, because Databricks replaces it
+only in the settings of a cluster.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class UnresolvedReferenceError(ConfigError):
         return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
 
     def seen_by(self, role: str) -> UnresolvedReferenceError:
-        """The same, with what the process is for: "the driver", "an executor"."""
+        """The same error with the role of the process: "the driver", "an executor"."""
         return type(self)(f"{self.message} ({role})", hint=self.hint)
 
 
 def has_references(value: object) -> bool:
     """Whether ``value`` can't be read before its references are looked up.
 
-    What was looked up has none, whatever it looks like.
+    False for a value that was looked up, even if its content looks like a reference.
     """
     if isinstance(value, Password) and value.reference is not None:
         return False
@@ -80,12 +81,14 @@ def has_references(value: object) -> bool:
 
 
 def is_one_reference(text: str) -> bool:
-    """Nothing but a reference: there is nothing to hide."""
+    """Whether the text is only a reference, so that it contains no secret."""
     return REFERENCE.fullmatch(text.strip()) is not None
 
 
 def file_reference(path: str, key: str) -> str:
-    """The reference to one line of a properties file. ConfigError for what has no such form."""
+    """The reference to one line of a properties file. Raises ConfigError if there is no such
+    form.
+    """
     if any(c in path for c in ":}") or any(c in key for c in ":}"):
         raise ConfigError(
             f"{safe_text(path)} can't be referred to: a path with ':' or '}}' has no ${{file:...}}",
@@ -142,9 +145,10 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
     """``options``, by Java's names, with every reference looked up here and now.
 
-    What was looked up is a Password that shows the reference; sasl.jaas.config with references is
-    a JaasEntry of such values. Raises UnresolvedReferenceError, which names option and reference
-    and never a content; NotAllowedError for what the operator's lists don't have.
+    A looked-up value is a Password that shows the reference. A sasl.jaas.config with references
+    becomes a JaasEntry of such values. Raises UnresolvedReferenceError, which names option and
+    reference and never a content, and NotAllowedError for a name that the operator's lists don't
+    have.
     """
     return {name: _resolved(name, value) for name, value in options.items()}
 
@@ -192,7 +196,9 @@ def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry
 
 
 def _expand(name: str, text: str, *, nested: bool = True) -> str:
-    """``text`` with its references replaced; with ``nested``, those in a properties file too."""
+    """``text`` with its references replaced; with ``nested``, also references in a properties
+    file.
+    """
 
     def one(match: re.Match[str]) -> str:
         found = _look_up(name, match)

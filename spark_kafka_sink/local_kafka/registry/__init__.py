@@ -1,1 +1,1 @@
-"""A schema registry beside the local Kafka (``schema_registry``)."""
+"""A schema registry for the local Kafka (``schema_registry``)."""

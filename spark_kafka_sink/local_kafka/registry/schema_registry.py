@@ -45,12 +45,13 @@ def prepare_registry(java: Java) -> Path:
 
 
 class SchemaRegistry:
-    """One registry, in memory::
+    """A registry in memory::
 
         with SchemaRegistry() as registry:
             registry.url
 
-    ``port`` is a free one unless it is given. It ends with this process at the latest.
+    ``port`` is a free port if you give none. The registry ends when this process ends, or earlier
+    by :meth:`stop`.
     """
 
     def __init__(self, *, port: int | None = None, heap: str = "512m") -> None:
@@ -71,7 +72,9 @@ class SchemaRegistry:
         return f"http://{ports.HOST}:{self._held.port}{_API}"
 
     def start(self, *, timeout: float = _START_TIMEOUT_S) -> None:
-        """Start it, and wait until it answers. Raises LocalKafkaError with the end of its log."""
+        """Start the registry, and wait until it responds. If it does not, LocalKafkaError is
+        raised, with the end of the registry's log.
+        """
         try:
             java = find_java()
             home = prepare_registry(java)
@@ -95,7 +98,7 @@ class SchemaRegistry:
             raise
 
     def stop(self) -> None:
-        """Kill it and give the port back. Repeatable."""
+        """Kill the registry and release its port. A second call does nothing."""
         if self._processes is not None:
             self._processes.close()
         self._held.release()

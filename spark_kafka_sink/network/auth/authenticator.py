@@ -1,26 +1,28 @@
 """Authentication to a broker before the first request (Java's ``Authenticator``).
 
-Owns: the :class:`Authenticator` protocol; the one of PLAINTEXT and SSL, which does nothing;
-and the one of SASL as far as bytes go: frames of ``sasl_authenticator.py`` written and read. Never:
-sockets (a transport layer is given), nor what is in the frames.
+Owns: the :class:`Authenticator` protocol; the authenticator of PLAINTEXT and SSL, which does
+nothing; and the writing and reading of SASL's frames, which ``sasl_authenticator.py`` makes. Never:
+sockets (a transport layer is given), the content of frames.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.base.errors import RemoteProtocolError
-from spark_kafka_sink.network.auth.login import Login
-from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import TransportLayer
 from spark_kafka_sink.protocol.frames import MAX_RESPONSE_SIZE_BEFORE_READY
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.network.auth.login import Login
+    from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
 
 _NOTHING = memoryview(b"")
 
 
 class Authenticator(Protocol):
-    """One connection's authentication. The channel calls until :attr:`complete`."""
+    """The authentication of a connection. The channel calls until :attr:`complete`."""
 
     @property
     def complete(self) -> bool: ...
@@ -31,7 +33,7 @@ class Authenticator(Protocol):
 
     @property
     def wants_write(self) -> bool:
-        """Waits for a writable socket (else for a readable one)."""
+        """Whether it waits for a writable socket; otherwise it waits for a readable socket."""
         ...
 
     @property
@@ -41,12 +43,13 @@ class Authenticator(Protocol):
 
     @property
     def reauthenticate_at(self) -> int | None:
-        """From then on (milliseconds) no request may begin before a new authentication."""
+        """The time (milliseconds) from which no request may begin before a new authentication."""
         ...
 
     def begin_reauthentication(self) -> None:
-        """Not :attr:`complete` any more. The channel reads from now on, because responses to
-        requests still arrive, and gives us what is ours: :meth:`receive`.
+        """Begins a new authentication; :attr:`complete` becomes False. The channel still reads,
+        because responses to requests arrive, and passes the frames of the authentication to
+        :meth:`receive`.
         """
         ...
 
@@ -68,7 +71,7 @@ class PlaintextAuthenticator:
     reauthenticate_at = None
 
     def authenticate(self, now: int) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def begin_reauthentication(self) -> None:
         """Never called: there is no session to renew."""
@@ -77,7 +80,7 @@ class PlaintextAuthenticator:
         """Never called."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
 
 class SaslAuthenticator:

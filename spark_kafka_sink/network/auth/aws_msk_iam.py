@@ -78,7 +78,7 @@ class Keys:
 
 
 class AwsMskIamMechanism(SaslMechanism):
-    """One message, a signed request as JSON; the broker's answer has an id of its request."""
+    """A single message, a signed request as JSON; the broker's answer has an id of its request."""
 
     __slots__ = ("_host", "_keys", "complete")
 
@@ -131,7 +131,9 @@ def msk_token(keys: Keys, host: str) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
-    """What fetches AWS's credentials. ConfigError when botocore, or a provider, is not there."""
+    """Returns a function that fetches AWS's credentials. ConfigError when botocore, or a provider,
+    is missing.
+    """
     errors = _botocore("botocore.exceptions")
     source = _Source(login)
 
@@ -155,7 +157,7 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
 
 
 class _Source:
-    """One session, which refreshes its credentials; used on the login's thread only."""
+    """A session that refreshes its credentials; used only on the login's thread."""
 
     def __init__(self, login: AwsLogin) -> None:
         self._login = login

@@ -1,10 +1,10 @@
 """The source of a connection's credential (Java's ``LoginManager``).
 
-Owns: the :class:`Login` protocol, the login with a static credential, and the one that fetches
-credentials on its own thread and caches them. Never: a frame, nor how a credential is fetched.
+Owns: the :class:`Login` protocol, the login with a static credential, and the login that fetches
+credentials on its own thread and caches them. Never: a frame, the way to fetch a credential.
 
-There is no timer: an authentication requests a credential, and one that is about to expire is
-refreshed before it is used. The connection waits for that, the network thread does not.
+There is no timer: an authentication requests a credential, and a credential that is about to expire
+is refreshed before it is used. The connection waits for that; the network thread does not wait.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, TypeVar
 
+from spark_kafka_sink.base.background import run_aside
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -37,8 +39,8 @@ _MOST_CACHED: Final = 1_024
 
 
 class Login(ABC):
-    """The login shared by all connections of a producer. One whose credential is always there has
-    :meth:`mechanism` alone.
+    """The login shared by all connections of a producer. A login whose credential is always
+    available implements only :meth:`mechanism`.
     """
 
     __slots__ = ()
@@ -59,7 +61,7 @@ class Login(ABC):
 
 
 class StaticLogin(Login):
-    """For mechanisms whose credential is in the options."""
+    """The login of mechanisms whose credential is in the options."""
 
     __slots__ = ("_make",)
 
@@ -73,10 +75,9 @@ class StaticLogin(Login):
 
 @dataclass(frozen=True, slots=True)
 class FetchedCredential(Generic[T]):
-    """A credential and its lifetime, in milliseconds from when it was fetched.
-
-    ``refresh_after_ms``: after this, another one is fetched before the next use.
-    ``expires_after_ms``: after this it is invalid; None: unknown.
+    """A credential and its lifetime, in milliseconds since it was fetched. After
+    ``refresh_after_ms`` a new credential is fetched before the next use. After ``expires_after_ms``
+    it is invalid; None: unknown.
     """
 
     value: T
@@ -163,12 +164,7 @@ class Fetcher(Generic[T]):
         if value is not None:
             return self._make(value, host)
         if start:
-            threading.Thread(
-                target=self._run,
-                args=(cached, host),
-                name=f"kafka-login | {self._name}",
-                daemon=True,
-            ).start()
+            run_aside(partial(self._run, cached, host), f"kafka-login | {self._name}")
         return None
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
@@ -226,7 +222,7 @@ class Fetcher(Generic[T]):
 
 
 class FetchingLogin(Login, Generic[T]):
-    """One producer's part in a :class:`Fetcher`."""
+    """The part of one producer in a :class:`Fetcher`."""
 
     __slots__ = ("_fetcher", "_wakeup")
 

@@ -34,7 +34,7 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
     """The login of one producer's connections. ConfigError when a package is missing for it.
 
     Producers of a process with the same settings share the fetched credentials: a worker that runs
-    many tasks fetches one token, not one for each.
+    many tasks fetches a single token for all of them.
     """
     if isinstance(settings.login, UserAndPassword):
         return _user(settings.mechanism, settings.login)
@@ -44,7 +44,7 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
 
 
 class _Fetchers:
-    """By settings, the oldest goes first. ``_lock`` guards them."""
+    """The fetchers by settings; the oldest is evicted first. ``_lock`` guards them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -92,7 +92,7 @@ def fetched(
 ) -> FetchedCredential[Token]:
     """``token`` with the time to fetch the next one; ``expires_at`` is seconds since the epoch.
 
-    An expired one is an error. One of unknown lifetime is fetched for each use.
+    An expired token is an error. A token of unknown lifetime is fetched for each use.
     """
     if expires_at is None:
         return FetchedCredential(token, 0)
@@ -100,7 +100,7 @@ def fetched(
     if life <= 0:
         raise AuthenticationError(
             f"SASL OAUTHBEARER: the token of {where} has expired",
-            hint="is it renewed? Else the clocks of this machine and of the identity"
+            hint="is it renewed? If it is, the clocks of this machine and of the identity"
             " provider differ",
             code=ErrorCode.SASL_AUTHENTICATION_FAILED,
         )

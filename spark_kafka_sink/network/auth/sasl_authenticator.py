@@ -1,10 +1,9 @@
 """One connection's SASL exchange, as frames in and frames out (Java's SaslClientAuthenticator).
 
 Owns: the order of the requests (ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides
-are done), the versions, the correlation ids, the session's lifetime (KIP-368), and what the
-broker's refusals mean. Never: a socket, a clock, a credential's origin, what a mechanism says.
-
-It precedes a record's way: a connection sends requests when this is complete.
+are done), the versions, the correlation ids, the session's lifetime (KIP-368), and the meaning of
+the broker's refusals. Never: a socket, a clock, a credential's origin, the messages of a mechanism.
+A connection sends no request before the exchange is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +25,11 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.security.password import without_secrets
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 from spark_kafka_sink.protocol.answers import decode
-from spark_kafka_sink.protocol.frames import frame, parse_response_header
+from spark_kafka_sink.protocol.frames import (
+    MIN_RESERVED_CORRELATION_ID,
+    frame,
+    parse_response_header,
+)
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.messages.sasl_authenticate import VERSIONS as AUTHENTICATE_VERSIONS
 from spark_kafka_sink.protocol.messages.sasl_authenticate import (
@@ -40,13 +43,10 @@ from spark_kafka_sink.protocol.messages.sasl_handshake import (
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
-#: Correlation ids from here on are ours, and those below are NetworkClient's: while a connection
-#: authenticates again, answers to its last requests still arrive between ours.
-MIN_RESERVED_CORRELATION_ID: Final = 2**31 - 8
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 
-#: Where in a session's lifetime we authenticate again: somewhere between these two shares, so that
-#: a thousand connections that began together don't do it together (KIP-368).
+#: The time of the next authentication as a share of the session's lifetime: random between these
+#: two shares, so that a thousand connections that began together don't do it together (KIP-368).
 _EARLIEST_SHARE: Final = 0.85
 _JITTER: Final = 0.10
 #: A broker takes a second authentication within a second for a mistake
@@ -58,7 +58,7 @@ _MOST_ROUNDS: Final = 16
 
 
 class SaslState(Enum):
-    """What we wait for."""
+    """The message that the exchange waits for."""
 
     INITIAL = "nothing sent yet"
     API_VERSIONS = "the answer to ApiVersions"
@@ -199,7 +199,7 @@ class SaslClientAuthenticator:
         if handshake is None or authenticate is None or handshake.max < 1:
             raise self._failure(
                 "the broker does not offer SaslHandshake v1 and SaslAuthenticate",
-                "Kafka 2.1 is the oldest broker that is supported",
+                "Apache Kafka has both since 1.0; Kafka 2.1 is the oldest broker that is supported",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         self._authenticate_version = max(0, min(AUTHENTICATE_VERSIONS.max, authenticate.max))

@@ -81,10 +81,10 @@ class GssapiMechanism(SaslMechanism):
 def gssapi_contexts(
     settings: KerberosSettings,
 ) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
-    """What gets a broker's ticket (which may ask a KDC, and so blocks), and what uses it.
+    """Two functions: the first gets a broker's ticket (and may block on a KDC), the second uses it.
 
-    The first makes a context and throws it away: the ticket is in the cache of the library then,
-    and the second need not wait. ConfigError when the package is not there.
+    The first function makes a context and drops it: the library then has the ticket in its cache,
+    and the second function need not wait. ConfigError when the package is missing.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)
@@ -124,7 +124,7 @@ def gssapi_contexts(
 
 
 def _check_keytab(keytab: Text) -> None:
-    """ConfigError for what the library must not open, or would wait for."""
+    """Raises ConfigError for a file that the library must not open, or would wait for."""
     path, what = text_of(keytab).removeprefix("FILE:"), f"sasl.jaas.config: keyTab={keytab}"
     check_file(path, safe_text(what))
     try:

@@ -1,7 +1,7 @@
-"""What all SASL mechanisms have in common (RFC 4422): messages in, messages out.
+"""The interface of all SASL mechanisms (RFC 4422): messages in, messages out.
 
-Owns: the :class:`SaslMechanism` protocol, and the one error with which a mechanism reports that the
-broker's authentication failed. Never: bytes around a message, sockets, time.
+Owns: the :class:`SaslMechanism` protocol, and the error that a mechanism raises when the broker's
+authentication failed. Never: bytes around a message, sockets, time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CHECK_THE_USER: Final = (
 
 
 class SaslMechanism(Protocol):
-    """One exchange, used once: a re-authentication gets a new one.
+    """The client's side of an exchange, used once: a re-authentication gets a new mechanism.
 
-    :meth:`first` and :meth:`answer` raise :class:`SaslError`, for a message that breaks the
-    mechanism's rules or none that can be made, and KafkaError.
+    :meth:`first` and :meth:`answer` raise KafkaError, and :class:`SaslError` for a message that
+    breaks the mechanism's rules, or if there is no valid reply.
     """
 
     __slots__ = ()
@@ -28,12 +28,12 @@ class SaslMechanism(Protocol):
     name: str
     #: True when complete on the client's side, including the broker's authentication.
     complete: bool
-    #: What a person should look at when the broker rejects us.
+    #: The things to check when the broker rejects the client.
     hint: str
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown even if the broker sends it back."""
+        """The secrets that must not be shown even if the broker sends them back."""
         ...
 
     def refused(self) -> bool:

@@ -11,7 +11,7 @@ from spark_kafka_sink.network.auth.oauth_token import Token
 from spark_kafka_sink.network.auth.sasl_mechanism import SaslError, SaslMechanism
 
 _HINT: Final = (
-    "has the token expired, and does the broker trust who issued it, for this audience and scope?"
+    "has the token expired, and does the broker trust its issuer, for this audience and scope?"
 )
 
 

@@ -10,7 +10,7 @@ from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslErr
 
 
 class PlainMechanism(SaslMechanism):
-    """One message, and the broker's yes or no comes with the frame around its empty answer."""
+    """A single message. The frame around the broker's empty answer shows whether it accepts."""
 
     __slots__ = ("_password", "_username", "complete")
 

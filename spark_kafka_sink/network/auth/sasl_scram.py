@@ -1,12 +1,13 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the password is never sent.
 
-Owns: the client's side of one exchange. The broker proves that it knows the password, too: a
-response without the right signature is an error. Never: bytes around a message.
+Owns: the client's side of one exchange. The broker also proves that it has the password: a response
+without the right signature is an error. Never: bytes around a message.
 
-**Two forms of one password.** RFC 5802 wants names and passwords prepared (RFC 4013); Kafka's
-brokers and tools take them as they are (``ScramFormatter.normalize``). The two differ for a few
-characters beyond ASCII only. So they go in as they are, and if the broker refuses that and the
-prepared form is another one, the next connection has it (:class:`ScramLogin`).
+**Two forms of one password.** RFC 5802 requires prepared names and passwords (RFC 4013), while
+Kafka's brokers and tools use them unchanged (``ScramFormatter.normalize``). The two forms only
+differ for a few characters beyond ASCII. So the unchanged form is tried first. If the broker
+refuses it and the prepared form differs, the next connection uses the prepared form
+(:class:`ScramLogin`).
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class ScramMechanism(SaslMechanism):
 
 
 class ScramLogin(Login):
-    """Name and password, in the form that the broker takes. One thread, the network's."""
+    """Name and password, in the form that the broker accepts. Only the network thread uses it."""
 
     __slots__ = ("_form", "_forms", "_mechanism")
 
@@ -196,9 +197,9 @@ def _text(message: bytes) -> str:
 
 
 def _fields(message: str, *names: str) -> dict[str, str]:
-    """``names`` must come first and in this order; what follows are extensions, which are ignored.
-
-    An extension that must be understood would come before them, as ``m=``.
+    """The values of ``names``, which must come first and in this order. Later fields are
+    extensions, which are ignored. A mandatory extension (``m=``) would come before them, and is
+    refused.
     """
     parts = message.split(",")
     if parts[0].startswith("m="):

@@ -1,6 +1,6 @@
-"""SASLprep (RFC 4013): the one form of names and passwords that look alike. Owns: the profile.
+"""SASLprep (RFC 4013): the common form of names and passwords that look the same.
 
-Never: when it is used (``sasl_scram.py``).
+Owns: the profile. Never: its use (``sasl_scram.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def saslprep(text: str) -> str | None:
     mapped = "".join(
         " " if stringprep.in_table_c12(c) else c for c in text if not stringprep.in_table_b1(c)
     )
-    # RFC 3454 is about Unicode 3.2, and so is what servers have stored.
+    # RFC 3454 refers to Unicode 3.2, and so do the names that servers have stored.
     prepared = unicodedata.ucd_3_2_0.normalize("NFKC", mapped)
     if any(prohibited(c) for c in prepared for prohibited in _PROHIBITED):
         return None

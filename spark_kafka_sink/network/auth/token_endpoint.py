@@ -42,8 +42,8 @@ class Grant:
 
 
 def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> Grant:
-    """Ask once. AuthenticationError when asking again is of no use, OSError when it may be.
-    ``truststore`` is what a hint calls the one of the endpoint's CA.
+    """Sends one request. AuthenticationError if a retry is useless, OSError if a retry may succeed.
+    ``truststore`` is the name, in a hint, of the option for the CA of the endpoint.
     """
     where = _shown(client)
     status, answer = _post(client, where, truststore)
@@ -59,7 +59,7 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
 
 
 def _shown(client: ClientCredentials) -> str:
-    """How messages name the endpoint: by its reference, if it has one, and without a query."""
+    """The endpoint in messages: its reference, if it has one, and the URL without a query."""
     parts = urlsplit(text_of(client.url))
     port = f":{parts.port}" if parts.port else ""
     shown = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
@@ -96,7 +96,7 @@ def _post(client: ClientCredentials, where: str, truststore: str) -> tuple[int, 
     except OSError as error:
         raise OSError(f"{where} can't be reached: {error.strerror or error}") from None
     except UnicodeError:
-        # Of the resolver: a label of more than 63 characters, or none.
+        # The resolver raises it for a label of more than 63 characters, or without one.
         raise _error(f"{where} holds no name of a host", "is it the URL?") from None
 
 

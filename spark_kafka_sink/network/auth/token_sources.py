@@ -52,10 +52,10 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 def token_fetcher(
     settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
 ) -> Callable[[str], FetchedCredential[Token]]:
-    """What fetches a token (its argument, the broker's host, does not matter).
+    """Returns a function that fetches a token; it ignores its argument, the broker's host.
 
-    ConfigError when a provider can't be imported or is none, and NotAllowedError for a file or an
-    endpoint that the operator's lists don't have.
+    ConfigError when a provider can't be imported or is no provider, and NotAllowedError for a file
+    or an endpoint that the operator's lists don't have.
     """
     ask = _asker(settings, clock)
 
@@ -127,11 +127,11 @@ def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
 
 
 def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
-    """Whatever ``path`` names: an object with ``token()``, or something to call.
+    """Fetches from the object that ``path`` names: it has ``token()``, or is callable.
 
-    It gives a token, or a pair of the token and its end in seconds since the epoch. Two more
-    methods are asked if they are there: ``configure(options)`` once, with the options of the login
-    module, and ``extensions()`` with every token.
+    The object returns a token, or a pair of the token and its end in seconds since the epoch. Two
+    more methods are called if they exist: ``configure(options)`` once, with the options of the
+    login module, and ``extensions()`` with every token.
     """
     provider = import_paths.make(settings.path, settings.option)
     configure = getattr(provider, "configure", None)
@@ -166,8 +166,9 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 
 
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
-    """What ``call``, a user's code, returns; its errors by name and place: their texts may hold
-    anything. OSError for what may pass and is tried again, AuthenticationError for what does not.
+    """The result of ``call``, a user's code. Its errors are reported by name and place, because
+    their texts may hold a secret. OSError for a failure that may pass and is retried,
+    AuthenticationError for all others.
     """
     try:
         return call()

@@ -7,38 +7,37 @@ connection. Callers do not depend on the builder in use.
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.network.auth.authenticator import (
     Authenticator,
     PlaintextAuthenticator,
     SaslAuthenticator,
 )
-from spark_kafka_sink.network.auth.login import Login
-from spark_kafka_sink.network.auth.login_factory import new_login
-from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.frame_reader import FrameReader
-from spark_kafka_sink.network.tls.ssl_context import ssl_context
-from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer, TransportLayer
+
+if TYPE_CHECKING:
+    import ssl
+
+    from spark_kafka_sink.network.auth.login import Login
 
 
 class ChannelBuilder:
     """Creates the channel of a connection; holds the state shared by connections.
 
-    With a TLS ``context`` they are encrypted, with a ``login`` they authenticate with SASL.
+    With a TLS ``context``, which is called for each connection, they are encrypted; with a
+    ``login`` they authenticate with SASL. A process without them imports neither TLS nor SASL.
     """
 
     __slots__ = ("_client_id", "_context", "_login")
 
     def __init__(
         self,
-        context: ssl.SSLContext | None = None,
+        context: Callable[[], ssl.SSLContext] | None = None,
         login: Login | None = None,
         client_id: str | None = None,
     ) -> None:
@@ -54,15 +53,20 @@ class ChannelBuilder:
         client_id: str | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` ones
-        set.
-
-        ConfigError for invalid options, or for a required package that is not installed.
+        """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` options
+        that are set. ConfigError for invalid options, or for a required package that is not
+        installed.
         """
         protocol = security_protocol.upper()
-        context = ssl_context(options) if protocol.endswith("SSL") else None
-        login = None
+        context = login = None
+        if protocol.endswith("SSL"):
+            from spark_kafka_sink.network.tls.renewed_context import RenewedContext
+
+            context = RenewedContext(options)
         if protocol.startswith("SASL_"):
+            from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
+            from spark_kafka_sink.network.auth.login_factory import new_login
+
             login = new_login(sasl_settings(options), clock or SystemClock())
         return cls(context, login, client_id)
 
@@ -70,13 +74,17 @@ class ChannelBuilder:
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
         """``host`` is the advertised name, which a certificate must carry; ``sock`` connects."""
-        transport: TransportLayer = (
-            PlaintextTransportLayer(sock)
-            if self._context is None
-            else SslTransportLayer(sock, self._context, host, remote)
-        )
+        transport: TransportLayer
+        if self._context is None:
+            transport = PlaintextTransportLayer(sock)
+        else:
+            from spark_kafka_sink.network.tls.ssl_transport_layer import SslTransportLayer
+
+            transport = SslTransportLayer(sock, self._context(), host, remote)
         authenticator: Authenticator = PlaintextAuthenticator()
         if self._login is not None:
+            from spark_kafka_sink.network.auth.sasl_authenticator import SaslClientAuthenticator
+
             encrypted = self._context is not None
             machine = SaslClientAuthenticator(remote, self._client_id, encrypted=encrypted)
             authenticator = SaslAuthenticator(machine, self._login, host, transport)

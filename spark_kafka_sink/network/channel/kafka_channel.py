@@ -1,7 +1,7 @@
 """One connection to one broker: handshake, authentication, one send and one receive (KafkaChannel).
 
 Owns: the transport layer, the authenticator, the frame being sent and its progress, the frame being
-received, and the reason of a disconnect. Never: the selector's events, nor more than one send at a
+received, and the reason of a disconnect. Never: the selector's events, more than one send at a
 time.
 
 On a record's way: the last step before the socket. The buffers that the accumulator froze are
@@ -20,7 +20,6 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
 )
 from spark_kafka_sink.network.auth.authenticator import Authenticator
-from spark_kafka_sink.network.auth.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -29,7 +28,7 @@ from spark_kafka_sink.network.channel.selectable import (
 )
 from spark_kafka_sink.network.frame_reader import FrameReader
 from spark_kafka_sink.network.transport_layer import IOV_MAX, TransportLayer
-from spark_kafka_sink.protocol.frames import peek_correlation_id
+from spark_kafka_sink.protocol.frames import MIN_RESERVED_CORRELATION_ID, peek_correlation_id
 from spark_kafka_sink.protocol.request import Buffer
 
 _log = logging.getLogger(__name__)
@@ -146,11 +145,12 @@ class KafkaChannel:
         self.sending = send
 
     def write(self, now: int) -> NetworkSend | None:
-        """Write as much as the socket accepts; returns the send once it is complete, else None.
+        """Writes as much as the socket accepts; returns the send once it is complete, otherwise
+        None.
 
-        When the session is about to expire, it is re-authenticated first (KIP-368): between two
-        frames, and without waiting for responses, because a broker handles requests in order and so
-        has answered all of them when it reads the first one of the authentication.
+        When the session is about to expire, it is re-authenticated first (KIP-368), between two
+        frames. This does not wait for responses: a broker handles requests in order, so it has
+        answered all of them when it reads the first frame of the authentication.
         """
         send = self.sending
         if send is None or self.reauthenticating:

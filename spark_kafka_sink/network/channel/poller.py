@@ -42,9 +42,9 @@ class PollPoller:
         return self._poll(timeout * 1000)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing: there is no descriptor to close."""
 
 
 def new_poller() -> Poller:
-    """The epoll poller if available, else the poll one."""
+    """The epoll poller if available, otherwise the poll poller."""
     return select.epoll() if hasattr(select, "epoll") else PollPoller()

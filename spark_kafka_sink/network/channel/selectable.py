@@ -105,7 +105,7 @@ class Selectable(Protocol):
 
     @property
     def completed_receives(self) -> Sequence[NetworkReceive]:
-        """At most one for each channel and poll, in order."""
+        """The responses of the last poll, in order; at most one for each channel."""
         ...
 
     @property

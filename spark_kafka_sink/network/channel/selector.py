@@ -115,7 +115,7 @@ class Selector:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
             if receive_buffer >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-            code = sock.connect_ex(address)
+            code = sock.connect_ex(_socket_address(ip, port))
             if code not in (0, errno.EINPROGRESS):
                 raise OSError(code, os.strerror(code))
             channel = self._builder.build_channel(node_id, host, remote, sock)
@@ -321,7 +321,9 @@ class Selector:
             self._waiting.append(channel)
 
     def _read(self, channel: KafkaChannel, now: int) -> None:
-        """At most one frame of each channel per poll, so that none starves the others."""
+        """Reads at most one frame of each channel per poll, so that no channel starves the
+        others.
+        """
         node_id = channel.node_id
         if not self.completed_receives or not self._has_received(node_id):
             receive = channel.read(now)
@@ -447,3 +449,11 @@ class Selector:
         self.disconnected[channel.node_id] = channel.state()
         self._news = True
         channel.close()
+
+
+def _socket_address(ip: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    """The address for ``connect``, which needs the zone of an address (``fe80::1%2``) apart from
+    its text.
+    """
+    address, _, zone = ip.partition("%")
+    return (address, port, 0, int(zone)) if zone else (ip, port)

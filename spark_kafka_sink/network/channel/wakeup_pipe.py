@@ -1,7 +1,7 @@
-"""A pair of sockets by which any thread wakes up another one's poll (as in Java's NIO selector).
+"""A pair of sockets that lets any thread wake up another thread's poll (like Java's NIO selector).
 
-Owns: the two sockets, the pending wakeup, and that none is lost. Never: the work of the woken
-thread.
+Owns: the two sockets, the pending wakeup, and the guarantee that no wakeup is lost. Never: the work
+of the woken thread.
 """
 
 from __future__ import annotations

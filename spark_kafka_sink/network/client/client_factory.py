@@ -28,7 +28,7 @@ from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.lookup_threads import LookupThreads
 from spark_kafka_sink.network.client.network_client import NetworkClient
 
-#: How long a broker may be silent; a connection, longer after each one that failed.
+#: The longest silence of a broker; the limit of a connection attempt rises after each failure.
 _SILENT_MS: Final = 3_000
 
 
@@ -62,9 +62,8 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """``config`` with the bootstrap servers resolved according to client.dns.lookup.
-
-    ConfigError when none of them can be resolved within max.block.ms.
+    """``config`` with the bootstrap servers resolved according to client.dns.lookup. ConfigError
+    when no server can be resolved within max.block.ms.
     """
     deadline = time.monotonic() + config.max_block_ms / 1000
 
@@ -87,8 +86,8 @@ def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
 
 
 def impatient(config: ProducerConfig) -> ProducerConfig:
-    """``config`` for a person who waits: its client soon turns from a broker that is frozen, and so
-    accepts connections, to another one.
+    """``config`` for a person who waits: a frozen broker still accepts connections, and this client
+    soon leaves it for another broker.
     """
     within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)
     return replace(config, socket_connection_setup_timeout_ms=within_ms)

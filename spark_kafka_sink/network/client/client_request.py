@@ -35,7 +35,7 @@ class ClientResponse:
     * ``error``: it was never sent (UnsupportedVersionError), authentication failed
       (AuthenticationError), or the response is invalid (RemoteProtocolError).
 
-    ``version`` is the one that was sent. ``sent_ms`` and ``received_ms`` give the latency.
+    ``version`` is the version of the request. ``sent_ms`` and ``received_ms`` give the latency.
     """
 
     request: ClientRequest

@@ -43,7 +43,7 @@ _CONNECTED = (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY)
 
 
 class _Addresses:
-    """A host's addresses, tried in turn."""
+    """The addresses of a host, tried one after the other."""
 
     __slots__ = ("_addresses", "_index", "_last_attempted", "_resolve", "host")
 
@@ -72,7 +72,7 @@ class _Addresses:
         return self._last_attempted
 
     def move_to_next(self) -> None:
-        """Move on; after the last one, the host is resolved again."""
+        """Moves on; after the last address, the host is resolved again."""
         self._index += 1
         if self._index >= len(self._addresses):
             self.clear()
@@ -231,7 +231,7 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """As :meth:`connection_delay`; while connected, the remaining throttle time."""
+        """:meth:`connection_delay`, or the remaining throttle time while connected."""
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:
             return self.connection_delay(node_id, now)
@@ -276,7 +276,7 @@ class ClusterConnectionStates:
         return None if state is None else state.authentication_error
 
     def last_connect_attempt_ms(self, node_id: int) -> int | None:
-        """None for a node that was never tried."""
+        """The time of the last attempt; None for a node that was never tried."""
         state = self._states.get(node_id)
         return None if state is None else state.last_connect_attempt_ms
 

@@ -7,6 +7,7 @@ responded since, and its text. Never: a decision.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -17,6 +18,11 @@ from spark_kafka_sink.protocol.cluster import Node
 from spark_kafka_sink.protocol.request import ApiKey
 
 _log = logging.getLogger(__name__)
+
+#: The only difference between two messages with the same reason: the time that the client waited.
+_NUMBERS = re.compile(r"\d+")
+#: Reasons of a node that are logged as warnings at most, until it answers.
+_REASONS_OF_A_NODE = 64
 
 #: Addresses stored for one node; a host name with more is cut off.
 _ADDRESSES_OF_A_NODE = 16
@@ -34,11 +40,13 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 class ConnectionFailures:
     """Written by the sender thread, read by any: each change publishes a new mapping."""
 
-    __slots__ = ("_addresses", "_published", "_taken", "by_node")
+    __slots__ = ("_addresses", "_published", "_taken", "by_node", "logged")
 
     def __init__(self) -> None:
         self._addresses: dict[int, str] = {}
         self.by_node: dict[int, dict[str, str]] = {}
+        #: The addresses and reasons of each node that were logged as warnings.
+        self.logged: dict[int, set[tuple[str, str]]] = {}
         self._published: Mapping[str, str] = {}
         self._taken: dict[int, str] = {}
 
@@ -51,16 +59,24 @@ class ConnectionFailures:
         return self._addresses.get(node_id, "an unknown address")
 
     def record(self, node_id: int, reason: str) -> None:
-        """The node's address failed. Logged as a warning once, until the reason changes."""
+        """Records that the node's address failed. Each reason is logged as a warning once, until
+        the node has answered. Two reasons that alternate, or that differ only in a time, are not
+        logged again.
+        """
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
         self._taken[node_id] = f"{address}: {reason}"
-        news = reasons.pop(address, None) != reason
+        changed = reasons.pop(address, None) != reason
         reasons[address] = reason
         if len(reasons) > _ADDRESSES_OF_A_NODE:
             del reasons[next(iter(reasons))]
-        if news:
+        if changed:
             self._publish()
+        logged = self.logged.setdefault(node_id, set())
+        cause = address, _NUMBERS.sub("", reason)
+        news = cause not in logged and len(logged) < _REASONS_OF_A_NODE
+        if news:
+            logged.add(cause)
         level = logging.WARNING if news else logging.DEBUG
         # A bootstrap server has no node id yet; its negative id is internal.
         source = f"node {node_id} at" if node_id >= 0 else "bootstrap server"
@@ -91,7 +107,7 @@ class ConnectionFailures:
             self.record(node_id, f"{detail} before ApiVersions was answered ({SILENT_LISTENER})")
         elif oldest in _FIRST_REQUESTS and state.kind is ChannelStateKind.READY:
             # A SASL listener answers only ApiVersions before authentication.
-            self.record(node_id, f"{detail} when it was asked for more ({WANTS_SASL})")
+            self.record(node_id, f"{detail} at the first request after ApiVersions ({WANTS_SASL})")
         else:
             self.record(node_id, detail)
 
@@ -102,15 +118,23 @@ class ConnectionFailures:
             self._taken = {}
         return taken
 
-    def answered(self, node_id: int) -> None:
-        """The node responded: forget its failures."""
+    def connected(self, node_id: int) -> None:
+        """The node responded to ApiVersions: messages no longer list its failures. Logged failures
+        are not logged again, because a SASL listener answers ApiVersions and closes the connection
+        at every other request.
+        """
         if self.by_node.pop(node_id, None) is not None:
             self._publish()
 
+    def answered(self, node_id: int) -> None:
+        """The node responded to another request: forget its failures."""
+        self.logged.pop(node_id, None)
+        self.connected(node_id)
+
     def retain(self, nodes: Iterable[Node]) -> None:
         """Forget the failures of all other nodes."""
-        if self.by_node:
-            gone = set(self.by_node)
+        if self.logged:
+            gone = set(self.logged)
             gone.difference_update(node.id for node in nodes)
             for node_id in gone:
                 self.answered(node_id)

@@ -1,8 +1,8 @@
 """Opens one connection and reports the stage that failed.
 
-Owns: :class:`ConnectionProbe`, for diagnostics. Never: a request other than those of
-authentication and ApiVersions, a retry, a decision. It uses the same selector and channels as the
-network client, on the caller's thread.
+Owns: :class:`ConnectionProbe`, for diagnostics. Never: a request other than ApiVersions and
+authentication, a retry, a decision. It uses the same selector and channels as the network client,
+on the caller's thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.channel.kafka_channel import KafkaChannel
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.network.channel.selector import Selector
-from spark_kafka_sink.network.client.api_versions import ApiVersions
+from spark_kafka_sink.network.client.api_versions import FALLBACKS, ApiVersions
 from spark_kafka_sink.network.client.host_resolver import numeric, resolve_host
 from spark_kafka_sink.protocol.frames import frame
 
@@ -105,7 +105,10 @@ class ConnectionProbe:
         for tried, ip in enumerate(addresses):
             now = self._clock.now_ms()
             share_ms = (deadline - now) // (len(addresses) - tried)
-            found = self._reach(host, (ip, port), now + share_ms)
+            found = self._reach(host, (ip, port), now + share_ms, FALLBACKS[0])
+            if found.failed is Stage.API and not found.timed_out:
+                again = self._reach(host, (ip, port), now + share_ms, FALLBACKS[1])
+                found = again if again.failed is None else found
             if best is None or len(found.done) > len(best.done):
                 best = found
             if found.failed is None:
@@ -113,7 +116,7 @@ class ConnectionProbe:
         assert best is not None
         return best
 
-    def _reach(self, host: str, address: tuple[str, int], deadline: int) -> Reached:
+    def _reach(self, host: str, address: tuple[str, int], deadline: int, version: int) -> Reached:
         self._attempts += 1
         node = self._attempts
         ip, port = address
@@ -137,7 +140,7 @@ class ConnectionProbe:
             if channel.ready:
                 done = (Stage.NAME, Stage.TCP, *self.stages)
                 if not asked:
-                    self._ask(node)
+                    self._ask(node, version)
                     asked = True
             if any(one.source == node for one in self._selector.completed_receives):
                 self._selector.close_channel(node)
@@ -147,11 +150,9 @@ class ConnectionProbe:
                 reason = f"no answer within {self._clock.now_ms() - begun} ms"
                 return Reached(remote, done, self._next(done), reason, timed_out=True)
 
-    def _ask(self, node: int) -> None:
+    def _ask(self, node: int, version: int) -> None:
         request = ApiVersions().request
-        self._selector.send(
-            NetworkSend(node, *frame(request, request.versions.max, node, self._client_id))
-        )
+        self._selector.send(NetworkSend(node, *frame(request, version, node, self._client_id)))
 
     def _next(self, done: tuple[Stage, ...]) -> Stage:
         """The stage after ``done``."""
@@ -165,7 +166,7 @@ def _address(host: str, port: int) -> str:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """The stages that ``channel`` completed; a closed channel no longer knows them."""
+    """The stages that ``channel`` completed; a closed channel no longer has them."""
     if not channel.connected:
         return before
     done: tuple[Stage, ...] = (Stage.NAME, Stage.TCP)

@@ -26,7 +26,7 @@ HostResolver = Callable[[str], list[str]]
 
 
 def numeric(host: str) -> list[str]:
-    """The address that ``host`` is, for which nothing is looked up; empty for a name."""
+    """``host`` if it is a numeric address, which needs no look-up; empty for a name."""
     try:
         return resolve_host(host, socket.AI_NUMERICHOST)
     except OSError:
@@ -38,14 +38,15 @@ def resolve_host(host: str, flags: int = 0) -> list[str]:
 
     The order within a family is the resolver's. IPv4 goes first because the JVM's default does
     so (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only;
-    unlike Java, the other family is tried after it. OSError for an invalid or unknown name.
+    unlike Java, the other family is tried after it. An address of a link has its zone, as a number
+    (``fe80::1%2``, RFC 4007). OSError for an invalid or unknown name.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     except UnicodeError:
         raise OSError("not a host name") from None
     addresses = [
-        str(info[4][0])
+        _with_zone(info[4])
         for family in (socket.AF_INET, socket.AF_INET6)
         for info in found
         if info[0] == family
@@ -53,6 +54,12 @@ def resolve_host(host: str, flags: int = 0) -> list[str]:
     if not addresses:
         raise OSError(f"{host} has no IP address")
     return list(dict.fromkeys(addresses))
+
+
+def _with_zone(address: tuple[object, ...]) -> str:
+    """Python has the zone of an IPv6 address apart from its text, after port and flow."""
+    zone = address[3] if len(address) > 3 else 0
+    return f"{address[0]}%{zone}" if zone else str(address[0])
 
 
 def bootstrap_addresses(
@@ -70,7 +77,7 @@ def bootstrap_addresses(
     reverse zone must not choose it (``InetAddress.getCanonicalHostName``). Unresolvable hosts are
     skipped with a warning. With ``use_all_dns_ips`` the servers are unchanged: their addresses are
     resolved at connect time, so that a name unknown now may resolve later. Raises ConfigError when
-    none can be resolved, with each host's reason as its hint.
+    no server can be resolved, with each host's reason as its hint.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}
@@ -115,7 +122,7 @@ def _canonical_servers(
 
 
 def _confirmed(name: str, address: str, resolve: HostResolver) -> str:
-    """``name`` when it resolves to ``address``, else ``address``."""
+    """``name`` if it resolves to ``address``, otherwise ``address``."""
     try:
         return name if address in resolve(name) else address
     except OSError:

@@ -20,10 +20,10 @@ from spark_kafka_sink.protocol.frames import parse_response_header
 
 @dataclass(slots=True)
 class InFlightRequest:
-    """One request in flight.
+    """A request in flight.
 
     ``internal``: the network client's own (ApiVersions, Metadata). ``sent``: its last byte is
-    written to the socket. ``throttle_ms``: the throttle time meanwhile, which does not count
+    written to the socket. ``throttle_ms``: the throttle time since then, which does not count
     against its timeout.
     """
 
@@ -95,9 +95,8 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """True when the last request is written and fewer than the limit are in flight.
-
-        While the last one is not written, another one would only queue after it.
+        """True when the last request is written and fewer than the limit are in flight. While the
+        last request is not written, a further request would only queue after it.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
@@ -108,7 +107,9 @@ class InFlightRequests:
         return queue[0] if queue else None
 
     def answered(self, node_id: int) -> InFlightRequest:
-        """The oldest, to which a response must belong. RemoteProtocolError if there is none."""
+        """The oldest request, which must be the request of a response. RemoteProtocolError if there
+        is none.
+        """
         queue = self._requests.get(node_id)
         if not queue or not queue[0].sent:
             raise RemoteProtocolError("the broker sent a response without a request")
@@ -129,7 +130,7 @@ class InFlightRequests:
         return self._requests[node_id].pop()
 
     def clear_all(self, node_id: int) -> list[InFlightRequest]:
-        """Remove all of a node's requests, in the order in which they were sent."""
+        """Removes all of a node's requests, in the order of sending."""
         queue = self._requests.pop(node_id, None)
         if not queue:
             return []

@@ -59,7 +59,7 @@ class KafkaClient(Protocol):
     """Requests to brokers, over connections that this object opens and owns."""
 
     def ready(self, node: Node, now: int) -> bool:
-        """True when a request can be sent to ``node`` now; else connects, if allowed."""
+        """True when a request can be sent to ``node`` now; otherwise connects, if allowed."""
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:

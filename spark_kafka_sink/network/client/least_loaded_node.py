@@ -35,8 +35,9 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """Idle and ready, else ready with fewest requests, else connecting, else the node with the
-    oldest connection attempt whose backoff is over. The search begins at ``offset``.
+    """The first that exists: a ready node without requests; the ready node with fewest requests; a
+    connecting node; the node with the oldest connection attempt whose backoff is over. The search
+    begins at ``offset``.
     """
     any_ready = False
     ready: Node | None = None

@@ -1,8 +1,8 @@
-"""Name lookups on threads of their own: the operating system's resolver blocks, for 15 s and more
-when a name server is silent.
+"""Name lookups on separate threads: the operating system's resolver blocks for 15 s and more when a
+name server is silent.
 
 Owns: :class:`LookupThreads`, which never blocks, for a network client. Never: a lookup
-(``host_resolver.py``), one that is waited for (``bounded_lookup.py``).
+(``host_resolver.py``), a lookup with a wait (``bounded_lookup.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from spark_kafka_sink.network.bounded_lookup import answer_of, start
 from spark_kafka_sink.network.client.host_resolver import HostResolver, numeric, resolve_host
 
-#: Lookups of one client at once: further names wait for one of them.
+#: The largest number of parallel lookups of a client: further names wait.
 _MOST_AT_ONCE: Final = 4
 
 

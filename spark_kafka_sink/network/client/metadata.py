@@ -1,9 +1,9 @@
 """The cluster metadata of a producer, and when to update it (Java's ``ProducerMetadata``).
 
 Owns: the current :class:`Cluster`, the topics in use, whether and when an update is due, and the
-threads that wait for one. It is the first step of a record's way: the topic's partitions and their
-leaders. Never: sending requests (``network/`` sends those of :meth:`Metadata.new_request`), merging
-a response (``metadata_merge.py``), which error makes the sender request an update.
+threads that wait for an update. It is the first step of a record's way: the topic's partitions and
+their leaders. Never: sending requests (``network/`` sends those of :meth:`Metadata.new_request`),
+merging a response (``metadata_merge.py``), which error makes the sender request an update.
 
 Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
 were just added, so that a new topic does not wait for backoff). Each request carries a token, the
@@ -165,7 +165,9 @@ class Metadata:
     # -- for the writer and the sender ------------------------------------------------------------
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
-        """Use ``topics`` (for metadata.max.idle.ms again); unknown ones are requested soon."""
+        """Marks ``topics`` as used (for metadata.max.idle.ms again); unknown topics are requested
+        soon.
+        """
         with self._lock:
             self._touch(topics, now)
 
@@ -235,7 +237,9 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """One update: the cluster when it has all topics; None when one is still missing."""
+        """Waits for one update. The cluster when it has all topics; None when a topic is still
+        missing.
+        """
         version = self._update_version
         while True:
             with self._lock:
@@ -312,9 +316,8 @@ class Metadata:
         )
 
     def addresses_tried(self) -> str:
-        """Each failed address and its reason; all addresses when none is known to have failed.
-
-        Before the first response, addresses without a failure are listed too: they did not respond.
+        """Each failed address and its reason; all addresses when no failure is known. Before the
+        first response, addresses without a failure are also listed, because they did not respond.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]
@@ -347,9 +350,8 @@ class Metadata:
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
-        """Apply the leader of a Produce response (KIP-951). True when it changed the metadata.
-
-        It is ignored unless its epoch is newer than the known one, the partition is known, and the
+        """Applies the leader of a Produce response (KIP-951). True when it changed the metadata. It
+        is ignored unless its epoch is newer than the known epoch, the partition is known, and the
         leader is known or among ``nodes``.
         """
         with self._lock:

@@ -122,5 +122,5 @@ def last_leaders(
 
 
 def _stale(epochs: array[int], known: array[int]) -> Iterator[int]:
-    """The partitions whose leader's epoch is lower than the one that is known."""
+    """The partitions whose leader's epoch is lower than the known epoch."""
     return (n for n, (epoch, last) in enumerate(zip(epochs, known)) if 0 <= epoch < last)  # noqa: B905 - the shorter one counts

@@ -2,7 +2,7 @@
 
 Owns: the one metadata request in flight, the choice of the least loaded node, and when to
 rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``metadata.py``, a
-``MetadataStore``), nor sockets.
+``MetadataStore``), a socket.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class MetadataUpdater:
             self.rebootstrap(now)
             least_loaded = self._carrier.find_least_loaded_node(now)
         if least_loaded.node is None:
-            _log.debug("metadata is due, but no node can be used now")
+            _log.debug("the metadata is due for a refresh, but no node can be used now")
             return self._retry_ms
         return self._request_from(least_loaded.node, now)
 

@@ -27,7 +27,6 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.auth.sasl_authenticator import MIN_RESERVED_CORRELATION_ID
 from spark_kafka_sink.network.channel.selectable import (
     ChannelState,
     ChannelStateKind,
@@ -48,7 +47,7 @@ from spark_kafka_sink.network.client.least_loaded_node import (
 from spark_kafka_sink.network.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.network.client.node_connections import NodeConnections
 from spark_kafka_sink.protocol.cluster import Node
-from spark_kafka_sink.protocol.frames import frame
+from spark_kafka_sink.protocol.frames import MIN_RESERVED_CORRELATION_ID, frame
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsResponse
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
@@ -249,15 +248,18 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Initiate a connection. An immediate failure is handled like one of a later poll."""
+        """Initiates a connection. An immediate failure is handled like a failure in a later
+        poll.
+        """
         if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)
 
     # ---- one poll ----
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Java's order: aborted sends; else I/O, then sends, receives, disconnects, connections,
-        ApiVersions, timeouts, rebootstrap, and the callbacks last.
+        """Java's order: if there are aborted sends, only these; otherwise I/O, then sends,
+        receives, disconnects, connections, ApiVersions, timeouts, rebootstrap, and the callbacks
+        last.
 
         With NEVER and nothing in flight, only a network event or :meth:`wakeup` ends it.
         """
@@ -306,7 +308,9 @@ class NetworkClient:
 
     @staticmethod
     def _complete_responses(responses: Sequence[ClientResponse]) -> None:
-        """Run every callback, also after one that raises; then raise the first such error."""
+        """Runs every callback, even after a callback that raises; then raises the first such
+        error.
+        """
         first: Exception | None = None
         for response in responses:
             try:
@@ -339,7 +343,7 @@ class NetworkClient:
             node_id = receive.source
             self._in_flight.complete_next(node_id)
             self._maybe_throttle(node_id, body, now)
-            if node_id in self._failures.by_node and not isinstance(body, ApiVersionsResponse):
+            if node_id in self._failures.logged and not isinstance(body, ApiVersionsResponse):
                 self._failures.answered(node_id)
             if not request.internal:
                 responses.append(request.completed(body, now))
@@ -486,7 +490,7 @@ class NetworkClient:
         timed_out: bool = False,
         error: ApiError | RemoteProtocolError | None = None,
     ) -> None:
-        """Fail a node's requests in the order in which they were sent."""
+        """Fails a node's requests in the order of sending."""
         for request in self._in_flight.clear_all(node_id):
             if not request.internal:
                 responses.append(request.failed(now, timed_out=timed_out, error=error))

@@ -50,7 +50,9 @@ class NodeConnections:
         return self._connect(node, now)
 
     def resume(self, now: int) -> list[int]:
-        """Go on with the connections whose hosts are being looked up; returns those that failed."""
+        """Continues the connections whose hosts are being looked up; returns the failed
+        connections.
+        """
         waiting, self.unresolved = self.unresolved, {}
         return [
             node.id
@@ -85,12 +87,12 @@ class NodeConnections:
     def established(self, node_id: int) -> None:
         """The node's API versions are known: requests may be sent."""
         self.states.ready(node_id)
-        self.failures.answered(node_id)
+        self.failures.connected(node_id)
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
 
     def moved(self, nodes: Iterable[Node]) -> list[int]:
-        """Those of ``nodes`` whose connection, open or opening, is to an old address, where another
-        broker may be by now.
+        """The ``nodes`` with an open or opening connection to an old address, where another broker
+        may run by now.
         """
         begun, states = self._begun, self.states
         return [

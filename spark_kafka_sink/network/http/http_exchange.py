@@ -1,8 +1,8 @@
 """One HTTP request, bounded in time and size.
 
 Owns: :func:`exchange`: the connection, through a proxy and TLS when they are needed, the request
-and the response. Never: what is requested, a retry. Redirects are not followed: requests contain
-secrets. It blocks for at most the time to connect, from the lookup of the name until TLS is
+and the response. Never: the content of a request, a retry. Redirects are not followed: requests
+contain secrets. It blocks for at most the time to connect, from the lookup of the name until TLS is
 established, and the time to read from then to the last byte of the response.
 """
 
@@ -27,8 +27,8 @@ from spark_kafka_sink.network.tls.ssl_failures import explain
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """``tls`` are ``ssl.`` options for the server, ``truststore`` what a hint calls the one of its
-    CA, ``most_bytes`` the longest accepted body.
+    """``tls`` are ``ssl.`` options for the server, ``truststore`` the option for its CA in a hint,
+    ``most_bytes`` the longest accepted body.
     """
 
     method: str
@@ -53,7 +53,7 @@ class _AnswerTooLongError(Exception):
 
 
 class FinalFailureError(KafkaError):
-    """What the server does, and would do again."""
+    """A failure on the server's side that a retry would meet again."""
 
 
 def exchange(request: HttpRequest) -> tuple[int, bytes]:
@@ -64,7 +64,7 @@ def exchange(request: HttpRequest) -> tuple[int, bytes]:
     try:
         return _exchange(request)
     except ssl.SSLCertVerificationError as error:
-        # The words and options of the table are those of brokers.
+        # The table has the words and options of brokers.
         reason, hint = (text and text.replace("broker", "server") for text in explain(error))
         if error.verify_code in _NAMES_ANOTHER_HOST:
             hint = "it must carry the host of the URL in its subjectAltName"
@@ -91,7 +91,7 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
             _tunnel(sock, proxy, (host, port), deadline)
         if context is not None:
             sock.settimeout(deadline.left())
-            # The time of a handshake is that of all its reads together.
+            # The time of a handshake limits all its reads together.
             sock = context.wrap_socket(sock, server_hostname=host)
         most = request.most_bytes + _MOST_HEADERS
         connection = http.client.HTTPConnection(host, port)

@@ -32,9 +32,10 @@ class Proxy:
 
 
 def proxy_for(host: str) -> Proxy | None:
-    """The proxy on the way to ``host``; None to go there directly, as to this machine itself.
+    """The proxy on the way to ``host``; None for a direct connection, such as to this machine
+    itself.
 
-    ConfigError for a proxy that is none of HTTP; it shows no part of the variable.
+    ConfigError for a proxy that is not an HTTP proxy; the error shows no part of the variable.
     """
     url = getproxies_environment().get("https", "")
     if not url or is_loopback(host) or proxy_bypass(host):
@@ -47,8 +48,8 @@ def proxy_for(host: str) -> Proxy | None:
     if parts.scheme != "http" or not parts.hostname or not port:
         raise ConfigError(
             "HTTPS_PROXY, in the environment of this process, names no HTTP proxy",
-            hint="it looks like http://host:3128; the way through it is encrypted all the same."
-            " NO_PROXY names the hosts that are asked directly",
+            hint="it looks like http://host:3128; the connection through it is encrypted "
+            "nevertheless. NO_PROXY lists the hosts that need no proxy",
             kind=Kind.TOKEN_SOURCE,
         )
     credentials = None

@@ -44,7 +44,7 @@ class KeyMaterial:
 
 
 def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
-    """What ``ssl.truststore.*`` names; None when nothing is: the system's own CAs are trusted."""
+    """The store of ``ssl.truststore.*``; None if none is set: the system's CAs are trusted."""
     kind = _kind(options, "ssl.truststore.type")
     inline = _secret(options, "ssl.truststore.certificates")
     if inline is not None:
@@ -63,7 +63,7 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
 
 
 def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
-    """What ``ssl.keystore.*`` names; None when nothing is: we show no certificate."""
+    """The store of ``ssl.keystore.*``; None if none is set: the client shows no certificate."""
     kind = _kind(options, "ssl.keystore.type")
     key_password = _secret(options, "ssl.key.password")
     key = _secret(options, "ssl.keystore.key")
@@ -86,8 +86,8 @@ def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
     source, content, kind = _read(location, "ssl.keystore", kind)
     if kind == "PEM":
         text = _text(content)
-        hint = f"{source} is PEM, which has none; its key's is ssl.key.password"
-        _refuse_unused(options, "ssl.keystore.password", hint)
+        why = f"{source} is PEM, which has none; its key's is ssl.key.password"
+        _refuse_unused(options, "ssl.keystore.password", why)
         return _checked_key(options, _pem_key(source, text, text, key_password))
     password = _secret(options, "ssl.keystore.password")
     private_key, certificates = _pkcs12(source, content, password, "ssl.keystore.password")
@@ -161,7 +161,7 @@ def _secret(options: Mapping[str, object], name: str) -> Password | None:
 
 
 def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, str]:
-    """Its source as shown in messages, its bytes, and its type: PEM or PKCS12."""
+    """The source as shown in messages, the bytes, and the type: PEM or PKCS12."""
     source = f"{store}.location={safe_text(f'{location}')}"
     path = text_of(location)
     try:
@@ -187,7 +187,7 @@ def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, s
         )
     if kind not in (None, found) and "PEM" in (kind, found):
         is_ = "is PEM" if found == "PEM" else "holds nothing in PEM"
-        raise ConfigError(f"{source} {is_}, but {store}.type says {kind}", kind=Kind.KEY_STORE)
+        raise ConfigError(f"{source} {is_}, but {store}.type is {kind}", kind=Kind.KEY_STORE)
     return source, content, found
 
 
@@ -219,7 +219,7 @@ def _with_newlines(pem: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Block:
-    """One block of PEM, and where in its text it begins."""
+    """A block of PEM, and its offset in the text."""
 
     label: str
     text: str
@@ -227,7 +227,7 @@ class _Block:
 
 
 def _blocks(pem: str) -> Iterator[_Block]:
-    """Every block that has an end, in order; in time that grows with the text and no faster."""
+    """Every block that has an end, in order. The time is linear in the length of the text."""
     endless: set[str] = set()
     at = pem.find(_BEGIN)
     while at >= 0:

@@ -40,7 +40,7 @@ _CERTIFICATES = re.compile("-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
 def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
     """The context for the ``ssl.`` options (Java's names, secrets as Password).
 
-    Raises ConfigError, naming option and file, for what can't be read or is not supported.
+    Raises ConfigError, naming option and file, if a file can't be read or is not supported.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -120,7 +120,7 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
     """Offer only these. Raises ConfigError for names that are no suite: OpenSSL's own syntax could
     enable suites without certificates, and lower its security level.
     """
-    # Those of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
+    # The suites of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
     newer = [name for name in names if name.upper() in _TLS_1_3]
     older = [
         _openssl_suite(context, name)
@@ -140,7 +140,7 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
     if low is ssl.TLSVersion.TLSv1_3 and high is ssl.TLSVersion.TLSv1_2:
         raise ConfigError(
             f"ssl.cipher.suites={','.join(names)} has no suite of ssl.enabled.protocols",
-            hint="those of TLSv1.3 have no _WITH_ in their names, those of TLSv1.2 do",
+            hint="suites of TLSv1.3 have no _WITH_ in their names, suites of TLSv1.2 have it",
             kind=Kind.TLS_SETTING,
         )
 
@@ -159,7 +159,7 @@ def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
     except (ssl.SSLError, ValueError):
         raise ConfigError(
             f"ssl.cipher.suites: '{safe_text(name, 80)}' is not supported by OpenSSL here",
-            hint="names are those of Java (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384) or of OpenSSL "
+            hint="use Java's names (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384) or OpenSSL's "
             "(ECDHE-RSA-AES256-GCM-SHA384), with commas between them",
             kind=Kind.TLS_SETTING,
         ) from None
@@ -208,7 +208,9 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """A path from which only this process can read ``content``; nothing is written to disk."""
+    """The path of a file in memory with ``content``, for this process only; no disk is written
+    to.
+    """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)
         try:

@@ -1,10 +1,10 @@
-"""What a TLS failure means to a Kafka user. Owns: the table. Never: a connection."""
+"""The meaning of a TLS failure for a Kafka user. Owns: the table. Never: a connection."""
 
 from __future__ import annotations
 
 import ssl
 
-#: What OpenSSL's verification found (X509_V_ERR_...): text and hint.
+#: The findings of OpenSSL's verification (X509_V_ERR_...): text and hint.
 _VERIFICATION = {
     9: ("the broker's certificate is not valid yet", "check the clocks of broker and client"),
     10: ("the broker's certificate has expired", "have it renewed"),
@@ -80,7 +80,7 @@ _REASONS = {
 
 
 def explain(error: ssl.SSLError) -> tuple[str, str | None]:
-    """What went wrong, in the words of Kafka's options, and what to do about it."""
+    """The cause of a failure, in the words of Kafka's options, and the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         known = _VERIFICATION.get(error.verify_code)
         if known is not None:

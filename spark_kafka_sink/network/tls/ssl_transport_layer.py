@@ -4,12 +4,12 @@ Owns: one connection's TLS session: handshake, records, close_notify, and the er
 Never: certificates, keys and trust (``ssl_context.py``), a wait, a frame.
 
 The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
-and what OpenSSL must send during a read (a key update, an alert) is sent by this class.
+and this class sends the bytes that OpenSSL must send during a read (a key update, an alert).
 Renegotiation is refused by the context; TLS 1.3 has none.
 
-Messages of TLS's own (key updates, requests to renegotiate, tickets) can be sent without end, by
-whoever accepts the connection, before any certificate. So one call takes a chunk of them at most,
-and a connection that brings nothing else, or has us answer and doesn't read, is ended.
+A server can send TLS's internal messages (key updates, requests to renegotiate, tickets) without
+end, even before it shows a certificate. So one call reads at most a chunk of them. A connection is
+closed if it brings nothing else, or if the server does not read our replies.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from spark_kafka_sink.protocol.request import Buffer
 _RECORD = 16384
 #: Encrypted bytes made ahead of the socket, at most: enough for one system call to be worth it.
 _AHEAD = 16 * _RECORD
-#: Encrypted bytes read at once.
+#: Encrypted bytes in a single read.
 _CHUNK = 4 * _RECORD
 #: The same where the last ones had nothing of the caller's in them: a chunk has room for 2 400 key
 #: updates, which are tens of milliseconds of work.
 _SMALL_CHUNK = 4096
-#: Bytes with nothing of the caller's in them, handshake included: the largest chain of
-#: certificates that OpenSSL takes has 100 KiB. A byte of the caller's accounts for a record of its
-#: own, and no more: else one of them now and then would make up for a flood.
+#: Bytes without any byte for the caller, handshake included: the largest chain of certificates that
+#: OpenSSL accepts has 100 KiB. A byte for the caller pays only for its own record. Otherwise a byte
+#: now and then would allow a flood.
 _MOST_IDLE = 1024 * 1024
 _WORTH = 64
 #: Encrypted bytes that wait for the socket: our own, of which the last record may begin below
@@ -47,10 +47,10 @@ _MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
 class SslTransportLayer:
     """A TLS client over a plaintext transport layer; the certificate must be valid for ``host``.
 
-    Reads and writes carry the caller's bytes once :attr:`ready`. Failures of the handshake, and
-    alerts by which the broker refuses our certificate later (TLS 1.3 reports it at the first read),
-    leave as AuthenticationError; a connection that just ends, or breaks once the broker has sent
-    bytes over it, leaves as ConnectionError.
+    Reads and writes carry the caller's bytes once :attr:`ready`. A failed handshake raises
+    AuthenticationError, and so does an alert that refuses our certificate later (in TLS 1.3 at the
+    first read). A connection that just ends, or breaks after the broker has sent bytes over it,
+    raises ConnectionError.
     """
 
     __slots__ = (
@@ -127,7 +127,9 @@ class SslTransportLayer:
         self._send_handshake()
 
     def _send_handshake(self) -> None:
-        """The broker may be gone when we answer, too: a cut handshake like one found by reading."""
+        """Sends a part of the handshake. If the broker is gone by then, this is the same failure as
+        a cut handshake that is found by reading.
+        """
         try:
             self._flush()
         except ConnectionError as error:
@@ -194,7 +196,7 @@ class SslTransportLayer:
         return taken
 
     def _encrypt(self, size: int) -> int:
-        """One record into the outgoing buffer, which always takes it whole."""
+        """Encrypts a record into the outgoing buffer, which always accepts the whole record."""
         try:
             written = self._session.write(self._record[:size])
         except ssl.SSLError as error:
@@ -251,7 +253,7 @@ class SslTransportLayer:
         if self._idle > _MOST_IDLE:
             what = f"{self._idle} bytes of TLS messages came with nothing in them"
         elif self._outgoing.pending + len(self._encrypted) > _MOST_UNSENT:
-            what = "it asks for answers to TLS messages and does not read them"
+            what = "it requests answers to TLS messages and does not read them"
         else:
             return
         raise ConnectionError(f"TLS to {self._remote} broke: {what}")
@@ -279,7 +281,7 @@ class SslTransportLayer:
             self._flush()
 
     def close(self) -> None:
-        """close_notify, if the socket takes it at once, and the end of the socket."""
+        """Sends close_notify, if the socket accepts it without waiting, and closes the socket."""
         try:
             if self._handshaken:
                 # unwrap() waits for the broker's close_notify; ours is sent before it raises.

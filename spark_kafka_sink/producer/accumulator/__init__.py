@@ -1,6 +1,7 @@
 """Batches from opening to completion, guarded by one lock: a state and what is done with it.
 
 Owns: ``record_accumulator`` (the queues, the incomplete batches, flush and failure),
-``batch_filler`` (columns in, full batches closed), ``batch_drainer`` (sendable batches out,
-partition load), ``batch_returns`` (retries, splits, expiry), and ``producer_batch``.
+``batch_filler`` (columns in, full batches closed), ``batch_drainer`` (sendable batches out),
+``partition_load`` (the weights of partitions), ``batch_returns`` (retries, splits, expiry), and
+``producer_batch``.
 """

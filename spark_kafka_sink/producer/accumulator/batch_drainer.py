@@ -1,15 +1,13 @@
 """Selects the batches to send now: ready nodes, and the batches drained for them.
 
 Owns: when an open batch is sent unfilled (linger, age, flush, waiters, close), the nodes with data
-ready and the delay until the next check, fair draining, backoff; how loaded partitions and nodes
-are (KIP-794, KIP-1123). It drains the accumulator on the sender thread. Never: how batches are
-filled (``batch_filler.py``), sequences (the :class:`DrainControl` decides), a clock, a socket.
+ready and the delay until the next check, fair draining, backoff. It drains the accumulator on the
+sender thread. Never: how batches are filled (``batch_filler.py``), how loaded partitions are
+(``partition_load.py``), sequences (the :class:`DrainControl` decides), a clock, a socket.
 """
 
 from __future__ import annotations
 
-import random
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -27,40 +25,20 @@ from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER
 
 
 class DrainControl(Protocol):
-    """The drain's view of the transaction manager (Java: shouldStopDrainBatchesForPartition)."""
+    """The drain's view of the transaction manager, whose methods describe these."""
 
     @property
-    def is_completing(self) -> bool:
-        """A transaction is being committed or aborted: every batch is sent now, or failed."""
-        ...
+    def is_completing(self) -> bool: ...
 
-    def may_drain(self, batch: ProducerBatch) -> bool:
-        """True when ``batch``, the head of its queue, may be drained now. Without a sequence, by
-        rule R3 (there is a producer id; transactional: the partition is part of the transaction;
-        nothing unresolved; at most five in flight); a retry, which has its sequence, when all
-        earlier batches are resolved, so that they can't overtake each other.
-        """
-        ...
+    def may_drain(self, batch: ProducerBatch) -> bool: ...
 
-    def first_in_flight_sequence(self, tp: TopicPartition) -> int:
-        """Base sequence of the first batch in flight (tracked until it is completed or permanently
-        failed, so a batch that waits for its retry counts); NO_SEQUENCE when there is none.
-        """
-        ...
+    def first_in_flight_sequence(self, tp: TopicPartition) -> int: ...
 
-    def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
-        """``batches`` are sent: the first time, the producer id and epoch and the next sequence are
-        written into a batch's header, and it is tracked from then on.
-        """
-        ...
+    def batches_sent(self, batches: Sequence[ProducerBatch]) -> None: ...
 
-    def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Track ``batch``, a split batch, which has its sequence."""
-        ...
+    def add_in_flight_batch(self, batch: ProducerBatch) -> None: ...
 
-    def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Forget ``batch`` (it is split; called before the split batches are added)."""
-        ...
+    def remove_in_flight_batch(self, batch: ProducerBatch) -> None: ...
 
 
 class ReadyCheckResult(NamedTuple):
@@ -199,8 +177,8 @@ class BatchDrainer:
         """Batches by node id, IN_FLIGHT, headers written; nodes without batches are omitted.
 
         At most one batch of a partition, at most the bytes of ``sizes`` for each node, unless a
-        single batch is larger. Each call starts at the partition after the one that was drained
-        last, so that no partition of a node starves.
+        single batch is larger. Each call starts at the partition after the last drained partition,
+        so that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:
@@ -261,9 +239,9 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """An open batch joins a request to its broker when it is old; one with records of ``send``
-        whether it lingered or not, as in Java (drainBatchesForOneNode). A batch of columns is
-        filled first: the writer is working on it.
+        """An open batch joins a request to its broker when it is old. A batch with records of
+        ``send`` joins even before it has lingered, like in Java (drainBatchesForOneNode). A batch
+        of columns is filled first, because the writer is working on it.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 
@@ -295,141 +273,12 @@ class BatchDrainer:
         return None
 
     def mute_partition(self, tp: TopicPartition) -> None:
-        """Stop draining ``tp`` (max.in.flight.requests.per.connection is 1; one is in flight)."""
+        """Stops draining ``tp``: a batch is in flight, and max.in.flight.requests.per.connection is
+        1.
+        """
         with self._accumulator.lock:
             self._queues.by_partition[tp].muted = True
 
     def unmute_partition(self, tp: TopicPartition) -> None:
         with self._accumulator.lock:
             self._queues.by_partition[tp].muted = False
-
-
-class _NodeLatency:
-    """When a node had data ready, and when it could last be sent to (KIP-794)."""
-
-    __slots__ = ("drain_ms", "ready_ms")
-
-    def __init__(self, now: int) -> None:
-        self.drain_ms = now
-        self.ready_ms = now
-
-
-class PartitionLoad:
-    """Partition weights for rows and records without a key, by
-    ``partitioner.adaptive.partitioning.enable``, ``.availability.timeout.ms`` and ``.rack.aware``:
-    from queue sizes, unavailable nodes and racks (for step 5 of a record's way).
-
-    Java's ``BuiltInPartitioner.updatePartitionLoadStats`` recomputes the weights of each topic in
-    every pass of the sender; here they are computed when a sticky partition is chosen. No lock is
-    taken, and the inputs may be slightly stale: the caller may hold the accumulator's.
-    """
-
-    def __init__(
-        self,
-        config: ProducerConfig,
-        cluster: Callable[[], Cluster],
-        accumulator: RecordAccumulator,
-        *,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._adaptive = config.partitioner_adaptive_partitioning_enable
-        self._timeout_ms = config.partitioner_availability_timeout_ms
-        self._rack = config.client_rack if config.partitioner_rack_aware else ""
-        self._cluster = cluster
-        self._queues = accumulator.queues
-        self._node_latency: dict[int, _NodeLatency] = {}
-        self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
-
-    @property
-    def matters(self) -> bool:
-        """False: all partitions with a leader are equally likely."""
-        return self._adaptive or self._rack != ""
-
-    def weights(self, topic: str, available: Sequence[int]) -> Sequence[int] | None:
-        """The weight of each of ``available`` (0: excluded); None when all are equal.
-
-        ``available`` is ascending. Called at each change of partition: the cost grows with the
-        number of non-empty queues.
-        """
-        infos = self._cluster().topics.get(topic)
-        leaders: Sequence[int] = ()
-        if infos is not None and (self._rack or self._timeout_ms > 0):
-            count = len(infos)
-            leaders = [infos.leader(p) if p < count else -1 for p in available]
-        weights: list[int] | None = None
-        if self._adaptive and len(available) > 1:
-            weights = self._by_load(topic, available, leaders)
-        if self._rack:
-            weights = self._in_rack(leaders, weights)
-        return weights
-
-    def next_partition(self, topic: str, cluster: Cluster) -> int:
-        """A partition for the next sticky records of ``topic``."""
-        infos = cluster.topics.get(topic)
-        led = () if infos is None else infos.available
-        available = led or range(1 if infos is None else max(1, len(infos)))
-        weights = self.weights(topic, available)
-        if weights is None:
-            return self._random.choice(available)
-        return self._random.choices(available, weights)[0]
-
-    def _by_load(
-        self, topic: str, available: Sequence[int], leaders: Sequence[int]
-    ) -> list[int] | None:
-        """``leaders`` of ``available``; empty when leader latency is not used."""
-        timeout = self._timeout_ms
-        sizes: list[int | None] = [0] * len(available)
-        for partition, size in self.queue_sizes(topic).items():
-            at = bisect_left(available, partition)
-            if at < len(available) and available[at] == partition:
-                sizes[at] = size
-        if timeout > 0:
-            slow = {node for node in set(leaders) if self.node_delay_ms(node) > timeout}
-            if slow:
-                pairs = zip(sizes, leaders, strict=True)
-                sizes = [None if node in slow else size for size, node in pairs]
-        return frequencies(sizes)
-
-    def queue_sizes(self, topic: str) -> dict[int, int]:
-        """The number of queued batches of each partition of ``topic`` that has any."""
-        queues = self._queues
-        # Each is copied in one step of the interpreter.
-        filled = [*list(queues.closed_heads), *list(queues.open.values())]
-        return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
-
-    def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """A node has data ready, and its connection took some (``can_drain``). Sender thread."""
-        stats = self._node_latency.get(node_id)
-        if stats is None:
-            stats = self._node_latency[node_id] = _NodeLatency(now)
-        if can_drain:
-            stats.drain_ms = now
-        stats.ready_ms = now
-
-    def node_delay_ms(self, node_id: int) -> int:
-        """How long, in ms, a node with ready data was unavailable (partitioner.availability)."""
-        stats = self._node_latency.get(node_id)
-        return 0 if stats is None else stats.ready_ms - stats.drain_ms
-
-    def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """Only leaders in our rack, if any of them has a weight above 0."""
-        nodes = self._cluster().nodes
-        own = {node for node in set(leaders) if node in nodes and nodes[node].rack == self._rack}
-        local = [
-            (1 if weights is None else weights[i]) if node in own else 0
-            for i, node in enumerate(leaders)
-        ]
-        return local if any(local) else weights
-
-
-def frequencies(queue_sizes: Sequence[int | None]) -> list[int] | None:
-    """Weights from batches queued: the longest queue has weight 1, an empty one the highest.
-
-    None in ``queue_sizes`` excludes that partition (weight 0). Returns None when all weights are
-    equal, and when every partition is excluded.
-    """
-    included = [size for size in queue_sizes if size is not None]
-    if not included or (len(included) == len(queue_sizes) and min(included) == max(included)):
-        return None
-    most = max(included) + 1
-    return [0 if size is None else most - size for size in queue_sizes]

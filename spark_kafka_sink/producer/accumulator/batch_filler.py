@@ -1,9 +1,9 @@
 """Fills batches with columns, and closes them: claimed under the accumulator's lock, compressed
 without it.
 
-Owns: how large a batch may grow, appending slices (step 7 of a record's way), the two steps from
+Owns: the largest size of a batch, appending slices (step 7 of a record's way), the two steps from
 OPEN to READY, and the recovery of an interrupted closer. Never: records of ``send``
-(``record_appender.py``), why the sender closes a batch (``batch_drainer.py``), a clock.
+(``record_appender.py``), the sender's reason to close a batch (``batch_drainer.py``), a clock.
 
 **Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
 compressing takes long, so neither happens under the lock:
@@ -22,8 +22,8 @@ closer marks it READY and wakes the sender. A closer that is interrupted (Keyboa
 releases its claim; such a batch accepts no more appends, it only waits for the sender to close it.
 
 A single record is encoded under the lock (its position is a few bytes before a finished tail), so
-any number of threads may ``send``, concurrently with one that writes columns: a slice whose batch
-got a single record meanwhile is refused as above.
+any number of threads may ``send``, concurrently with a thread that writes columns: a slice whose
+batch got a single record meanwhile is refused as above.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ MAX_OPEN_MS = 1_000
 
 #: A slice of fewer bytes is copied into its batch, whatever batch.size is.
 _LEAST_VIEW = 64 * 1024
-#: So is one of less than 1 / this of batch.size: its batch would wait for the slices of so many
-#: further chunks, and each of these buffers with it.
+#: A slice of less than 1 / this of batch.size is also copied: its batch would wait for the slices
+#: of as many further chunks, and keep each of their buffers.
 _VIEWS_OF_A_BATCH = 4
 
 
@@ -120,8 +120,8 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """``refused`` slices must be encoded again; batches now use ``taken`` bytes of the pool: all of
-    a buffer that they view, also those of its bytes that were copied or refused.
+    """``refused`` slices must be encoded again. Batches now use ``taken`` bytes of the pool: all
+    bytes of a buffer that they view, even bytes that were copied or refused.
     """
 
     refused: tuple[EncodedSlice, ...]
@@ -146,6 +146,8 @@ class BatchFiller:
         "_queues",
         "_uncompressed",
         "_wakeup",
+        "_writer_encodes",
+        "appended_records",
         "codec",
         "limits",
     )
@@ -161,6 +163,10 @@ class BatchFiller:
         self._queues = accumulator.queues
         self._listener = listener
         self._wakeup = wakeup
+        #: A writer of columns has asked for positions and not appended yet. Under the lock.
+        self._writer_encodes = False
+        #: Records appended so far, as columns.
+        self.appended_records = 0
         self.codec = Codec.of(config)
         self._uncompressed = self.codec.is_none
         self.limits = BatchLimits(config, self.codec)
@@ -178,7 +184,8 @@ class BatchFiller:
         accumulator, queues = self._accumulator, self._queues.by_partition
         found: list[int] = []
         with accumulator.lock:
-            accumulator.writer_encodes = accumulator.has_columns = True
+            self._writer_encodes = True
+            accumulator.note_columns()
             for tp in tps:
                 batch, limit = queues[tp].open, limits[tp.topic]
                 if batch is None:
@@ -238,7 +245,7 @@ class BatchFiller:
                     refused.append(slices[index])
                     refused_tps.add(tp)
                     continue
-                # What ``ProducerBatch.append`` does, without the call.
+                # The body of ``ProducerBatch.append``, without the call.
                 batch.chunks.append(chunk)
                 batch.raw_size += size
                 batch.record_count += count
@@ -250,10 +257,10 @@ class BatchFiller:
                 taken += memory
                 if view is not None:
                     taken += batch.view(view, size)
-                accumulator.appended_records += count
+                self.appended_records += count
                 if last:
                     wake |= self.claim(queue, claimed)
-            accumulator.writer_encodes = False
+            self._writer_encodes = False
             wake = wake or self._oldest_is_due(now)
         if wake:
             self._wakeup()
@@ -263,11 +270,12 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """The size of each slice, and what its batch gets: a copy, or the slice itself; then also
-        the buffer that it views, which stays whole in memory until it is viewed no more (rule R5).
+        """The size of each slice, and its bytes for the batch: a copy, or the slice itself. A slice
+        itself comes with the buffer that it views, which stays whole in memory until no batch views
+        it (rule R5).
 
         So views must be worth it: slices that fill a good part of a batch, which is sent soon, and
-        only where such slices are most of what was encoded together.
+        only if these slices are most of the bytes that were encoded together.
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
@@ -297,7 +305,7 @@ class BatchFiller:
     # ---- opening and closing -----------------------------------------------------------------
 
     def open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
-        """Under the lock: a new open batch at the end of ``queue``."""
+        """Adds a new open batch at the end of ``queue``. Under the lock."""
         accumulator = self._accumulator
         generation = accumulator.incomplete.generation + 1
         batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
@@ -310,20 +318,21 @@ class BatchFiller:
     def open_left(self, batch: ProducerBatch, now: int) -> int:
         """Milliseconds until ``batch`` has been open for too long.
 
-        With a record of ``send`` that is Java's linger.ms, from the batch's creation. Else, while
-        the writer encodes for its position, the limit is doubled: age is not urgent, and refused
-        slices are encoded twice. (Not indefinitely: the writer may have failed.)
+        For a batch with a record of ``send``, the limit is Java's linger.ms, from the batch's
+        creation. For other batches, the limit is doubled while the writer encodes for its position:
+        age is not urgent, and refused slices are encoded twice. (Not indefinitely: the writer may
+        have failed.)
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
         limit = self._max_open_ms
-        if self._accumulator.writer_encodes:
+        if self._writer_encodes:
             limit *= 2
         return limit - (now - batch.created_ms)
 
     def claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
-        """Under the lock: stop appends to the open batch. True: it is READY; False: it was added to
-        ``claimed``, and the caller must close it without the lock.
+        """Stops appends to the open batch. Under the lock. True: it is READY; False: it was added
+        to ``claimed``, and the caller must close it without the lock.
         """
         batch = self._queues.close_open(queue)
         if self._uncompressed:
@@ -362,6 +371,6 @@ class BatchFiller:
             if compressed is None:
                 return  # the closer without compression was interrupted: the bytes stay
             before = batch.take_memory()
-            after = batch.pool_size = batch.size_in_bytes
+            after = batch.charge_its_bytes()
         self.limits.closed(batch)
         self._accumulator.pool.adjust(before, after)

@@ -1,16 +1,16 @@
-"""Takes batches back that the sender drained: retries, split batches; and expires queued ones.
+"""Takes back drained batches of the sender (retries, split batches), and expires queued batches.
 
-Owns: the queue position of a retry and of split batches, their backoff, and
-delivery.timeout.ms of queued batches. Runs on the sender thread. Never: why a batch is requeued
-(``sender.py``), its completion, a clock.
+Owns: the queue position of a retry and of split batches, their backoff, and delivery.timeout.ms of
+queued batches. Runs on the sender thread. Never: the reason for a retry (``sender.py``), a batch's
+completion, a clock.
 """
 
 from __future__ import annotations
 
 import random as _random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.backoff import ExponentialBackoff, concurrent_backoff
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -22,7 +22,9 @@ from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
 class BatchReturns:
-    """Puts batches into the accumulator's queues, and takes expired ones out, under its lock."""
+    """Puts batches back into the accumulator's queues, and takes expired batches out, under its
+    lock.
+    """
 
     __slots__ = (
         "_accumulator",
@@ -30,6 +32,7 @@ class BatchReturns:
         "_delivery_timeout_ms",
         "_limits",
         "_queues",
+        "_soon",
         "_transaction_manager",
     )
 
@@ -49,17 +52,36 @@ class BatchReturns:
         self._backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, random=random
         )
+        self._soon = concurrent_backoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, random
+        )
 
-    def reenqueue(self, batch: ProducerBatch, now: int) -> None:
+    def reenqueue(self, batch: ProducerBatch, now: int, *, soon: bool = False) -> None:
         """Put ``batch`` at the head of its queue; with sequences, after earlier retries.
+
+        ``soon``: the broker returned CONCURRENT_TRANSACTIONS; it had waited before it did.
 
         Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
         transaction manager does not track as in flight.
         """
         with self._accumulator.lock:
             self._check_tracked(batch)
-            batch.reenqueued(now + self._backoff.backoff(batch.attempts))
+            backoff = self._soon if soon else self._backoff
+            batch.reenqueued(now + backoff.backoff(batch.attempts))
             self._insert(batch)
+
+    def begin_again(self, batches: Sequence[ProducerBatch], now: int) -> None:
+        """Puts batches, in order within a partition, at the heads of their queues without their
+        sequences: their partitions have moved on to another epoch.
+        """
+        with self._accumulator.lock:
+            for batch in reversed(batches):
+                queue = self._queues.by_partition[batch.tp]
+                if batch.state is BatchState.READY:  # it waited there to be sent again
+                    self._queues.remove(queue, batch)
+                batch.begin_again(now)
+                self._queues.insert(queue, 0, batch)
+                self._accumulator.queued(batch.created_ms)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
         """Split a batch that a broker rejected as too large; returns the number of split batches.
@@ -71,15 +93,12 @@ class BatchReturns:
         incomplete = self._accumulator.incomplete
         with self._accumulator.lock:
             self._check_tracked(batch)
-            first = incomplete.generation + 1
-            incomplete.generation += 2
+            first = incomplete.take_generations(2)
         split_batches = batch.split(first)
         self._limits.refused(batch)
         with self._accumulator.lock:
-            for split_batch in split_batches:
-                split_batch.pool_size = split_batch.size_in_bytes
             before = batch.take_memory()
-            after = sum(split_batch.pool_size for split_batch in split_batches)
+            after = sum(split_batch.charge_its_bytes() for split_batch in split_batches)
             incomplete.replace(batch, split_batches)
             manager = self._transaction_manager
             if manager is not None:
@@ -139,8 +158,8 @@ class BatchReturns:
         if now < accumulator.next_expiry_ms:
             return []  # no queued batch is older than the last pass found
         expired: list[ProducerBatch] = []
+        next_expiry_ms = NEVER
         with accumulator.lock:
-            accumulator.next_expiry_ms = NEVER
             for queue in self._queues.by_partition.values():
                 while queue.batches:
                     batch = queue.batches[0]
@@ -150,9 +169,10 @@ class BatchReturns:
                         or batch.state is BatchState.CLOSING
                     ):
                         expiry = max(batch.created_ms + self._delivery_timeout_ms, now + 1)
-                        accumulator.next_expiry_ms = min(accumulator.next_expiry_ms, expiry)
+                        next_expiry_ms = min(next_expiry_ms, expiry)
                         break
                     self._queues.remove(queue, batch)
                     expired.append(batch)
+            accumulator.reset_next_expiry_time(next_expiry_ms)
         expired.sort(key=lambda batch: (batch.created_ms, batch.generation))
         return expired

@@ -8,8 +8,8 @@ Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes`
 buffer that is not written again, the header is written once, with producer id, epoch and sequence,
 and a retry sends the very same objects.
 
-Rows of columns cost a batch nothing but their bytes. What single records of ``send`` need besides
-(futures, callbacks) is in one object, ``records``, which the batch notifies of its end. A batch may
+Rows of columns need only their bytes in a batch. Single records of ``send`` also have futures and
+callbacks; these are in one object, ``records``, which the batch notifies of its end. A batch may
 hold both.
 """
 
@@ -64,8 +64,8 @@ TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
 }
 
 
-#: Where a batch has more chunks than this, copies next to each other are joined when it is closed:
-#: each adds a call of the checksum and a buffer of sendmsg, and many are small.
+#: If a batch has more chunks than this, neighbouring copies are joined when it is closed: each
+#: chunk adds a call of the checksum and a buffer of sendmsg, and many chunks are small.
 _MAX_CHUNKS = 4
 
 
@@ -73,9 +73,8 @@ class BatchListener(Protocol):
     """Receives the outcome of batches (``produce_recorder.py``)."""
 
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
-        """They were acknowledged (``error`` is None) or failed. Once for each; no lock held.
-
-        A batch that was split is not reported; the split batches are.
+        """The batches were acknowledged (``error`` is None) or failed. Called once for each batch,
+        without a lock. A batch that was split is not reported; the split batches are.
         """
         ...
 
@@ -101,11 +100,13 @@ class ProducerBatch:
 
     Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
     epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
-    generation of the batch that this one was split from, else ``generation``. ``pool_size`` is
-    what the BufferPool counts for it, with the bytes that it views. ``attempts`` is how often it
-    was requeued after a failed send. ``records`` are its records of ``send``; None: there are none.
-    ``chunks`` are the record bytes: copies, and views of chunks' buffers. ``size_in_bytes`` is the
-    size as sent, once it is closed. ``state`` is changed by methods only.
+    generation of the batch that this batch was split from, or ``generation`` if it was not split.
+    ``pool_size`` is its size in the count of the BufferPool, including the bytes that it views.
+    ``checksum`` is its CRC-32C, from the first drain on.
+    ``attempts`` counts its returns to the queue after a failed send. ``records`` are its records of
+    ``send``; None: there are none. ``chunks`` are the record bytes: copies, and views of chunks'
+    buffers. ``size_in_bytes`` is the size as sent, once it is closed. ``state`` is changed by
+    methods only.
     """
 
     __slots__ = (
@@ -119,6 +120,7 @@ class ProducerBatch:
         "base_sequence",
         "base_timestamp",
         "buffers",
+        "checksum",
         "chunks",
         "created_ms",
         "drained_ms",
@@ -168,6 +170,7 @@ class ProducerBatch:
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
         self.transactional = False
+        self.checksum = 0
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.error: KafkaError | None = None
@@ -234,9 +237,24 @@ class ProducerBatch:
         self._viewed += size
         return counted - size
 
+    def add_memory(self, size: int) -> None:
+        """Charges ``size`` more bytes of the pool to the batch. Under the accumulator's lock."""
+        self.pool_size += size
+
+    def charge_its_bytes(self) -> int:
+        """Charges the batch's bytes as sent, in place of all memory before; returns their number.
+        Under the accumulator's lock.
+        """
+        self.pool_size = self.size_in_bytes
+        return self.pool_size
+
+    def begin_records(self, records: BatchRecords) -> None:
+        """From now on, its records of ``send`` are in ``records``."""
+        self.records = records
+
     def take_memory(self) -> int:
-        """What the pool gets back when the batch needs its bytes no more; 0 the second time. Under
-        the accumulator's lock. A viewed buffer counts with its last view.
+        """The bytes that go back to the pool when the batch no longer needs its records; 0 the
+        second time. Under the accumulator's lock. A viewed buffer counts with its last view.
         """
         size = self.pool_size - self._viewed
         for buffer in self.views:
@@ -248,7 +266,7 @@ class ProducerBatch:
         return size
 
     def release_claim(self) -> None:
-        """CLOSING -> OPEN, unless it is DONE meanwhile: the closer was interrupted."""
+        """CLOSING -> OPEN, unless the batch is DONE by now: the closer was interrupted."""
         if self.state is BatchState.CLOSING:
             self.move(BatchState.OPEN)
 
@@ -298,7 +316,9 @@ class ProducerBatch:
     def set_producer_state(
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:
-        """Write the header (with its checksum) for this producer and sequence; only once."""
+        """Write the header (with its checksum) for this producer and sequence; only once, unless
+        the batch began again.
+        """
         if self.state is not BatchState.READY and self.state is not BatchState.IN_FLIGHT:
             raise self._refuse()
         if self.buffers:
@@ -309,7 +329,7 @@ class ProducerBatch:
         self.transactional = transactional
         codec = self._codec
         assert codec is not None
-        header = write_header(
+        header, self.checksum = write_header(
             self.chunks,
             size=self.size_in_bytes,
             codec=codec,
@@ -337,6 +357,18 @@ class ProducerBatch:
         self.move(BatchState.READY)
         self.attempts += 1
         self.retry_at_ms = retry_at_ms
+
+    def begin_again(self, now: int) -> None:
+        """Makes the batch READY again, without identity and sequence: the next drain assigns new
+        ones, as for a new batch. Only the header is written again. No copy of the batch may be in
+        flight.
+        """
+        if self.state is BatchState.IN_FLIGHT:
+            self.reenqueued(now)
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.buffers = ()
 
     def has_reached_delivery_timeout(self, delivery_timeout_ms: int, now: int) -> bool:
         return delivery_timeout_ms <= now - self.created_ms
@@ -393,7 +425,9 @@ class ProducerBatch:
         return True
 
     def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
-        """As :meth:`complete_exceptionally`, but the caller must call :meth:`report_done` later."""
+        """Like :meth:`complete_exceptionally`, but the caller must call :meth:`report_done`
+        later.
+        """
         if self.state is BatchState.DONE:
             return self._is_late()
         self.error = error

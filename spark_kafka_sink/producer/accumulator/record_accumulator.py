@@ -24,10 +24,9 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 
 
 class PartitionQueue:
-    """The batches of one partition. ``open`` is the one that accepts appends: the last, or None.
-
-    ``leader`` is a node id, -1 when there is none, as of the last
-    :meth:`PartitionQueues.group_by_leader`. ``muted``: nothing of it is drained.
+    """The batches of one partition. ``open`` is the batch that accepts appends: the last batch, or
+    None. ``leader`` is a node id, -1 without a leader; :meth:`PartitionQueues.group_by_leader`
+    updates it. ``muted``: no batch of the queue is drained.
     """
 
     __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
@@ -157,7 +156,9 @@ def _partition(queue: PartitionQueue) -> TopicPartition:
 
 
 class Flush:
-    """One call of flush: counts down the batches that existed when it began, also split ones."""
+    """A call of flush: counts down the batches that existed when it began, including split
+    batches.
+    """
 
     __slots__ = ("remaining", "upto")
 
@@ -175,7 +176,7 @@ class IncompleteBatches:
 
     def __init__(self) -> None:
         self._batches: dict[int, ProducerBatch] = {}
-        #: Those in progress.
+        #: The flushes in progress.
         self.flushes: list[Flush] = []
         #: Woken when a flush is complete.
         self.flushed = Waiters()
@@ -190,6 +191,12 @@ class IncompleteBatches:
         """Add an opened batch of the next generation: earlier flushes do not wait for it."""
         self.generation = batch.generation
         self._batches[batch.generation] = batch
+
+    def take_generations(self, count: int) -> int:
+        """Reserves the next ``count`` generations; returns the first of them."""
+        first = self.generation + 1
+        self.generation += count
+        return first
 
     def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
         """``batch`` was split: flushes that wait for it now wait for the split batches."""
@@ -238,7 +245,6 @@ class RecordAccumulator:
     __slots__ = (
         "_clock",
         "_delivery_timeout_ms",
-        "appended_records",
         "has_columns",
         "has_records",
         "incomplete",
@@ -247,7 +253,6 @@ class RecordAccumulator:
         "next_expiry_ms",
         "pool",
         "queues",
-        "writer_encodes",
         "writer_waiting_since",
     )
 
@@ -263,13 +268,9 @@ class RecordAccumulator:
         self.incomplete = IncompleteBatches()
         #: No queued batch expires before this time (monotonic ms); may be read without the lock.
         self.next_expiry_ms = NEVER
-        #: A writer of columns has asked for positions and not appended yet.
-        self.writer_encodes = False
         #: Columns, and records of ``send``, were appended: their batches' limits of age differ.
         self.has_columns = False
         self.has_records = False
-        #: Records appended so far, as columns and one by one.
-        self.appended_records = 0
         self.writer_waiting_since: int | None = None
 
     # ---- any thread --------------------------------------------------------------------------
@@ -290,9 +291,9 @@ class RecordAccumulator:
             return self.incomplete.begin_flush()
 
     def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
-        """Wait until the batches of ``flush`` and all batches split from them are complete.
+        """Waits until the batches of ``flush`` and all batches split from them are complete.
 
-        Returns False at the deadline. Returns True at once when the producer has failed.
+        Returns False at the deadline. Returns True immediately when the producer has failed.
         """
         in_time = True
         while True:
@@ -315,6 +316,20 @@ class RecordAccumulator:
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
             self.next_expiry_ms = expiry
+
+    def reset_next_expiry_time(self, next_expiry_ms: int) -> None:
+        """Every queue was visited: no queued batch expires before ``next_expiry_ms`` (Java's
+        resetNextBatchExpiryTime and maybeUpdateNextBatchExpiryTime).
+        """
+        self.next_expiry_ms = next_expiry_ms
+
+    def note_columns(self) -> None:
+        """Columns are about to be appended."""
+        self.has_columns = True
+
+    def note_records(self) -> None:
+        """A record of ``send`` is about to be appended."""
+        self.has_records = True
 
     def failed(self, error: KafkaError) -> None:
         """The producer has failed: a flush waits no longer."""
@@ -383,9 +398,10 @@ class RecordAccumulator:
 
     def _abort(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
         with self.lock:
-            # DONE is set under the lock: a closer that still compresses one of these finds that
-            # its CLOSING batch is gone (``batch_filler.py``). One that a later response proved
-            # while it was in flight again is acknowledged, and listed here for its memory only.
+            # DONE is set under the lock: a closer that still compresses one of these batches then
+            # finds that its CLOSING batch is gone (``batch_filler.py``). A batch that was proved by
+            # a later response while it was in flight again is acknowledged, and is only listed here
+            # for its memory.
             aborted = [batch for batch in batches if not batch.is_done and batch.abort(error)]
         self.deallocate(*batches)
         # After the memory is returned, and before the listener, which may be slow.

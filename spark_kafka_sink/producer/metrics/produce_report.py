@@ -15,16 +15,16 @@ from typing import Final
 
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
-#: Upper bounds of the latencies that ``NodeReport.latencies`` counts, in ms. The last count is of
-#: what took longer.
+#: Upper bounds of the latencies that ``NodeReport.latencies`` counts, in ms. The last count is the
+#: number of longer latencies.
 LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000)
 _NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One broker's Produce requests: count and latency (milliseconds). ``last_answer`` is the last
-    response that caused a retry, empty when there was none; ``latencies`` counts requests by
+    """The Produce requests of a broker: count and latency (milliseconds). ``last_answer`` is the
+    last response that caused a retry, empty when there was none; ``latencies`` counts requests by
     :data:`LATENCY_BOUNDS_MS`.
     """
 
@@ -35,7 +35,7 @@ class NodeReport:
     latencies: tuple[int, ...] = _NO_LATENCIES
 
     def after_request(self, latency_ms: int) -> NodeReport:
-        """This, and one more request."""
+        """The report with one more request."""
         at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
         counts = self.latencies
         return NodeReport(
@@ -68,7 +68,9 @@ class ProduceReport:
     them. Not in it: ``batch_bytes``, the size of the batches before compression, and ``queue_ms``,
     the sum of their times from the first row until they were (last) sent. A retried batch counts
     once, with acks=0 when it is written to the socket. ``offsets`` has the first and the last known
-    offset of each partition, ``by_partition`` its rows and bytes.
+    offset of each partition, ``by_partition`` its rows, its bytes, and the sum of the CRC-32C of
+    its batches. ``producer_ids`` are the ids and epochs of the batches, (-1, -1) without
+    idempotence; ``topic_ids`` are the known ids of topics, as Kafka's tools show them.
     """
 
     rows: int = 0
@@ -89,7 +91,10 @@ class ProduceReport:
     metadata_wait_ms: int = 0
     connections: int = 0
     cluster_id: str | None = None
-    by_partition: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    by_partition: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    rows_without_offset: int = 0
+    producer_ids: set[tuple[int, int]] = field(default_factory=set)
+    topic_ids: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
@@ -104,9 +109,13 @@ class ProduceReport:
             for tp, (first, last) in report.offsets.items():
                 seen = total.offsets.get(tp, (first, last))
                 total.offsets[tp] = (min(seen[0], first), max(seen[1], last))
-            for tp, (rows, size) in report.by_partition.items():
-                before = total.by_partition.get(tp, (0, 0))
-                total.by_partition[tp] = (before[0] + rows, before[1] + size)
+            for tp, (rows, size, checksum) in report.by_partition.items():
+                before = total.by_partition.get(tp, (0, 0, 0))
+                total.by_partition[tp] = (
+                    before[0] + rows, before[1] + size, before[2] + checksum
+                )  # fmt: skip
+            total.producer_ids |= report.producer_ids
+            total.topic_ids |= report.topic_ids
             total.cluster_id = total.cluster_id or report.cluster_id
         return total
 

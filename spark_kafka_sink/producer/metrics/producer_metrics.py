@@ -44,7 +44,7 @@ class MetricName:
 
 
 class Group(Enum):
-    """Java's groups; each has the tag client-id and one more."""
+    """Java's groups of metrics; each has the tag client-id and a further tag."""
 
     PRODUCER = "producer-metrics"
     TOPIC = "producer-topic-metrics"
@@ -52,7 +52,7 @@ class Group(Enum):
 
     @property
     def tag(self) -> str | None:
-        """The tag besides client-id."""
+        """The tag in addition to client-id."""
         return {Group.TOPIC: "topic", Group.NODE: "node-id"}.get(self)
 
 
@@ -122,7 +122,7 @@ class Gauge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the table."""
+    """A row of the table of metrics."""
 
     name: str
     group: Group
@@ -291,7 +291,7 @@ _MEASURES: dict[Statistic, Callable[[Sensor, int], float]] = {
 }
 
 
-#: Of the producer, of one topic, or of one node.
+#: The tags of the producer, of a topic, or of a node.
 _Sensors = dict[Measurement, Sensor]
 
 
@@ -314,10 +314,10 @@ class _TopicSums:
 
 
 class ProducerMetrics:
-    """All measurements of one producer; see the module docstring.
+    """All measurements of a producer; see the module docstring.
 
     One lock (``_lock``) guards the sensors. It is taken once for each request, response, poll with
-    events, and wait; nothing else is called under it. Gauges are read without it.
+    events, and wait; no other code is called under it. Gauges are read without it.
     """
 
     def __init__(
@@ -427,7 +427,7 @@ class ProducerMetrics:
     # ---- other callers -------------------------------------------------------------------------
 
     def record(self, measurement: Measurement, value: float, now: int) -> None:
-        """One measurement of the producer as a whole: a wait in milliseconds, or an event."""
+        """Records a measurement of the whole producer: a wait in milliseconds, or an event."""
         with self._lock:
             self._producer[measurement].record(value, now)
 
@@ -509,7 +509,7 @@ class ProducerMetrics:
         return self._producer[measurement].count
 
     def snapshot(self) -> Mapping[MetricName, float]:
-        """The current value of every metric; NaN without samples, as in Java. Any thread."""
+        """The current value of every metric; NaN without samples, like in Java. Any thread."""
         now = self._clock.now_ms()
         client = ("client-id", self._client_id)
         gauges = {gauge: float(value(now)) for gauge, value in self._gauges.items()}

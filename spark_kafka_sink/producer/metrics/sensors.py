@@ -29,7 +29,7 @@ class Windows:
 
 
 class _Sample:
-    """What one window saw."""
+    """The measurements of one window."""
 
     __slots__ = ("count", "last_ms", "maximum", "start_ms", "total")
 
@@ -44,12 +44,12 @@ class _Sample:
 
 
 class Sensor:
-    """One series of measurements. Times are monotonic milliseconds; the owner holds the lock.
+    """A series of measurements. Times are monotonic milliseconds; the owner holds the lock.
 
-    As in Java's SampledStat: a new sample begins with the first measurement after the previous
-    window is over; one sample more than ``samples`` is kept, because the oldest still overlaps the
-    span; a sample without a measurement in the span is reset to now. Java keeps samples for each
-    statistic; here all statistics share them, so that a measurement is one call.
+    The rules of Java's SampledStat hold: a new sample begins with the first measurement after the
+    previous window is over. One sample more than ``samples`` is kept, because the oldest still
+    overlaps the span. A sample without a measurement in the span is reset to now. Java keeps
+    samples for each statistic; here all statistics share them, so that a measurement is one call.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")
@@ -63,7 +63,7 @@ class Sensor:
         self.total = 0.0
 
     def record(self, value: float, now: int, count: int = 1, maximum: float | None = None) -> None:
-        """``count`` measurements with the sum ``value``, of which ``maximum`` was the largest."""
+        """Records ``count`` measurements with the sum ``value`` and the maximum ``maximum``."""
         sample = self._current
         if sample is None or now - sample.start_ms >= self._windows.window_ms:
             sample = self._current = self._next_sample(now)
@@ -87,7 +87,7 @@ class Sensor:
         return sample
 
     def _purge(self, now: int) -> list[_Sample]:
-        """The samples, after a reset of those without a measurement in the span."""
+        """The samples, after a reset of samples without a measurement in the span."""
         for sample in self._samples:
             if now - sample.last_ms >= self._windows.span_ms:
                 sample.reset(now)
@@ -96,13 +96,13 @@ class Sensor:
     # ---- statistics --------------------------------------------------------------------------
 
     def average(self, now: int) -> float:
-        """NaN without a measurement in the span, as in Java."""
+        """The average; NaN without a measurement in the span, like in Java."""
         samples = self._purge(now)
         count = sum(sample.count for sample in samples)
         return sum(sample.total for sample in samples) / count if count else _NAN
 
     def maximum(self, now: int) -> float:
-        """NaN without a measurement in the span, as in Java."""
+        """The maximum; NaN without a measurement in the span, like in Java."""
         return max((s.maximum for s in self._purge(now) if s.count), default=_NAN)
 
     def rate(self, now: int) -> float:
@@ -116,8 +116,8 @@ class Sensor:
     def _seconds(self, now: int) -> float:
         """The time that the samples cover, after :meth:`_purge`.
 
-        Until all windows have elapsed, missing ones count as empty (Java's Rate.windowSize): else
-        the first second's rate would be that of a burst.
+        Until all windows have elapsed, missing windows count as empty (Java's Rate.windowSize).
+        Otherwise a burst in the first second would be shown as the rate.
         """
         window = self._windows.window_ms
         elapsed = now - min((sample.start_ms for sample in self._samples), default=now)

@@ -106,6 +106,8 @@ class RecordFiller:
         self._by_partition = accumulator.queues.by_partition
         self._filler = filler
         self._wakeup = wakeup
+        #: Records appended so far.
+        self.appended_records = 0
         self._memory_step = max(1, min(MEMORY_STEP, config.buffer_memory // 8))
 
     def append(
@@ -115,7 +117,8 @@ class RecordFiller:
         sticky: StickyPartition | None = None,
         memory: Memory | None = None,
     ) -> RecordFuture | int:
-        """One record into the open batch of ``tp``, or into a new one (RecordAccumulator.append).
+        """Appends a record to the open batch of ``tp``, or to a new batch
+        (RecordAccumulator.append).
 
         ``memory`` was allocated in the pool for it; the batch owns it once a future is returned.
 
@@ -144,7 +147,7 @@ class RecordFiller:
                         assert type(records) is FutureRecords
                         future = records.try_append(batch, record)
                 if batch is not None:
-                    accumulator.appended_records += 1
+                    self.appended_records += 1
                     assert type(records) is FutureRecords
                     if batch.raw_size >= records.raw_limit:
                         wake |= self._filler.claim(queue, claimed)
@@ -204,10 +207,10 @@ class RecordFiller:
             limit = max(limit, size)  # a larger record is a batch by itself
             wake = True
         if batch.records is None:
-            batch.records = FutureRecords(queue.tp, self._clock, limit)
-            self._accumulator.has_records = True
+            batch.begin_records(FutureRecords(queue.tp, self._clock, limit))
+            self._accumulator.note_records()
         if memory is not None:
-            batch.pool_size += given
+            batch.add_memory(given)
             memory.size = 0
         return batch, 0, wake
 
@@ -262,7 +265,7 @@ class RecordAppender:
         life = self._lifecycle
         if not life.is_open or life.forks != ForkCounter.count or self._manager is not None:
             self._check_usable(record)
-        # What most records need is in line: a call is a hundredth of what a record costs.
+        # The path of most records is inline: a call is a hundredth of a record's cost.
         topic, partition = record.topic, record.partition
         given_key, given_value, deadline, sticky = record.key, record.value, None, None
         try:
@@ -341,7 +344,7 @@ class RecordAppender:
     def _serialize(
         self, record: ProducerRecord, callback: Callback | None
     ) -> tuple[bytes | None, bytes | None, bytes, Callback | None]:
-        """Key, value and headers section of ``record``, and who gets its outcome."""
+        """Key, value and headers section of ``record``, and the receiver of its outcome."""
         headers = record.headers
         assert type(headers) is Headers
         key = serialize(self._keys, "key.serializer", record.topic, record.key, headers)
@@ -361,7 +364,7 @@ class RecordAppender:
         deadline: int | None,
     ) -> RecordFuture:
         """The loop of Java's append, until memory is allocated and the partition is unchanged.
-        ``placed`` is what the first round got.
+        ``placed`` is the result of the first round.
         """
         topic = partitions.topic
         now = self._clock.now_ms()

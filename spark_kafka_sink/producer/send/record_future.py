@@ -4,8 +4,8 @@ Owns: :class:`RecordFuture`, :class:`ProduceRequestResult`, the outcome of a who
 the futures of its records, and :class:`FutureRecords`, the records of ``send`` in one batch. It is
 the last step of a record's way. Never: the outcome itself (``producer_batch.py`` has it).
 
-A future costs a few words of memory and no lock: it has its batch's result and its index in that
-batch, and its metadata is created on demand. A batch that is split transfers its futures
+A future needs a few words of memory and no lock: it has its batch's result and its index in that
+batch, and its metadata is created on demand. If a batch is split, it transfers its futures
 (:meth:`ProduceRequestResult.transfer`); a thread that waits for it then waits for the split batch.
 
 The order of completion is Java's: the outcome is set, then the callbacks run, on the network
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 
 from spark_kafka_sink.base.clock import NEVER, Clock, Waiters
 from spark_kafka_sink.base.error_kinds import Kind
@@ -49,11 +50,11 @@ RecordErrors = Callable[[int], KafkaError]
 
 
 class ProduceRequestResult:
-    """The outcome of a batch (Java's class of that name).
+    """The outcome of a batch (Java's class of the same name).
 
     One lock (``lock``) guards all fields until the outcome is set; nothing changes after that.
-    ``wanted``: some future of the batch has callbacks; set under the accumulator's lock when a
-    record with a callback is appended.
+    ``wanted``: a future of the batch has callbacks; set under the accumulator's lock when a record
+    with a callback is appended.
     """
 
     __slots__ = (
@@ -101,7 +102,7 @@ class ProduceRequestResult:
             callback = future.callback
             if callback is not None:
                 if errors is None:
-                    # What :meth:`metadata_of` does, without the call.
+                    # The body of :meth:`metadata_of`, without the call.
                     metadata = new_record_metadata(
                         (
                             topic,
@@ -115,17 +116,18 @@ class ProduceRequestResult:
                     )
                 else:
                     error = errors(future.index)
-                # What :func:`call_back` does, without the call.
+                # The body of :func:`call_back`, without the call.
                 try:
                     callback(metadata, error)
-                # Also SystemExit: the network thread would die of it, and who waits would hang.
+                # Even SystemExit is caught: it would end the network thread, and waiting threads
+                # would hang.
                 except BaseException as raised:  # noqa: BLE001
                     _warn_of(metadata, raised)
             for function in future.done_callbacks or ():
                 _call(function, future, BaseException)
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
-        """Where the record of ``future`` was written."""
+        """The place where the record of ``future`` was written."""
         topic, partition = self.tp
         offset, appended = self.offset, self.log_append_time_ms
         return new_record_metadata(
@@ -152,8 +154,8 @@ class ProduceRequestResult:
         """Move ``futures`` to ``to``, the result of a split batch whose first record had index
         ``first`` here; call :meth:`release_waiters` after all were transferred.
 
-        A thread that waits for one of them then wakes up, finds that its future has another result,
-        and waits for that.
+        A thread that waits for a moved future then wakes up, finds that its future has another
+        result, and waits for the new result.
         """
         with self.lock:
             to.wanted = self.wanted
@@ -175,10 +177,11 @@ class ProduceRequestResult:
 
 
 class RecordFuture:
-    """One record's outcome; the methods are those of ``concurrent.futures.Future``.
+    """The outcome of a record. It has the methods of ``concurrent.futures.Future``, and can also be
+    awaited.
 
     It can't be cancelled. ``index`` is the record's index in its batch, ``timestamp`` is the
-    record's, in milliseconds.
+    record's timestamp in milliseconds.
     """
 
     __slots__ = (
@@ -222,7 +225,7 @@ class RecordFuture:
 
     @staticmethod
     def failed(tp: TopicPartition, clock: Clock, error: KafkaError) -> RecordFuture:
-        """A record that was never appended (Java's FutureFailure)."""
+        """The future of a record that was never appended (Java's FutureFailure)."""
         result = ProduceRequestResult(tp, clock)
         result.set(-1, -1, lambda _: error)
         result.release_waiters()
@@ -235,24 +238,19 @@ class RecordFuture:
 
     @property
     def tp(self) -> TopicPartition:
-        """Where the record goes."""
+        """The record's topic partition."""
         return self._result.tp
 
     # ---- the caller's side -------------------------------------------------------------------
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record was written. Blocks for at most ``timeout`` seconds (None: no limit).
-
-        Raises the error of the record, or KafkaTimeoutError when the time is over.
+        """The place where the record was written. Blocks for at most ``timeout`` seconds; None is
+        no limit. Raises the error of the record, or KafkaTimeoutError after ``timeout``.
         """
-        result = self._await(timeout)
-        error = self._error(result)
-        if error is not None:
-            raise error.with_traceback(None)  # many futures may share it
-        return result.metadata_of(self)
+        return self._outcome(self._await(timeout))
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """The error of the record, or None; waits as :meth:`result` does."""
+        """The error of the record, or None if it was written. Waits like :meth:`result`."""
         return self._error(self._await(timeout))
 
     def done(self) -> bool:
@@ -261,8 +259,9 @@ class RecordFuture:
         return result.is_done and self._result is result
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
-        """Call ``function(self)`` when the record has its outcome: on the network thread, or now
-        on this one. What it raises is logged.
+        """Calls ``function(self)`` on the network thread when the record has its outcome. If the
+        record already has its outcome, this thread calls ``function`` immediately. An exception of
+        ``function`` is logged.
         """
         while True:
             result = self._result
@@ -276,7 +275,36 @@ class RecordFuture:
             break
         _call(function, self)
 
+    def __await__(self) -> Generator[object, None, RecordMetadata]:
+        """``await future`` in asyncio is :meth:`result`, while the loop goes on. Cancelling the
+        waiting task does not cancel the record.
+        """
+        import asyncio  # a task of Spark does without it
+
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        def wake(_: RecordFuture) -> None:
+            # The loop was closed meanwhile: nothing waits any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(end)
+
+        self.add_done_callback(wake)
+        yield from waiter
+        # Not ``result``, which also waits for the callbacks of the batch's other records.
+        return self._outcome(self._result)
+
     # ---- inside ------------------------------------------------------------------------------
+
+    def _outcome(self, result: ProduceRequestResult) -> RecordMetadata:
+        error = self._error(result)
+        if error is not None:
+            raise error.with_traceback(None)  # many futures may share it
+        return result.metadata_of(self)
 
     def _await(self, timeout: float | None) -> ProduceRequestResult:
         result = self._result
@@ -299,7 +327,7 @@ class RecordFuture:
 
 
 #: A record of ``send`` before it has its position in a batch: timestamp, key, value, headers
-#: (``single_record.headers_section``), and what receives its outcome.
+#: (``single_record.headers_section``), and the receiver of its outcome.
 UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
 
 
@@ -335,7 +363,7 @@ class FutureRecords:
         result = self.result
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
-        # What ``RecordFuture.of`` does, without the call.
+        # The body of ``RecordFuture.of``, without the call.
         future = RecordFuture()
         future._result = result  # noqa: SLF001 - of this module
         future.index = count
@@ -347,7 +375,7 @@ class FutureRecords:
         if callback is not None:
             result.wanted = True
         self.futures.append(future)
-        # What ``ProducerBatch.append`` does, without the call.
+        # The body of ``ProducerBatch.append``, without the call.
         batch.chunks.append(record)
         batch.raw_size = raw_size
         batch.record_count = count + 1
@@ -374,7 +402,7 @@ class FutureRecords:
             end = first + half.record_count
             records.futures = [f for f in self.futures if first <= f.index < end]
             result.transfer(records.futures, records.result, first)
-            half.records = records
+            half.begin_records(records)
             first = end
         result.release_waiters()
 

@@ -26,12 +26,12 @@ from spark_kafka_sink.records.partitioning.topic_view import TopicView
 #: Raw bytes after which the sticky partition is switched (Java: batch.size).
 StickySize = Callable[[str], int]
 
-#: Cached keys with their numbers, at most, and the longest one in bytes: up to 11 MB, 8 MB where
-#: keys have 12 bytes. (Hashing a key is a third of what its record costs.)
+#: The largest number of cached keys, and the longest cached key in bytes: up to 11 MB, 8 MB if keys
+#: have 12 bytes. (Hashing a key is a third of its record's cost.)
 _MAX_CACHED, _MAX_CACHED_KEY = 65_536, 64
 
-#: One of the partitions of a topic, for records without a key: the choice that adaptive weights
-#: and racks replace.
+#: The choice of a topic's partition for records without a key; adaptive weights and racks replace
+#: it.
 NextPartition = Callable[[str, Cluster], int]
 
 
@@ -81,8 +81,8 @@ class StickyPartition:
 class RecordPartitioner:
     """Partitions of single records.
 
-    ``own`` decides for every record without a partition, when there is one; else ``rule``
-    does. ``cluster`` returns the current cluster.
+    If ``own`` is given, it decides for every record without a partition; otherwise ``rule``
+    decides. ``cluster`` returns the current cluster.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class RecordPartitioner:
         return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
 
     def number(self, key: bytes) -> int:
-        """The number of ``key``. Keys mostly repeat; long ones are not remembered, because that
-        memory is not accounted for.
+        """The number of ``key``. Keys mostly repeat, so numbers are cached; long keys are not
+        cached, because that memory is not accounted for.
         """
         number = self._rule.number(key)
         if self.numbers is not None and len(key) <= _MAX_CACHED_KEY:
@@ -158,10 +158,10 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """Calls a partitioner of columns for one record (slow: the row becomes columns); the
+    """Calls a partitioner of columns for a single record (slow: the row becomes columns); the
     round-robin partitioner needs no columns.
 
-    One lock (``_lock``) guards the partitioner, which belongs to one thread at a time.
+    One lock (``_lock``) guards the partitioner, which only one thread may use at a time.
     """
 
     def __init__(self, by_columns: Partitioner, filler: BatchFiller) -> None:

@@ -9,7 +9,9 @@ Numbers are big-endian, as Java writes them. None is null everywhere: no seriali
 
 from __future__ import annotations
 
+import re
 import struct
+import uuid
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -23,9 +25,11 @@ class Serializer(Protocol):
     """Converts a key or a value to bytes. Called by every thread that sends."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes | None:
-        """The bytes of ``data``, which is not None; a result None is null. It may add headers.
+        """The bytes of ``data``, which is never None. To write null, return None. A serializer may
+        add headers.
 
-        A TypeError is reported as "can't convert"; ``send`` raises any other error unchanged.
+        ``send`` raises a TypeError as SerializationError ("can't convert"), and any other error
+        unchanged.
         """
         ...
 
@@ -51,7 +55,7 @@ class StringSerializer:
 
 
 class _Number:
-    """One of :mod:`struct`'s big-endian formats."""
+    """A serializer of numbers in one of :mod:`struct`'s big-endian formats."""
 
     _format = struct.Struct(">i")
 
@@ -62,6 +66,12 @@ class _Number:
             return self._format.pack(data)
         except (struct.error, OverflowError) as error:
             raise TypeError from error
+
+
+class ShortSerializer(_Number):
+    """int as 2 bytes."""
+
+    _format = struct.Struct(">h")
 
 
 class IntegerSerializer(_Number):
@@ -88,24 +98,86 @@ class DoubleSerializer(_Number):
     _format = struct.Struct(">d")
 
 
+class BooleanSerializer:
+    """bool as 1 byte, 0 or 1."""
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
+        if not isinstance(data, bool):
+            raise TypeError
+        return bytes((data,))
+
+
+class UUIDSerializer:
+    """uuid.UUID as its text of 36 characters."""
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
+        if not isinstance(data, uuid.UUID):
+            raise TypeError
+        return str(data).encode()
+
+
+class VoidSerializer:
+    """Accepts only None, which no serializer sees."""
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
+        raise TypeError
+
+
+class ListSerializer:
+    """list or tuple, each item by ``inner``, in the layout of Java's ``ListSerializer``.
+
+    If all items have the same size: a byte 0, the number of null items and their indexes, the
+    number of items, and the bytes of the items that are not null. Otherwise: a byte 1, the number
+    of items, and for each item its size, -1 for null, and its bytes. Numbers are 4 bytes.
+    """
+
+    def __init__(self, inner: Serializer) -> None:
+        self._inner = inner
+        self._one_size = isinstance(inner, _Number | UUIDSerializer)
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:
+        if not isinstance(data, list | tuple):
+            raise TypeError
+        items = [None if x is None else self._inner.serialize(topic, x, headers) for x in data]
+        count = _INT32.pack(len(items))
+        if self._one_size:
+            nulls = [index for index, item in enumerate(items) if item is None]
+            head = b"\0" + b"".join(map(_INT32.pack, (len(nulls), *nulls))) + count
+            return head + b"".join(item for item in items if item is not None)
+        sized = (_NULL if item is None else _INT32.pack(len(item)) + item for item in items)
+        return b"\1" + count + b"".join(sized)
+
+
+_INT32 = struct.Struct(">i")
+_NULL = _INT32.pack(-1)
+_LIST_OF = re.compile(r"list<(.+)>")
+
 _JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 
 _BUILT_IN: dict[str, Callable[[], Serializer]] = {
     "bytes": BytesSerializer,
     "str": StringSerializer,
     "string": StringSerializer,
+    "short": ShortSerializer,
     "int": IntegerSerializer,
     "long": LongSerializer,
     "float": FloatSerializer,
     "double": DoubleSerializer,
+    "boolean": BooleanSerializer,
+    "uuid": UUIDSerializer,
+    "void": VoidSerializer,
     "ByteArraySerializer": BytesSerializer,
     "BytesSerializer": BytesSerializer,
     "ByteBufferSerializer": BytesSerializer,
     "StringSerializer": StringSerializer,
+    "ShortSerializer": ShortSerializer,
     "IntegerSerializer": IntegerSerializer,
     "LongSerializer": LongSerializer,
     "FloatSerializer": FloatSerializer,
     "DoubleSerializer": DoubleSerializer,
+    "BooleanSerializer": BooleanSerializer,
+    "UUIDSerializer": UUIDSerializer,
+    "VoidSerializer": VoidSerializer,
 }
 
 
@@ -121,9 +193,12 @@ def serializer(given: object, option: str) -> Serializer:
         made = _BUILT_IN.get(given.removeprefix(_JAVA_PACKAGE))
         if made is not None:
             return made()
+        if (of := _LIST_OF.fullmatch(given)) is not None:
+            return ListSerializer(serializer(of[1], option))
         if given.startswith(_JAVA_PACKAGE) or not ("." in given or ":" in given):
             raise ConfigError(
-                f"{option}: {safe_text(given)} is not known; known are {', '.join(_BUILT_IN)}",
+                f"{option}: {safe_text(given)} is not known; known are {', '.join(_BUILT_IN)}, "
+                "and list<NAME> for Java's ListSerializer",
                 hint="or give an import path, package.module:Name",
             )
         found = import_paths.make(given, option)

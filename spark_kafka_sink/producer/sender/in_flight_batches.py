@@ -1,7 +1,7 @@
 """Batches that were sent and are not completed (Java's ``Sender.inFlightBatches``).
 
-Owns: the in-flight batches and their nodes, those that wait for a later acknowledgement to prove
-them, the last response for each, and the earliest expiry. Never: a decision (``sender.py``),
+Owns: the in-flight batches and their nodes, the batches that wait for a later acknowledgement to
+prove them, the last response for each, and the earliest expiry. Never: a decision (``sender.py``),
 sequences, memory. Belongs to the sender thread.
 """
 
@@ -32,13 +32,8 @@ class InFlightBatches:
         return batch in self._on_wire
 
     @property
-    def is_empty(self) -> bool:
-        """No batch is in flight or waits for proof."""
-        return not self._on_wire and not self._unproven
-
-    @property
     def has_unproven(self) -> bool:
-        """Some batch got OUT_OF_ORDER_SEQUENCE_NUMBER and waits for proof."""
+        """Some batch got OUT_OF_ORDER_SEQUENCE_NUMBER and waits for proof or for its next epoch."""
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
@@ -50,14 +45,14 @@ class InFlightBatches:
                 self.next_expiry_ms = expiry
 
     def completed(self, batches: Iterable[ProducerBatch]) -> None:
-        """Their response arrived, or will not arrive."""
+        """The batches' response arrived, or will not arrive."""
         for batch in batches:
             self._on_wire.pop(batch, None)
         if not self._on_wire and not self._unproven:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """``batch`` waits for a later acknowledgement."""
+        """``batch`` waits for a later acknowledgement, or for the next epoch of its partition."""
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
@@ -86,7 +81,7 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """They are completed, failed or split."""
+        """Removes batches that are completed, failed or split."""
         if self._unproven or self._last_answers:
             for batch in batches:
                 self._unproven.pop(batch, None)

@@ -30,7 +30,7 @@ def refusal_error(
     broker: str,
     reason: str | None,
 ) -> ApiError:
-    """The error of a batch for which ``broker`` returned ``answer``.
+    """The error of a batch after ``broker`` returned ``answer``.
 
     ``reason`` explains why the failure is final when the code alone does not. A code of NONE means
     that the acknowledgement itself is inconsistent (the log has lost records).
@@ -82,6 +82,20 @@ def delivery_timeout_error(
         hint=f"{hint}; {_LIMIT}" if hint else _LIMIT,
         kind=Kind.EXPIRED,
     )
+
+
+def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
+    """The error of a batch that waited for proof, and gets none because another batch failed with
+    ``cause``. It is not that error: a refusal shows that a batch is not in the log.
+    """
+    where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
+    error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(
+        where,
+        "it is not known whether they are, or will be, in the log: another batch of the partition "
+        f"failed with {cause.code.name}",
+    )
+    error.__cause__ = cause
+    return error
 
 
 def code_of_lost_request(response: ClientResponse) -> tuple[ErrorCode, str]:

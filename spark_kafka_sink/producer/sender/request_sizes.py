@@ -1,9 +1,9 @@
-"""How many bytes a Produce request to each node may have.
+"""The largest number of bytes of a Produce request to each node.
 
-Owns: that size, learned from what the node answered how fast. Never: which batches it gets, a
-clock. A broker bounds a batch by message.max.bytes, and a request only by socket.request.max.bytes
-(100 MiB). A large request costs both sides one turn in place of several; but all of it must arrive
-within request.timeout.ms, and nothing else is answered on its connection meanwhile.
+Owns: that size, learned from the time of a node's responses. Never: the choice of batches, a clock.
+A broker bounds a batch by message.max.bytes, and a request only by socket.request.max.bytes (100
+MiB). A large request saves turns on both sides. But all of it must arrive within
+request.timeout.ms, and its connection gets no other response until then.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 
 #: A third of a second on a link of 100 Mbit/s. (2 and 8 MiB cost more CPU a row.)
 LARGEST = 4 * 1024 * 1024
-#: A node that answers within this time, or this part of request.timeout.ms, gets twice as much; one
-#: that takes four times as long half as much. So 4 MiB go to links of 32 Mbit/s and more.
+#: If a node answers within this time, or this part of request.timeout.ms, its size doubles; if it
+#: takes four times as long, its size is halved. So 4 MiB go to links of 32 Mbit/s and more.
 _QUICK_MS = 250
 _QUICK_PART = 16
 
@@ -29,7 +29,9 @@ class _NodeSize:
 
 
 class RequestSizes:
-    """From max.request.size (the least) to 4 MiB (or an eighth of buffer.memory), for each node."""
+    """The size for each node, from max.request.size (the least) to 4 MiB (or an eighth of
+    buffer.memory).
+    """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
 
@@ -56,10 +58,9 @@ class RequestSizes:
             found.size = min(found.most, 2 * found.size)
 
     def lost(self, node: int, size: int) -> None:
-        """The connection was lost, or the time was over, before it was answered.
-
-        A broker closes the connection at a request that is too large for it, so no later one is
-        larger than any that it answered.
+        """The connection was lost, or the time was over, before the request was answered. A broker
+        closes the connection if a request is too large for it, so no later request is larger than
+        the largest that it has answered.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

@@ -34,8 +34,9 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, PartitionLoad
+from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
 from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
+from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
 from spark_kafka_sink.producer.accumulator.producer_batch import BatchState, ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.lifecycle import NetworkLink
@@ -44,11 +45,17 @@ from spark_kafka_sink.producer.sender.in_flight_batches import InFlightBatches
 from spark_kafka_sink.producer.sender.produce_errors import (
     code_of_lost_request,
     delivery_timeout_error,
+    doubt_error,
     refusal_error,
     unexpected_error,
 )
 from spark_kafka_sink.producer.sender.request_sizes import RequestSizes
-from spark_kafka_sink.producer.transaction.partition_sequences import Action, Answer, Verdict
+from spark_kafka_sink.producer.transaction.partition_sequences import (
+    UNCLEAR_ANSWERS,
+    Action,
+    Answer,
+    Verdict,
+)
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager, is_fatal
 from spark_kafka_sink.producer.transaction.txn_request_queue import TxnRequestSender
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
@@ -67,25 +74,49 @@ _MAX_VERSION = 12
 _MAX_POLL_MS = 1
 
 
-def answer_of(code: ErrorCode) -> Answer:
-    """Classify a produce error code for the sequence logic."""
+#: Refusals of a batch for what it holds. A copy of it that is still on its way gets the same one.
+_OF_CONTENT = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+
+
+def answer_of(code: ErrorCode, *, lost: bool = False) -> Answer:
+    """Classify a produce error code for the sequence logic. ``lost``: no response has it."""
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Answer.ACKNOWLEDGED
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         return Answer.OUT_OF_ORDER
     if code is ErrorCode.UNKNOWN_PRODUCER_ID:
         return Answer.UNKNOWN_PRODUCER
-    return Answer.UNCLEAR if code.retriable else Answer.REFUSED
+    if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return Answer.OLD_EPOCH
+    if code.retriable:
+        return Answer.LOST if lost else Answer.UNCLEAR
+    return Answer.INVALID if code in _OF_CONTENT else Answer.REFUSED
 
 
 #: The action for each kind of response when batches have no sequence.
 _WITHOUT_SEQUENCE = {
     Answer.ACKNOWLEDGED: Action.COMPLETE,
     Answer.UNCLEAR: Action.RESEND,
+    Answer.LOST: Action.RESEND,
     Answer.OUT_OF_ORDER: Action.FAIL,
     Answer.UNKNOWN_PRODUCER: Action.FAIL,
+    Answer.INVALID: Action.FAIL,
+    Answer.OLD_EPOCH: Action.FAIL,
     Answer.REFUSED: Action.FAIL,
 }
+
+
+def _kind(code: ErrorCode, response: ClientResponse) -> Answer:
+    lost = response.body is None or code is ErrorCode.NETWORK_EXCEPTION  # it omits the partition
+    return answer_of(code, lost=lost)
 
 
 _SIZE_OF = attrgetter("size_in_bytes")
@@ -167,8 +198,8 @@ class Sender:
         """While closing, with no request in flight: a commit or abort in progress continues; a
         transaction that was neither committed nor aborted is aborted.
 
-        A prepared transaction no longer belongs to this producer. :meth:`force_close` stops an
-        abort that waits too long for the coordinator; transaction.timeout.ms then aborts it.
+        A prepared transaction does not belong to this producer any more. :meth:`force_close` stops
+        an abort that waits too long for the coordinator; transaction.timeout.ms then aborts it.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -181,7 +212,7 @@ class Sender:
         return True
 
     def _end(self) -> None:
-        """Nothing more is sent: fail every waiter, close the sockets."""
+        """Ends the sender: fails every waiter and closes the sockets."""
         error = self._lifecycle.fatal
         closed = KafkaError("the producer was closed")
         try:
@@ -201,7 +232,7 @@ class Sender:
             self._client.close()
 
     def run_once(self) -> None:
-        """One iteration: producer id and transaction first, then data, then the network."""
+        """An iteration: producer id and transaction first, then data, then the network."""
         now = self._clock.now_ms()
         timeout = NEVER
         manager = self._transaction_manager
@@ -224,7 +255,9 @@ class Sender:
                     self._recorder.failed_at(node_id, reason)
 
     def _is_idle(self) -> bool:
-        """Nothing is undrained, in flight or awaited: the loop sleeps until it is woken."""
+        """Whether no batch is undrained, in flight or awaited: the loop then sleeps until it is
+        woken.
+        """
         manager = self._transaction_manager
         return not (
             self._accumulator.has_undrained
@@ -235,10 +268,9 @@ class Sender:
         )
 
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
-        """Fail the unsent batches of a transaction that can only be aborted. EndTxn waits for the
-        responses of those that were sent.
-
-        Returns the poll timeout in ms: a close may be waiting for exactly this.
+        """Fails the unsent batches of a transaction that can only be aborted. EndTxn waits for the
+        responses of the sent batches. Returns the poll timeout in ms: a close may be waiting for
+        exactly this.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -249,11 +281,11 @@ class Sender:
         return NEVER
 
     def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
-        """``InFlightBatches.by_node``. Any thread."""
+        """The in-flight batches by node, see ``InFlightBatches.by_node``. Any thread."""
         return self._in_flight.by_node(now)
 
     def initiate_close(self) -> None:
-        """Accept no more records, send the queued ones, then stop. Any thread."""
+        """Accepts no more records, sends the queued records, then stops. Any thread."""
         self._accumulator.close()
         self._link.wakeup()
 
@@ -332,7 +364,7 @@ class Sender:
     def _send_produce_request(
         self, node_id: int, batches: Sequence[ProducerBatch], now: int
     ) -> None:
-        """One request for all batches of one node; at most one batch for each partition."""
+        """Sends one request with all batches of a node; at most one batch for each partition."""
         config, manager = self._config, self._transaction_manager
         by_partition = {batch.tp: batch for batch in batches}
         data = [new_produce_data((b.tp, b.buffers, b.size_in_bytes)) for b in batches]
@@ -360,32 +392,58 @@ class Sender:
 
     def _expire_batches(self, now: int) -> None:
         """Fail batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
+        causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
-            self._fail_batch(batch, self._timeout_error(batch, now), unclear=batch.has_sequence)
-        self._maybe_renew()
+            error = self._timeout_error(batch, now, causes)
+            self._fail_batch(batch, error, unclear=batch.has_sequence)
+        self._move_on(now)
 
-    def _maybe_renew(self) -> None:
-        """Only when nothing is in flight: no late response can then match a new batch."""
+    def _move_on(self, now: int) -> None:
+        """Send batches again whose partition has moved on to the next epoch."""
         manager = self._transaction_manager
-        if manager is not None and manager.renewing and self._in_flight.is_empty:
-            manager.renew()
+        if manager is None or not manager.moving:
+            return
+        batches = manager.take_moved()
+        if batches:
+            self._in_flight.forget(batches)
+            self._returns.begin_again(batches, now)
 
-    def _timeout_error(self, batch: ProducerBatch, now: int) -> KafkaTimeoutError:
-        last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
-        hint = None
-        if last is not None:
-            broker, code = last
-            status = (
-                f"the last response, from broker {broker}, was {code.name} ({code.info.meaning})"
-            )
-            hint = code.info.hint
-        elif node is not None:
-            status = f"broker {self._name(node)} has not responded"
-            self._recorder.failed_at(node, f"{batch.tp}: it has not responded")
+    def _timeout_error(
+        self,
+        batch: ProducerBatch,
+        now: int,
+        causes: dict[TopicPartition, tuple[str, str | None]] | None = None,
+    ) -> KafkaTimeoutError:
+        """``causes``: the last responses to batches that expired with it, by partition."""
+        causes = {} if causes is None else causes
+        status, hint = self._status(batch)
+        if status:
+            causes.setdefault(batch.tp, (status, hint))
+            return delivery_timeout_error(batch, now, status, hint)
+        manager = self._transaction_manager
+        before = [] if manager is None else manager.unresolved(batch.tp)
+        # Batches of a partition are sent in order: the first batch has the cause.
+        cause, hint = causes.get(batch.tp) or (self._status(before[0]) if before else ("", None))
+        if cause:
+            cause = f"an earlier batch of its partition has no outcome: {cause}"
         else:
             known = self._metadata.leader_known(batch.tp)
-            status = f"it was never sent: {known}; {self._metadata.addresses_tried()}"
-        return delivery_timeout_error(batch, now, status, hint)
+            cause = f"{known}; {self._metadata.addresses_tried()}"
+        done = "sent, and waits to be sent again" if batch.attempts else "never sent"
+        return delivery_timeout_error(batch, now, f"it was {done}: {cause}", hint)
+
+    def _status(self, batch: ProducerBatch) -> tuple[str, str | None]:
+        """The last response to ``batch``, or its broker; empty when none has it. And a hint."""
+        last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
+        if last is not None:
+            broker, code = last
+            meaning = code.info.meaning
+            status = f"the last response, from broker {broker}, was {code.name} ({meaning})"
+            return status, code.info.hint
+        if node is not None:
+            self._recorder.failed_at(node, f"{batch.tp}: it has not responded")
+            return f"broker {self._name(node)} has not responded", None
+        return "", None
 
     # -- responses --------------------------------------------------------------------------------
 
@@ -422,10 +480,12 @@ class Sender:
                 self._complete_batch(batches[answer.tp], answer, response, done)
         finally:
             self._report(done)
-        self._maybe_renew()
+        self._move_on(response.received_ms)
 
     def _report(self, done: list[ProducerBatch]) -> None:
-        """The batches of ``done`` were acknowledged: count and release all of them at once."""
+        """The batches of ``done`` were acknowledged: counts and releases all of them in one
+        step.
+        """
         if done:
             self._recorder.batches_done(done)
             self._release(*done)
@@ -454,7 +514,7 @@ class Sender:
         if self._guarantee_message_order:
             self._drainer.unmute_partition(batch.tp)
         if batch.state is BatchState.DONE:
-            self._handle_late_response(batch, code)
+            self._handle_late_response(batch, _kind(code, response))
             return
         if code is not ErrorCode.NONE:
             self._in_flight.answered(batch, self._name(node_id), code)
@@ -462,7 +522,7 @@ class Sender:
                 self._metadata.request_update()
             if self._split(batch, code, now):
                 return
-        kind = Answer.ACKNOWLEDGED if code is ErrorCode.NONE else answer_of(code)
+        kind = Answer.ACKNOWLEDGED if code is ErrorCode.NONE else _kind(code, response)
         verdict: Verdict[ProducerBatch] = (
             Verdict(_WITHOUT_SEQUENCE[kind])
             if manager is None
@@ -477,7 +537,7 @@ class Sender:
         self._report(done)  # the attempt may fail now: they count, and are not failed with it
         if verdict.action is Action.FAIL:
             # An earlier attempt may still reach a broker, unless this was the first.
-            unclear = kind is Answer.UNCLEAR or batch.in_retry
+            unclear = kind in UNCLEAR_ANSWERS or batch.in_retry
             error = self._error(batch, answer, response, verdict.reason)
             self._recorder.failed_at(node_id, f"{batch.tp}: {error.message}")
             self._fail_batch(batch, error, answer, unclear=unclear)
@@ -485,7 +545,7 @@ class Sender:
             self._fail_batch(batch, self._timeout_error(batch, now), unclear=True)
         elif verdict.action is Action.AWAIT_PROOF:
             self._in_flight.await_proof(batch)
-        elif kind is Answer.UNCLEAR and batch.attempts >= self._config.retries:
+        elif kind in UNCLEAR_ANSWERS and batch.attempts >= self._config.retries:
             error = self._error(batch, answer, response, "no retries are left")
             self._recorder.failed_at(node_id, f"{batch.tp}: {error.message}")
             self._fail_batch(batch, error, unclear=True)
@@ -493,7 +553,15 @@ class Sender:
             _log.debug("retrying %s after %s", batch.tp, code.name)
             error = self._error(batch, answer, response, None)
             self._recorder.batch_retried(batch, error, node_id)
-            self._returns.reenqueue(batch, now)
+            self._retry(batch, verdict.action, code, now)
+
+    def _retry(self, batch: ProducerBatch, action: Action, code: ErrorCode, now: int) -> None:
+        """RESEND: with its sequence, after the backoff. MOVE: see :meth:`_move_on`."""
+        if action is Action.MOVE:
+            self._in_flight.await_proof(batch)
+        else:
+            soon = code is ErrorCode.CONCURRENT_TRANSACTIONS
+            self._returns.reenqueue(batch, now, soon=soon)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
         """True when ``batch`` was too large for its broker and was split in two."""
@@ -508,12 +576,12 @@ class Sender:
         self._in_flight.forget((batch,))
         return True
 
-    def _handle_late_response(self, batch: ProducerBatch, code: ErrorCode) -> None:
+    def _handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
         """The batch was proven by a later acknowledgement, or expired, while this copy was in
         flight: only its memory is still held, for the socket. An abort may wait for this response.
         """
         if self._transaction_manager is not None:
-            self._transaction_manager.handle_late_response(batch, answer_of(code))
+            self._transaction_manager.handle_late_response(batch, answer)
         self._release(batch)
 
     def _note_duplicates(
@@ -543,34 +611,44 @@ class Sender:
         *,
         unclear: bool,
     ) -> None:
-        """Fail ``batch`` permanently. In a transaction, the transaction can then only be aborted.
-        Else, with sequences, only that batch of ``send`` fails (each record's future has the error)
-        and the producer continues under a new id; rows of columns belong to an attempt, and the
-        producer fails with them (rule R2). ``unclear``: its records may be in the log.
+        """Fails ``batch`` permanently. In a transaction, the transaction can then only be aborted.
 
-        The transaction fails before the batch is reported: a writer whose flush returns must not
-        find a transaction that still seems intact, and prepare it.
+        Outside of a transaction, a batch of ``send`` with a sequence fails alone: each record's
+        future has the error, and the partition moves on to the next epoch. Rows of columns belong
+        to an attempt, and the producer fails with them (rule R2). ``unclear``: its records may be
+        in the log.
+
+        The transaction fails before the batch is reported. Otherwise a writer whose flush returns
+        could find a transaction that still seems intact, and prepare it.
         """
         manager = self._transaction_manager
-        failed = [batch]
-        if manager is not None:
-            handle = (
-                manager.handle_failed_batch
-                if manager.is_transactional
-                else manager.handle_lost_sequence
-            )
-            failed += handle(batch, error, unclear=unclear)
+        failed, fails_alone = [batch], True
+        if manager is not None and manager.is_transactional:
+            failed += manager.handle_failed_batch(batch, error, unclear=unclear)
+        elif manager is not None:
+            fails_alone = self._fails_alone(batch, error, manager)
+            if fails_alone:
+                failed += manager.handle_lost_sequence(batch)
         record_errors = () if answer is None else answer.record_errors
         for one in failed:
-            one.complete_exceptionally(error, record_errors if one is batch else ())
+            if one is batch:
+                one.complete_exceptionally(error, record_errors)
+            else:  # in a transaction, the error is that of all its records
+                one.complete_exceptionally(
+                    error if self._transactional else doubt_error(one, error)
+                )
             if one not in self._in_flight:
                 self._release(one)
-        if (
-            manager is not None
-            and not manager.is_transactional
-            and (is_fatal(error) or not all(one.has_futures_only for one in failed))
-        ):
+        if not fails_alone:
             self._fail_producer(error)
+
+    @staticmethod
+    def _fails_alone(batch: ProducerBatch, error: ApiError, manager: TransactionManager) -> bool:
+        """False if an idempotent producer fails together with ``batch``. Rows of columns never get
+        a new sequence (rule R2), not even rows that wait for an outcome beside a batch of ``send``.
+        """
+        beside = manager.unresolved(batch.tp) if batch.has_sequence else []
+        return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))
 
     def _release(self, *batches: ProducerBatch) -> None:
         """The batches are done and no longer in flight."""

@@ -7,9 +7,9 @@ instance for each partition; the accumulator calls it (through the transaction m
 the sender for every response.
 
 The broker (``ProducerStateManager``) keeps, for each producer id and partition, the last sequence
-and the last five batches. A batch that equals one of the five is acknowledged again; one that
-continues the last sequence is appended; any other is OUT_OF_ORDER. A producer **unknown** to the
-broker may begin with *any* sequence. After a clean restart the broker remembers only the last
+and the last five batches. A batch that equals one of the five is acknowledged again. A batch that
+continues the last sequence is appended. Any other batch is OUT_OF_ORDER. A producer **unknown** to
+the broker may begin with *any* sequence. After a clean restart the broker remembers only the last
 batch, so an older duplicate is OUT_OF_ORDER although it is in the log.
 
 The rules, each with the race that it closes:
@@ -37,11 +37,23 @@ The rules, each with the race that it closes:
   broker that has lost this producer's state could accept it.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**: the state of that log is unknown.
 
-* **After a permanently failed batch nothing can follow.** Only a transactional producer continues
-  then, to abort (nothing is renumbered, rule R2): each batch after the gap fails with its next
-  response, unless that is an acknowledgement. A batch that failed without a definite response is
-  *lost*: it may be in the log, or may still be appended, until a later acknowledgement or its own
-  late response resolves it.
+* **After a permanently failed batch nothing can follow under its epoch.** A transactional producer
+  continues only to abort (nothing is renumbered, rule R2): each batch after the gap fails with its
+  next response, unless that is an acknowledgement. A batch that failed without a definite response
+  is *lost*: it may be in the log, or may still be appended, until a later acknowledgement or its
+  own late response resolves it.
+* **After a failed batch of ``send`` the partition moves on to the next epoch**, where sequences
+  begin at 0; other partitions are not concerned, unless a broker keeps one epoch for all partitions
+  of a producer (not Kafka): it then refuses the older epoch, and those partitions move on, too. A
+  is refused; B and C after it get OUT_OF_ORDER, because A is missing: they are not in the log and
+  never will be, so they take new sequences of the next epoch, before any new batch. Nothing takes a
+  new sequence before every batch of the old epoch has its outcome: B has no answer, and is sent
+  again with its old sequence, which decides whether it is in the log. Two doubts remain, and a
+  batch fails in them, because it could be written twice. *At large*: connections with A and B died,
+  A expires, B is sent again and gets OUT_OF_ORDER. The old copies may still arrive, A's first, and
+  then B's is appended. *Forgotten*: A and B were appended, both answers are lost, the broker
+  restarts and remembers B only. B expires, A is sent again and gets OUT_OF_ORDER although it is in
+  the log. (``docs/design/sequences.md`` has the table.)
 
 A split (MESSAGE_TOO_LARGE, rule R7) replaces the batch by its halves: they keep its sequence range
 and are sent, one after the other, before the later batches, which get OUT_OF_ORDER and are resent
@@ -57,6 +69,7 @@ from typing import Any, Generic, TypeVar
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID, ProducerIdAndEpoch
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
 
 #: A broker remembers five batches of a producer on a partition; no more may be in flight.
@@ -77,7 +90,10 @@ class Answer(Enum):
     ACKNOWLEDGED = "NONE or DUPLICATE_SEQUENCE_NUMBER"
     OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
     UNKNOWN_PRODUCER = "UNKNOWN_PRODUCER_ID (brokers before 2.5)"
-    UNCLEAR = "a retriable error, a disconnect, a time-out"
+    UNCLEAR = "a retriable error"
+    LOST = "no response: a disconnect, a timeout"
+    INVALID = "an error of the batch's content, which every copy of it gets"
+    OLD_EPOCH = "INVALID_PRODUCER_EPOCH"
     REFUSED = "any other error"
 
     # Enum's is a Python function, and :data:`ACTIONS` is read for each batch.
@@ -92,6 +108,7 @@ class Situation(Enum):
     BEHIND = "it was sent with unresolved batches before it"
     SETTLED = "a later acknowledgement already proved it"
     FAILED = "an earlier batch of the partition failed permanently"
+    MOVING = "a batch of ``send`` failed permanently: the partition moves on to the next epoch"
 
     __hash__ = object.__hash__  # as above
 
@@ -102,32 +119,38 @@ class Action(Enum):
     COMPLETE = "complete it, and the batches that it proves"
     RESEND = "requeue it"
     AWAIT_PROOF = "keep it; a later acknowledgement proves it, or the attempt fails"
-    FAIL = "the attempt fails"
+    MOVE = "keep it; it is sent again under the next epoch"
+    FAIL = "it fails, and the attempt with it unless it is of ``send``"
     IGNORE = "nothing: it is done"
 
 
-_FIRST, _HEAD, _BEHIND, _SETTLED, _FAILED = Situation
+#: Answers after which a batch may be in the log.
+UNCLEAR_ANSWERS = frozenset({Answer.UNCLEAR, Answer.LOST})
+
+_FIRST, _HEAD, _BEHIND, _SETTLED, _FAILED, _MOVING = Situation
 
 #: Rule R3 for responses, complete.
 ACTIONS: dict[tuple[Situation, Answer], Action] = {
-    (_FIRST, Answer.ACKNOWLEDGED): Action.COMPLETE,
+    **{(situation, Answer.ACKNOWLEDGED): Action.COMPLETE for situation in Situation},
+    **{(situation, Answer.INVALID): Action.FAIL for situation in Situation},
+    **{(situation, Answer.REFUSED): Action.FAIL for situation in Situation},
+    **{(situation, Answer.OLD_EPOCH): Action.FAIL for situation in Situation},
+    **{
+        (situation, answer): Action.RESEND
+        for situation in (_FIRST, _HEAD, _BEHIND, _MOVING)
+        for answer in UNCLEAR_ANSWERS
+    },
     (_FIRST, Answer.OUT_OF_ORDER): Action.FAIL,
     (_FIRST, Answer.UNKNOWN_PRODUCER): Action.FAIL,
-    (_FIRST, Answer.UNCLEAR): Action.RESEND,
-    (_FIRST, Answer.REFUSED): Action.FAIL,
-    (_HEAD, Answer.ACKNOWLEDGED): Action.COMPLETE,
     (_HEAD, Answer.OUT_OF_ORDER): Action.AWAIT_PROOF,
     (_HEAD, Answer.UNKNOWN_PRODUCER): Action.FAIL,
-    (_HEAD, Answer.UNCLEAR): Action.RESEND,
-    (_HEAD, Answer.REFUSED): Action.FAIL,
-    (_BEHIND, Answer.ACKNOWLEDGED): Action.COMPLETE,
     (_BEHIND, Answer.OUT_OF_ORDER): Action.RESEND,
     (_BEHIND, Answer.UNKNOWN_PRODUCER): Action.RESEND,
-    (_BEHIND, Answer.UNCLEAR): Action.RESEND,
-    (_BEHIND, Answer.REFUSED): Action.FAIL,
+    (_MOVING, Answer.OUT_OF_ORDER): Action.MOVE,
+    (_MOVING, Answer.UNKNOWN_PRODUCER): Action.MOVE,
+    (_MOVING, Answer.OLD_EPOCH): Action.MOVE,
     **{(_SETTLED, answer): Action.IGNORE for answer in Answer},
-    **{(_FAILED, answer): Action.FAIL for answer in Answer},
-    (_FAILED, Answer.ACKNOWLEDGED): Action.COMPLETE,
+    **{(_FAILED, answer): Action.FAIL for answer in Answer if answer is not Answer.ACKNOWLEDGED},
 }
 
 
@@ -151,16 +174,45 @@ class _Place(Enum):
     SENT = "in flight"
     QUEUED = "waits to be resent"
     AWAITING_PROOF = "waits for proof"
+    MOVING = "waits for the next epoch"
 
 
 @dataclass(slots=True, eq=False)
 class _InFlight(Generic[BatchT]):
+    """A batch with a sequence and without an outcome. Each time that it is sent makes a copy.
+
+    ``in_doubt``: a copy may be in the log, although the batch is not acknowledged. ``unanswered``:
+    a copy never had a response, so the broker may even append it later.
+    """
+
     batch: BatchT
     base_sequence: int
     record_count: int
     place: _Place
     left_as_head: bool
     resent: bool = False
+    in_doubt: bool = False
+    unanswered: bool = False
+
+    @property
+    def at_large(self) -> bool:
+        """A copy of it may still be appended."""
+        return self.unanswered or self.place is _Place.SENT
+
+    def answered(self, answer: Answer) -> None:
+        """The batch has no acknowledgement: ``answer`` is the outcome of the copy that was in
+        flight.
+        """
+        self.place = _Place.QUEUED
+        if answer is Answer.LOST:
+            self.unanswered = self.in_doubt = True
+        elif answer is Answer.UNCLEAR:
+            self.in_doubt = True
+        elif answer is Answer.INVALID:
+            self.unanswered = self.in_doubt = False
+
+
+_TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
 
 
 def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
@@ -177,9 +229,12 @@ class PartitionSequences(Generic[BatchT]):
         "_last_offset",
         "_lost",
         "_max_in_flight",
+        "_refused",
         "acknowledged",
         "failed",
+        "moving",
         "next_sequence",
+        "producer",
     )
 
     def __init__(self, max_in_flight: int = MAX_IN_FLIGHT, next_sequence: int = 0) -> None:
@@ -188,9 +243,15 @@ class PartitionSequences(Generic[BatchT]):
         self.acknowledged = False
         #: True once a batch failed permanently: the next sequence will never be accepted.
         self.failed = False
+        #: True once that was a batch of ``send``, which fails alone.
+        self.moving = False
+        #: The identity of these sequences, from the first one on.
+        self.producer = NO_PRODUCER_ID
         self._max_in_flight = min(max_in_flight, MAX_IN_FLIGHT)
         self._in_flight: list[_InFlight[BatchT]] = []
+        #: Batches that failed: those that may be in the log, and those that are not.
         self._lost: list[_InFlight[BatchT]] = []
+        self._refused: list[_InFlight[BatchT]] = []
         self._last_offset = -1
         self._last_acknowledged_ms = 0
 
@@ -200,12 +261,12 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def first_sequence(self) -> int:
-        """The lowest unresolved sequence, except of batches that await proof, or NO_SEQUENCE.
+        """The lowest sequence of a batch that is in flight or waits to be resent, or NO_SEQUENCE.
 
-        Of the batches that wait to be resent, only the one with this sequence may be sent.
+        While batches wait to be resent, only the batch with this sequence may be sent.
         """
         for flight in self._in_flight:
-            if flight.place is not _Place.AWAITING_PROOF:
+            if flight.place in _TO_BE_ANSWERED:
                 return flight.base_sequence
         return NO_SEQUENCE
 
@@ -262,7 +323,7 @@ class PartitionSequences(Generic[BatchT]):
         else:
             return Verdict(Action.IGNORE)
         if self.failed:
-            situation = Situation.FAILED
+            situation = Situation.MOVING if self.moving else Situation.FAILED
         elif not self.acknowledged:
             situation = Situation.FIRST
         else:
@@ -270,16 +331,103 @@ class PartitionSequences(Generic[BatchT]):
         action = ACTIONS[situation, answer]
         if action is Action.COMPLETE:
             return self._acknowledge(at, base_offset, now)
-        if action is Action.RESEND:
-            flight.place = _Place.QUEUED
-        elif action is Action.AWAIT_PROOF:
+        flight.answered(answer)
+        if action is Action.AWAIT_PROOF:
             flight.place = _Place.AWAITING_PROOF
             if all(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
                 return Verdict(Action.FAIL, reason="no later batch was accepted to prove it")
-        elif answer is Answer.OUT_OF_ORDER and not self.failed:
+        elif action is Action.MOVE:
+            # A broker compares epochs first: of an earlier copy, OLD_EPOCH shows nothing.
+            in_doubt = answer is Answer.OLD_EPOCH and flight.in_doubt
+            if in_doubt or self._may_be_written_twice(flight):
+                return Verdict(Action.FAIL, reason=_MAY_BE_WRITTEN)
+            flight.place = _Place.MOVING
+        elif action is Action.FAIL and answer is Answer.OUT_OF_ORDER and not self.failed:
             reason = "no batch of this producer was acknowledged on the partition before"
             return Verdict(Action.FAIL, reason=reason)
+        elif action is Action.FAIL and flight.in_doubt and answer not in UNCLEAR_ANSWERS:
+            return Verdict(Action.FAIL, reason=_EARLIER_COPY)
         return Verdict(action)
+
+    def leave_old_epoch(self) -> bool:
+        """A broker accepts the epoch of these sequences no longer, though no batch of them failed:
+        the partition moves on to the next epoch. False, and no change, while a batch awaits proof:
+        under the next epoch nothing would prove it.
+        """
+        if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
+            return False
+        self.failed = self.moving = True
+        return True
+
+    def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
+        """``batch``, of ``send``, failed permanently, and alone: the partition moves on to the next
+        epoch. Returns the batches that fail with it, because they might be written twice.
+        """
+        self.failed = self.moving = True
+        before = self._in_flight
+        failed = [f for f in before if f.batch is batch]
+        while failed:  # each of them may leave others in doubt
+            self._in_flight = [f for f in self._in_flight if f not in failed]
+            for flight in failed:
+                in_doubt = flight.in_doubt or flight.at_large
+                (self._lost if in_doubt else self._refused).append(flight)
+            failed = [f for f in self._in_flight if self._fails_too(f)]
+        return tuple(f.batch for f in before if f not in self._in_flight and f.batch is not batch)
+
+    def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
+        """Whether the waiting batch ``flight`` can't be resolved any more, after a batch of the
+        partition has failed.
+        """
+        if flight.place is _Place.AWAITING_PROOF:
+            # Batches after the failed one are not accepted any more, so nothing proves this one.
+            if flight.in_doubt:
+                return True
+            flight.place = _Place.MOVING
+        return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
+
+    def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
+        """``flight`` got OUT_OF_ORDER: may it, in spite of that, be or come into the log under its
+        old sequence?
+        """
+        for lost in self._lost:
+            if _precedes(lost, flight):
+                # A lost batch may still be appended, and after it the old copy of this batch.
+                if lost.at_large and flight.at_large:
+                    return True
+            elif flight.in_doubt:
+                # Both may be in the log, and only what is lost was remembered by the broker.
+                return True
+        return False
+
+    @property
+    def moved(self) -> bool:
+        """True when no batch needs its old sequence any more, so that the next epoch can begin."""
+        if not self.moving:
+            return False
+        for flight in self._in_flight:
+            if flight.place is _Place.QUEUED and not flight.in_doubt:
+                continue  # no copy of it is in the log, and none is on its way
+            if flight.place is not _Place.MOVING:
+                return False
+        return True
+
+    @property
+    def unresolved(self) -> list[BatchT]:
+        """The batches that have a sequence and no outcome, in order."""
+        return [flight.batch for flight in self._in_flight]
+
+    def answered_late(self, batch: BatchT, answer: Answer) -> None:
+        """The late response of a batch that failed in flight, after which the partition moves on.
+
+        An acknowledged batch stays lost, but the other batches then have proof that it is in the
+        log.
+        """
+        for flight in self._lost:
+            if flight.batch is batch:
+                flight.answered(answer)
+                flight.in_doubt |= answer is Answer.ACKNOWLEDGED
+        self._refused += [f for f in self._lost if not f.in_doubt and not f.at_large]
+        self._lost = [f for f in self._lost if f.in_doubt or f.at_large]
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
         """``batch`` failed permanently. Returns the batches that fail with it: all that await
@@ -318,11 +466,16 @@ class PartitionSequences(Generic[BatchT]):
         for before in earlier:
             room += before.record_count
         if earlier and self._last_offset >= 0 and 0 <= base_offset < room:
+            # It is in the log, whatever is missing before it.
+            flight.answered(Answer.UNCLEAR)
             return Verdict(
                 Action.FAIL,
                 reason=f"acknowledged at offset {base_offset}, but the records before it need "
                 f"offsets up to {room - 1}: the partition lost records or was recreated",
             )
+        if earlier and any(_precedes(refused, flight) for refused in self._refused):
+            flight.answered(Answer.UNCLEAR)
+            return Verdict(Action.FAIL, reason=_IN_SPITE_OF_A_GAP)
         del self._in_flight[: at + 1]
         if self._lost:
             self._lost = [f for f in self._lost if not _precedes(f, flight)]
@@ -333,6 +486,17 @@ class PartitionSequences(Generic[BatchT]):
         if not earlier:
             return _COMPLETED
         return Verdict(Action.COMPLETE, tuple(f.batch for f in earlier))
+
+
+_MAY_BE_WRITTEN = (
+    "it is not known whether it is, or will be, in the log: a batch before it, or after it, failed "
+    "without a definite answer"
+)
+_EARLIER_COPY = "an earlier attempt had no definite answer: it may be in the log"
+_IN_SPITE_OF_A_GAP = (
+    "acknowledged although a batch before it was refused: the partition lost records or was "
+    "recreated"
+)
 
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
@@ -353,13 +517,30 @@ class TxnPartitionMap:
     ``in_flight`` counts unresolved batches with a sequence.
     """
 
-    __slots__ = ("_next_expiry_ms", "in_flight", "of")
+    __slots__ = ("_next_expiry_ms", "in_flight", "moving", "of")
 
     def __init__(self, max_in_flight: int) -> None:
         #: The sequences of each partition, created on first access.
         self.of = _ByPartition(max_in_flight)
+        #: Partitions that move on to the next epoch, when their batches have their outcomes.
+        self.moving: dict[TopicPartition, None] = {}
         self._next_expiry_ms = 0
         self.in_flight = 0
+
+    def begin(
+        self, tp: TopicPartition, producer: ProducerIdAndEpoch
+    ) -> PartitionSequences[ProducerBatch]:
+        """A batch gets a sequence, and ``producer`` is the newest identity: the partition's from
+        now on, unless batches of an older one are unresolved (Java's
+        ``maybeUpdateProducerIdAndEpoch``).
+        """
+        sequences = self.of[tp]
+        if sequences.producer is not producer and not len(sequences):
+            if sequences.producer.is_valid:
+                del self.of[tp]
+                sequences = self.of[tp]
+            sequences.producer = producer
+        return sequences
 
     def reset(self) -> None:
         """A new identity: every sequence begins at 0. Nothing may be in flight."""
@@ -387,8 +568,34 @@ class TxnPartitionMap:
         self.in_flight -= before - len(sequences)
         return others
 
+    def move_on(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
+        sequences = self.of[batch.tp]
+        before = len(sequences)
+        others = sequences.move_on(batch)
+        self.in_flight -= before - len(sequences)
+        self.moving[batch.tp] = None
+        return others
+
+    def leave_old_epoch(self, tp: TopicPartition) -> None:
+        if self.of[tp].leave_old_epoch():
+            self.moving[tp] = None
+
+    def take_moved(self) -> list[ProducerBatch]:
+        """The batches to send again under the next epoch, of partitions where that epoch can begin:
+        these batches have no sequence any more.
+        """
+        taken: list[ProducerBatch] = []
+        for tp in [tp for tp in self.moving if self.of[tp].moved]:
+            taken += self.of[tp].unresolved
+            del self.of[tp], self.moving[tp]
+        self.in_flight -= len(taken)
+        return taken
+
     def resolve(self, batch: ProducerBatch) -> None:
         self.of[batch.tp].resolve(batch)
+
+    def answered_late(self, batch: ProducerBatch, answer: Answer) -> None:
+        self.of[batch.tp].answered_late(batch, answer)
 
     @property
     def has_unresolved(self) -> bool:

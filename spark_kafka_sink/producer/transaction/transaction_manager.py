@@ -3,21 +3,23 @@
 Owns: the application's calls (begin, commit, abort, prepare), the check whether a batch may be
 sent, and the effect of a completed batch on the transaction. The accumulator calls it at drain, the
 sender for every response. It consists of the identity and its states (``transaction_states.py``),
-the sequences (``partition_sequences.py``) and the requests (``txn_request_queue.py``).
-Never: a node, a connection, backoff times, bytes.
+the sequences (``partition_sequences.py``) and the requests (``txn_request_queue.py``). Never: a
+node, a connection, backoff times, bytes.
 
-Unlike Java's class (rule R2): no epoch is raised here, and no sequence is rewritten. A permanently
-failed batch leaves a sequence gap: an idempotent producer continues under a new id
-(:meth:`TransactionManager.renew`), a transactional one can only abort, and continues under the
-identity that the coordinator then returns.
+A permanently failed batch leaves a gap in the sequences of its partition. After a failed batch of
+``send``, an idempotent producer raises its epoch like Java's producer, and the partition moves on
+to it (``partition_sequences.py``). After a failed batch of columns the producer fails (rule R2). A
+transactional producer can only abort, and continues under the identity that the coordinator then
+returns. Java's class rewrites sequences in place; here a batch that is sent again under another
+epoch gets its sequence when it is drained, like a new batch.
 
-The transaction version (1, or 2 as of KIP-890) is a feature of the cluster
+The transaction version (1, or 2 since KIP-890) is a feature of the cluster
 (``transaction.version``); it is fixed for a transaction when that begins.
 
 Threads: application threads call the methods named after ``KafkaProducer``'s; the sender calls the
-others. Changes are made under the identity's lock. Single fields are read without it
-(``may_drain`` runs for each batch): each is set or replaced atomically, and a wakeup follows each
-change, so that the sender checks again.
+others. Changes are made under the identity's lock. Single fields are read without it (``may_drain``
+runs for each batch): each is set or replaced atomically, and a wakeup follows each change, so that
+the sender checks again.
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import IncompleteB
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.transaction.partition_sequences import (
     MAX_IN_FLIGHT,
+    UNCLEAR_ANSWERS,
     Action,
     Answer,
+    PartitionSequences,
     TxnPartitionMap,
     Verdict,
 )
@@ -88,7 +92,6 @@ class TransactionManager:
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
-        two_phase_commit: bool = False,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self._transactional_id = transactional_id
@@ -98,16 +101,9 @@ class TransactionManager:
         self._sequences = TxnPartitionMap(max_in_flight)
         #: For the sender.
         self.requests = TxnRequestQueue(
-            self._identity,
-            self._sequences,
-            incomplete,
-            transaction_timeout_ms,
-            two_phase_commit=two_phase_commit,
+            self._identity, self._sequences, incomplete, transaction_timeout_ms
         )
         self._pending_call: TransactionalResult | None = None
-        #: A batch of an idempotent producer failed permanently. No new batch is sent until all
-        #: batches with a sequence are resolved; then :meth:`renew` requests a new identity.
-        self.renewing = False
 
     # -- identity ---------------------------------------------------------------------------------
 
@@ -140,7 +136,7 @@ class TransactionManager:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those of the transaction, as far as they were added to it."""
+        """The partitions of the transaction that were added to it so far."""
         return frozenset(self._identity.transaction.partitions)
 
     @property
@@ -226,27 +222,27 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """As :meth:`begin_abort`, even while another call is pending (called by the sender)."""
+        """Like :meth:`begin_abort`, even while another call is pending (called by the sender)."""
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
 
     def _begin_abort(self, result: TransactionalResult) -> None:
         error = self._identity.last_error
         if error is not None:
-            # A commit waits for its batches, one of them fails, and before the sender fails the
-            # commit for it, a close begins the abort, which clears the error: it would be sent.
+            # A commit waits for its batches, and a batch fails. Before the sender fails the commit
+            # for that, a close begins the abort, which clears the error: the commit would be sent.
             self.requests.fail_end(error)
         self._identity.transition(State.ABORTING_TRANSACTION)
         self._identity.transaction.new_partitions.clear()
         self.requests.enqueue(TxnRequest(TxnRequestKind.END_TXN, result, committed=False))
 
     def prepare(self) -> PreparedTransaction:
-        """Detach the transaction: this producer no longer commits or aborts it.
+        """Detaches the transaction: this producer no longer commits or aborts it.
 
-        The holder of the returned value can (``EndTxnRequest``); closing the producer does not;
-        else transaction.timeout.ms aborts it. Raises IllegalStateError when there is no
-        transaction, when nothing was written in it, or when a record is not acknowledged (flush
-        first), and the error of a failed transaction.
+        The holder of the returned value can end it (``EndTxnRequest``). Closing the producer does
+        not end it. If nobody ends it, transaction.timeout.ms aborts it. Raises IllegalStateError
+        when there is no transaction, when nothing was written in it, or when a record is not
+        acknowledged (flush first), and the error of a failed transaction.
         """
         identity = self._identity
         with identity.lock:
@@ -329,9 +325,9 @@ class TransactionManager:
     def transition_to_abortable_error(self, error: KafkaError) -> None:
         """A record of the transaction could not be sent: the transaction can only be aborted.
 
-        No effect while it is being aborted, nor once its commit was sent: that record (another
-        thread's ``send`` was waiting) is not in it, and the coordinator's response decides. The
-        first error is kept.
+        No effect while it is being aborted. No effect after its commit was sent: the failed record
+        (another thread's ``send`` was waiting) is not in the transaction, and the coordinator's
+        response decides. The first error is kept.
         """
         identity = self._identity
         with identity.lock:
@@ -355,7 +351,7 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """None when ``operation`` may begin; else the pending call of the same name."""
+        """None when ``operation`` may begin; otherwise the pending call of the same name."""
         if not self.is_transactional:
             raise IllegalStateError(
                 f"{operation} needs a transactional producer",
@@ -382,7 +378,7 @@ class TransactionManager:
             self._fail_calls(error)
 
     def close(self, error: KafkaError) -> None:
-        """Nothing more is sent: pending transactional requests fail with ``error``."""
+        """Fails pending transactional requests with ``error``; no further request is sent."""
         with self._identity.lock:
             self._fail_calls(error)
 
@@ -396,8 +392,11 @@ class TransactionManager:
     def may_drain(self, batch: ProducerBatch) -> bool:
         """True when ``batch``, the head of its queue, may be sent now.
 
-        Java's shouldStopDrainBatchesForPartition. Only a response or a call changes False to True,
-        never time alone, so the sender need not poll for it.
+        Java's shouldStopDrainBatchesForPartition. A batch without a sequence may be sent by rule
+        R3: there is a producer id, a transaction has the partition, no batch is unresolved, and at
+        most five are in flight. A retry has its sequence, and waits until all earlier batches are
+        resolved. Only a response or a call changes False to True, never time alone, so the sender
+        need not poll for it.
         """
         tp, identity = batch.tp, self._identity
         sequences = self._sequences.of[tp]
@@ -405,7 +404,7 @@ class TransactionManager:
             # Retries are sent one by one, so that they can't overtake each other.
             return sequences.first_sequence in (NO_SEQUENCE, batch.base_sequence)
         if self._transactional_id is None:
-            if identity.state is not State.READY or self.renewing:
+            if identity.state is not State.READY:
                 return False
         else:
             transaction = identity.transaction
@@ -419,19 +418,22 @@ class TransactionManager:
         return sequences.can_send_new()
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
-        """The sequence of the one batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
+        """The sequence of the only batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
         return self._sequences.of[tp].first_sequence
 
     def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
         """``batches`` are sent: a retry, or for the first time, with the next sequence."""
         identity, sequences = self._identity, self._sequences
-        producer_id, epoch = identity.producer
+        newest = identity.producer
         transactional = self._transactional_id is not None
         for batch in batches:
             of_partition = sequences.of[batch.tp]
             if batch.base_sequence != NO_SEQUENCE:
                 of_partition.sent(batch)
                 continue
+            if of_partition.producer is not newest:
+                of_partition = sequences.begin(batch.tp, newest)
+            producer_id, epoch = of_partition.producer
             identity.transaction.started = True
             sequences.in_flight += 1
             sequence = of_partition.assign_sequence(batch, batch.record_count)
@@ -451,12 +453,25 @@ class TransactionManager:
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
         """The next action for ``batch``; rule R3 is in ``partition_sequences.py``."""
-        verdict = self._sequences.of[batch.tp].answer(batch, answer, base_offset, now)
+        sequences = self._sequences.of[batch.tp]
+        if answer is Answer.OLD_EPOCH and self._has_raised_epoch(sequences):
+            self._sequences.leave_old_epoch(batch.tp)
+        verdict = sequences.answer(batch, answer, base_offset, now)
         if verdict.action is Action.COMPLETE:
             self._sequences.in_flight -= 1
             if verdict.proven:
                 self._sequences.in_flight -= len(verdict.proven)
         return verdict
+
+    def _has_raised_epoch(self, sequences: PartitionSequences[ProducerBatch]) -> bool:
+        """The epoch of ``sequences`` is old because this producer raised it itself, after a failed
+        batch of another partition. False for rows of columns, which get no other sequence.
+        """
+        return (
+            self._transactional_id is None
+            and sequences.producer is not self._identity.producer
+            and all(batch.has_futures_only for batch in sequences.unresolved)
+        )
 
     def handle_failed_batch(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
@@ -485,30 +500,42 @@ class TransactionManager:
             # Otherwise it was appended outside of a transaction, and only it fails.
         return others
 
-    def handle_lost_sequence(
-        self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
-    ) -> tuple[ProducerBatch, ...]:
-        """An idempotent producer's batch failed permanently: no batch can follow on its partition
-        under this identity (see :attr:`renewing`). Returns batches that fail with it.
-        """
-        if is_fatal(error) or not batch.has_sequence:
-            return ()  # a new identity would not help; or it was never sent: there is no gap
-        self.renewing = True
-        return self._sequences.fail(batch, unclear=unclear)
+    def unresolved(self, tp: TopicPartition) -> list[ProducerBatch]:
+        """The batches of ``tp`` that have a sequence and no outcome, in order."""
+        return self._sequences.of[tp].unresolved
 
-    def renew(self) -> None:
-        """Request a new identity, under which every partition begins at sequence 0, once no batch
-        has a sequence of the old one.
+    def handle_lost_sequence(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
+        """A batch of records from ``send`` failed permanently, in an idempotent producer. Its
+        sequence may be missing in the log, so no batch can follow on its partition under this
+        epoch. Returns the batches that fail with it.
         """
-        if self._sequences.in_flight == 0 and self._identity.state is State.READY:
-            with self._identity.lock:
-                self._identity.reset_producer_id()
-            self._sequences.reset()
-            self.renewing = False
+        if not batch.has_sequence:
+            return ()  # it was never sent, or what was sent is not in the log: there is no gap
+        identity = self._identity
+        if self._sequences.of[batch.tp].producer is identity.producer:
+            # Otherwise the next epoch is there already: another partition has moved on to it.
+            with identity.lock:
+                identity.raise_epoch()
+        return self._sequences.move_on(batch)
+
+    @property
+    def moving(self) -> bool:
+        """Some partition is to move on to the next epoch."""
+        return bool(self._sequences.moving)
+
+    def take_moved(self) -> list[ProducerBatch]:
+        """The batches that are to be sent again, under the next epoch, of all partitions whose
+        batches have their outcomes: in order for each partition, and without a sequence from now.
+        """
+        return self._sequences.take_moved()
 
     def handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
         """The late response of a failed batch may prove its outcome."""
-        if answer is Answer.ACKNOWLEDGED or (answer is not Answer.UNCLEAR and not batch.in_retry):
+        if self._transactional_id is None:
+            self._sequences.answered_late(batch, answer)
+        elif answer is Answer.ACKNOWLEDGED or (
+            answer not in UNCLEAR_ANSWERS and not batch.in_retry
+        ):
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:

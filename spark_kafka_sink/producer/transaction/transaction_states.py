@@ -40,6 +40,10 @@ from spark_kafka_sink.protocol.request import ApiKey
 _INIT_WITH_OWN_EPOCH = 3
 
 
+#: The last epoch of an idempotent producer: an epoch has 16 bits.
+LAST_EPOCH = 2**15 - 1
+
+
 class State(Enum):
     """The state of the identity and of its transaction."""
 
@@ -61,7 +65,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
     # Back to UNINITIALIZED: not authorised, which an administrator can fix.
     _S.INITIALIZING: frozenset({_S.READY, _S.UNINITIALIZED, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
-    # To UNINITIALIZED: an idempotent producer continues under a new id after a failed batch.
+    # To UNINITIALIZED: the epochs of an idempotent producer's id are used up.
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.UNINITIALIZED, _S.FATAL_ERROR}),
     _S.IN_TRANSACTION: frozenset(
         {
@@ -103,8 +107,9 @@ class Transaction:
     """The producer's view of one transaction.
 
     ``new_partitions`` are to be added (version 1), ``pending_partitions`` are being added,
-    ``partitions`` are added. ``started``: a broker knows of it, so it must be committed or aborted.
-    ``add_unclear``: an AddPartitionsToTxn has no response. ``end_sent``: no batch may be sent.
+    ``partitions`` are added. ``started``: a broker has the transaction, so it must be committed or
+    aborted. ``add_unclear``: an AddPartitionsToTxn has no response. ``end_sent``: no batch may be
+    sent.
     """
 
     version: int = 1
@@ -125,7 +130,9 @@ class Transaction:
                 self.new_partitions[tp] = None
 
     def partitions_to_add(self) -> tuple[TopicPartition, ...]:
-        """The partitions for AddPartitionsToTxn: new ones, and those without a response."""
+        """The partitions for AddPartitionsToTxn: new partitions, and partitions without a
+        response.
+        """
         self.pending_partitions |= self.new_partitions
         self.new_partitions.clear()
         self.add_unclear = True
@@ -215,7 +222,7 @@ class ProducerIdentity:
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
         """The transaction can only be aborted. No effect while it is being aborted, or after a
-        fatal error (a ``send`` that was waiting fails then, too); the first error is kept.
+        fatal error (a waiting ``send`` also fails then). The first error is kept.
         """
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
@@ -227,8 +234,8 @@ class ProducerIdentity:
         self.transaction = Transaction(self.latest_version)
 
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
-        """A broker returned the requested identity: the first one, one to abort, or one for a
-        transaction that has begun, and may have completed, meanwhile.
+        """A broker returned the requested identity: the first identity, an identity for an abort,
+        or an identity for a transaction that has begun, and may have completed, since the request.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)
@@ -236,8 +243,9 @@ class ProducerIdentity:
         self.producer, self.used_identity = producer, NO_PRODUCER_ID
 
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
-        """Committed or aborted. ``successor`` is the identity of the next transaction,
-        NO_PRODUCER_ID when there is none, None when the current one was not used.
+        """The transaction was committed or aborted. ``successor`` is the identity for the next
+        transaction. It is NO_PRODUCER_ID if a new identity must be requested, and None if no
+        broker has seen the transaction, so that the current identity stays.
         """
         if successor is not None:
             self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
@@ -250,6 +258,16 @@ class ProducerIdentity:
         """Drop the identity; a new one must be requested."""
         self.transition(State.UNINITIALIZED)
         self.producer = NO_PRODUCER_ID
+
+    def raise_epoch(self) -> None:
+        """Raises the epoch of an idempotent producer without a request, like Java's producer
+        (``bumpIdempotentProducerEpoch``, KIP-360). After the last epoch it requests a new id.
+        """
+        producer_id, epoch = self.producer
+        if epoch < LAST_EPOCH:
+            self.producer = ProducerIdAndEpoch(producer_id, epoch + 1)
+        elif self.state is State.READY:
+            self.reset_producer_id()
 
     def forget_prepared(self) -> None:
         self.reset_producer_id()

@@ -1,8 +1,8 @@
 """The requests for a producer's id and transaction: their queue, sending, and responses.
 
-Owns: the queue in the order of :class:`TxnRequestKind`, the one in flight, the coordinator's node,
-the effect of each response on the identity and the transaction (Java's ``TxnRequestHandler`` and
-``TransactionManager.nextRequest``); the target broker and retries (Java's
+Owns: the queue in the order of :class:`TxnRequestKind`, the request in flight, the coordinator's
+node, the effect of each response on the identity and the transaction (Java's ``TxnRequestHandler``
+and ``TransactionManager.nextRequest``); the target broker and retries (Java's
 ``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has one kind,
 InitProducerId, which any broker answers. Never: the reaction to an error code
 (``txn_requests.py``), batches.
@@ -12,10 +12,10 @@ epoch ensures this. With version 1, when the outcome of a batch or a request is 
 InitProducerId is sent instead of EndTxn: without an epoch it aborts the open transaction *and*
 fences the epoch that wrote it, so that a batch still in flight is rejected.
 
-Everything runs on the sender thread (:meth:`TxnRequestSender.maybe_request` in each iteration,
-responses in ``client.poll``), except :meth:`TxnRequestQueue.enqueue` and
-:meth:`TxnRequestQueue.fail_all`, which application threads also call; all of the queue under the
-identity's lock, which public methods take unless stated otherwise.
+Threads: the sender thread runs everything (:meth:`TxnRequestSender.maybe_request` in each
+iteration, responses in ``client.poll``). Application threads also call
+:meth:`TxnRequestQueue.enqueue` and :meth:`TxnRequestQueue.fail_all`. The identity's lock guards the
+queue. Public methods take this lock, unless a comment shows that their caller holds it.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ _MAX_NAMED = 10
 #: Minimum delay before looking again for an available broker, if retry.backoff.ms is shorter.
 MIN_RETRY_MS = 50
 
-#: After an error in one of these states there may be a transaction to abort.
+#: After an error in a state of these, there may be a transaction to abort.
 _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
 class TxnRequestQueue:
-    """One request at a time, by priority of its kind, then in order of arrival."""
+    """A queue with one request in flight, by priority of its kind, then in order of arrival."""
 
     def __init__(
         self,
@@ -88,13 +88,11 @@ class TxnRequestQueue:
         sequences: TxnPartitionMap,
         incomplete: IncompleteBatches,
         transaction_timeout_ms: int,
-        two_phase_commit: bool = False,
     ) -> None:
         self._identity = identity
         self._sequences = sequences
         self._incomplete = incomplete
         self._transaction_timeout_ms = transaction_timeout_ms
-        self._two_phase_commit = two_phase_commit
         self._pending: list[TxnRequest] = []
         self._in_flight: TxnRequest | None = None
         self._coordinator: Node | None = None
@@ -104,7 +102,7 @@ class TxnRequestQueue:
         #: another transaction under the same epoch; when that times out, it seems that the first
         #: one did.
         self.identity_in_doubt = False
-        #: Of the id's last transaction, as the coordinator described it.
+        #: The state of the id's last transaction, as the coordinator described it.
         self.last_state = ""
 
     @property
@@ -119,7 +117,8 @@ class TxnRequestQueue:
             bool(self._pending)
             or self._in_flight is not None
             or bool(identity.transaction.new_partitions)
-            # An idempotent producer needs an id at once, a transactional one when it says so.
+            # An idempotent producer needs an id immediately, a transactional producer when it calls
+            # for one.
             or (identity.state is State.UNINITIALIZED and identity.transactional_id is None)
         )
 
@@ -162,7 +161,7 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """The request to send now, which then counts as in flight; else the wait in ms.
+        """The request to send now, which then counts as in flight; otherwise the wait in ms.
 
         The wait is NEVER when a response or a call must come first. EndTxn waits for the completion
         of every batch.
@@ -243,12 +242,7 @@ class TxnRequestQueue:
             if request.kind is TxnRequestKind.INIT_PRODUCER_ID:
                 # A used identity is sent, so that a producer whose id was taken over is fenced.
                 # There is none when this request fences: our own epoch would be rejected as old.
-                return init_producer_id(
-                    name,
-                    self._transaction_timeout_ms,
-                    identity.used_identity,
-                    enable_2pc=self._two_phase_commit,
-                )
+                return init_producer_id(name, self._transaction_timeout_ms, identity.used_identity)
             assert name is not None
             if request.kind is TxnRequestKind.FIND_COORDINATOR:
                 return find_coordinator([name])
@@ -345,7 +339,8 @@ class TxnRequestQueue:
             return self._apply_partitions(body)
         if isinstance(body, InitProducerIdResponse):
             if body.error_code is ErrorCode.NONE:
-                self._sequences.reset()
+                if self._identity.transactional_id is not None:
+                    self._sequences.reset()
                 self._identity.set_producer_id_and_epoch(
                     ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
                 )

@@ -15,17 +15,13 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from types import MappingProxyType
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.backoff import ExponentialBackoff, concurrent_backoff
 from spark_kafka_sink.base.clock import Clock, Waiters
 from spark_kafka_sink.base.errors import ErrorClass, ErrorCode, KafkaError, KafkaTimeoutError
 
-#: First backoff after CONCURRENT_TRANSACTIONS: the previous transaction is being completed, which
-#: takes milliseconds. Java uses the short backoff for AddPartitionsToTxn only (KAFKA-5482).
-CONCURRENT_BACKOFF_MS = 20
-
 
 class TxnRequestKind(IntEnum):
-    """In the order of priority among pending requests."""
+    """The kinds, in the order of priority among pending requests."""
 
     FIND_COORDINATOR = 0
     DESCRIBE_TRANSACTIONS = 1
@@ -192,9 +188,10 @@ class TransactionalResult:
 
 @dataclass(slots=True, eq=False)
 class TxnRequest:
-    """One request, pending or in flight; its fields are encoded when it is sent.
+    """A request, pending or in flight; its fields are encoded when it is sent.
 
-    ``committed`` is EndTxn's; ``fences`` marks an InitProducerId that aborts a transaction.
+    ``committed`` is a field of EndTxn; ``fences`` marks an InitProducerId that aborts a
+    transaction.
     """
 
     kind: TxnRequestKind
@@ -213,8 +210,7 @@ class TxnBackoff:
         self, retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
     ) -> None:
         self._plain = ExponentialBackoff(retry_ms, retry_max_ms, random=random)
-        soon = min(CONCURRENT_BACKOFF_MS, retry_ms)
-        self._soon = ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)
+        self._soon = concurrent_backoff(retry_ms, retry_max_ms, random)
 
     def plain(self, request: TxnRequest) -> int:
         """After an error or a disconnect."""

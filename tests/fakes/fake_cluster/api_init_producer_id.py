@@ -10,7 +10,7 @@ from tests.fakes.fake_cluster.codec import Request, ms
 if TYPE_CHECKING:
     from tests.fakes.fake_cluster.cluster import FakeCluster
 
-KEY, VERSIONS = 22, (0, 6)
+KEY, VERSIONS = 22, (0, 5)
 _FENCED = 4
 
 
@@ -19,11 +19,6 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     expected = (getattr(body, "producer_id", -1), getattr(body, "producer_epoch", -1))
     if (expected[0] == -1) != (expected[1] == -1):
         return refuse(cluster, request, ErrorCode.INVALID_REQUEST)
-    two_phases = getattr(body, "enable2_pc", False)
-    if two_phases and not cluster.two_phase_commit:
-        return refuse(cluster, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if getattr(body, "keep_prepared_txn", False):
-        return refuse(cluster, request, ErrorCode.UNSUPPORTED_VERSION)
     transactional_id = body.transactional_id
     if transactional_id is None:
         found = (ErrorCode.NONE, cluster.transactions.new_producer_id(), 0)
@@ -32,7 +27,7 @@ def handle(cluster: FakeCluster, node: int, request: Request) -> Any:
     else:
         found = cluster.transactions.initialize(
             transactional_id,
-            None if two_phases else ms(body.transaction_timeout),
+            ms(body.transaction_timeout),
             expected if expected[0] >= 0 else None,
             cluster.now,
         )
@@ -53,6 +48,4 @@ def _answer(
         error_code=error,
         producer_id=producer_id,
         producer_epoch=epoch,
-        ongoing_txn_producer_id=-1,
-        ongoing_txn_producer_epoch=-1,
     )

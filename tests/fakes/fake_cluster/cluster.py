@@ -45,8 +45,6 @@ class FakeCluster:
             their ids, for which it is another time.
         abort_scan_ms: how often timed-out transactions are looked for.
         versions: API key to highest version, for an older cluster; 0 or less takes the API away.
-        two_phase_commit: transaction.two.phase.commit.enable under unstable.api.versions.enable;
-            None: without the latter, so no InitProducerId 6.
         broker_configs: what brokers tell of themselves, and of topics that don't set it; None: they
             have no DescribeConfigs.
     """
@@ -63,7 +61,6 @@ class FakeCluster:
         default_replication: int | None = None,
         min_isr: int = 1,
         versions: Mapping[int, int] | None = None,
-        two_phase_commit: bool | None = None,
         broker_configs: Mapping[str, str] | None = None,
     ) -> None:
         self.random = Random(0) if random is None else random
@@ -84,7 +81,6 @@ class FakeCluster:
         self.touched = False
         self.cluster_id = "fake-cluster"
         self.groups = GroupOffsets()
-        self.two_phase_commit = two_phase_commit
         self.broker_configs = broker_configs
         self.brokers = {node: 9092 + node for node in range(1, nodes + 1)}
         self.down: set[int] = set()
@@ -121,9 +117,8 @@ class FakeCluster:
         self._due_count = 0
         self._next_scan_ms: int | None = None
         self.ranges = {key: api.VERSIONS for key, api in APIS.items()}
-        stable = {ApiKey.INIT_PRODUCER_ID: 5} if two_phase_commit is None else {}
         silent = {ApiKey.DESCRIBE_CONFIGS: 0} if broker_configs is None else {}
-        for key, highest in {**stable, **silent, **(versions or {})}.items():
+        for key, highest in {**silent, **(versions or {})}.items():
             lowest = self.ranges.pop(key)[0]
             if highest > 0:
                 self.ranges[key] = (min(lowest, highest), highest)

@@ -19,7 +19,6 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 MAX_EPOCH = 32767
 MAX_TIMEOUT_MS = 900_000
-NO_TIMEOUT_MS = 2**31 - 1
 
 
 class State(Enum):
@@ -124,18 +123,14 @@ class TransactionCoordinator:
     def initialize(
         self,
         transactional_id: str,
-        timeout_ms: int | None,
+        timeout_ms: int,
         expected: tuple[int, int] | None,
         now: int,
     ) -> Ended:
-        """Error, producer id, epoch. ``expected`` is the caller's own, to go on with (KIP-360);
-        no time-out is that of two-phase commit (KIP-939).
-        """
+        """Error, producer id, epoch. ``expected`` is the caller's own, to go on with (KIP-360)."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, -1, -1
-        if timeout_ms is None:
-            timeout_ms = NO_TIMEOUT_MS
-        elif not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT, -1, -1
         found = self.find(transactional_id)
         if found is None:

@@ -1,0 +1,35 @@
+"""The metadata of a topic that must exist already.
+
+Owns: how long a missing topic is waited for, and the hint of a topic that may not be read. Never: a
+topic that a write may create (``datasource/checks/preflight.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.base.errors import AuthorizationError
+from spark_kafka_sink.protocol.cluster import Cluster
+
+#: How long brokers must report a topic as unknown before it counts as missing, in ms.
+_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
+
+
+def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
+    """The cluster with the topic. Raises KafkaTimeoutError, soon, when there is no such topic."""
+    return admin.describe_topics(
+        (topic,),
+        timeout_ms=timeout_ms,
+        missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
+        allow_auto_topic_creation=False,
+    )
+
+
+def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
+    """:func:`existing` for a topic that is to be read: the hint of a refusal names READ."""
+    try:
+        return existing(admin, topic, timeout_ms)
+    except AuthorizationError as error:  # whose hint is that of a write
+        hint = "the principal needs READ on the topic"
+        raise AuthorizationError(error.message, hint=hint, code=error.code) from error

@@ -1,0 +1,265 @@
+"""Counts the records of known producers in ranges of partitions, as a consumer with read_committed
+sees them. Only headers of batches are read; their checksums are checked.
+
+Owns: :class:`RangeCount`, the count of one range, and :func:`count_ranges`, which reads many ranges
+with bounded memory. Never: a judgement of the counts (``datasource/report/audit_verdict.py``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.partition_reader import PartitionReader
+from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    InvalidRecordError,
+    KafkaTimeoutError,
+    RemoteProtocolError,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.log_requests import FetchedPartition, OffsetSpec
+from spark_kafka_sink.records.compression import CompressionType
+from spark_kafka_sink.records.log_records import ControlType, LogBatch, marker_of, whole_batches
+from spark_kafka_sink.records.record_batch import BatchHeader, increment_sequence, sequence_before
+
+#: A producer id and its epoch.
+Producer = tuple[int, int]
+#: Ranges that are read together. Each has a response of some 4 MiB in memory.
+_AT_ONCE: Final = 8
+
+
+@dataclass(slots=True)
+class RangeCount:
+    """The batches from offset ``at`` to ``last`` that ``producers`` wrote (None: any producer).
+
+    ``fetches`` limits the requests; ``at`` moves on with each. ``rows`` are committed,
+    ``aborted_rows`` are not; ``other`` counts the offsets of other producers' records, of markers
+    and of aborted records. ``checksum`` is the sum of the committed batches' checksums. ``gaps``
+    are offsets without a record, and ``deleted`` offsets before the start of the log.
+    ``first_batch`` is the base offset of the first batch of ``producers``, ``last_row`` the last
+    offset of their last batch, -1 if there is none. ``hole`` is the offset of the first batch whose
+    sequence is after the end of the producer's batch before, by ``hole_rows``; with ``from_zero``
+    the first sequence of a producer is 0. ``repeated_at`` is the offset of the first batch whose
+    sequence was there before. Both are -1 if there is none. ``damage`` is the reason why the batch
+    at ``damaged_at`` can't be read.
+    ``problem`` is the reason why a range was not read to its end, and ``log_end`` the end of a log
+    that ends in the range.
+    """
+
+    tp: TopicPartition
+    at: int
+    last: int
+    producers: frozenset[Producer] | None
+    fetches: int = NEVER
+    rows: int = 0
+    aborted_rows: int = 0
+    other: int = 0
+    checksum: int = 0
+    gaps: int = 0
+    deleted: int = 0
+    first_batch: int = -1
+    last_row: int = -1
+    from_zero: bool = False
+    hole: int = -1
+    hole_rows: int = 0
+    repeated_at: int = -1
+    log_append_time: bool = False
+    codecs: set[CompressionType] = field(default_factory=set)
+    damaged_at: int = -1
+    damage: str = ""
+    log_end: int = -1
+    open_at: int = -1
+    problem: str = ""
+    waits_since_ms: int = NEVER
+    next_sequence: dict[Producer, int] = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        return (
+            self.at > self.last or self.fetches <= 0 or self.damaged_at >= 0 or bool(self.problem)
+        )
+
+    def take(self, fetched: FetchedPartition) -> bool:
+        """Counts the fetched batches. False when there is none: the log, or what is committed of
+        it, ends here.
+        """
+        aborted = _Aborted(fetched.aborted)
+        before = self.at
+        try:
+            for batch in whole_batches(fetched.records):
+                if batch.next_offset > self.at:
+                    self._count(batch, aborted.has(batch))
+                    if self.at > self.last:
+                        break
+                else:
+                    aborted.has(batch)
+        except (CorruptRecordError, InvalidRecordError, RemoteProtocolError) as error:
+            self.damaged_at, self.damage = self.at, error.message
+        if moved := self.at > before:
+            self.fetches -= 1
+        return moved or self.damaged_at >= 0
+
+    def skip_to(self, start: int) -> None:
+        """The log begins at ``start`` now."""
+        begin = min(start, self.last + 1)
+        self.deleted += begin - self.at
+        self.at = begin
+        # The next batch of a producer does not follow the batch that was read last.
+        self.next_sequence.clear()
+
+    def _count(self, batch: LogBatch, aborted: bool) -> None:
+        header = batch.header
+        begin, end = max(header.base_offset, self.at), min(batch.next_offset, self.last + 1)
+        self.gaps += min(begin, self.last + 1) - self.at
+        self.at = max(end, min(begin, self.last + 1))
+        if end <= begin:
+            return
+        # Compaction keeps the offsets of a batch; so do its records that are before ``at``.
+        rows = min(header.record_count, end - begin)
+        self.gaps += end - begin - rows
+        producer = header.producer_id, header.producer_epoch
+        ours = not header.control and (self.producers is None or producer in self.producers)
+        if not ours or aborted:
+            self.other += rows
+            self.aborted_rows += rows if ours else 0
+            return
+        self.rows += rows
+        self.checksum += header.checksum
+        self.log_append_time |= header.log_append_time
+        self.codecs.add(header.codec)
+        if self.first_batch < 0:
+            self.first_batch = header.base_offset
+        self.last_row = batch.last_offset
+        if header.producer_id >= 0:
+            self._follow(producer, header)
+
+    def _follow(self, producer: Producer, header: BatchHeader) -> None:
+        """Compares the batch's sequence with the end of the producer's batch before."""
+        begin = 0 if self.from_zero and not self.deleted else header.base_sequence
+        expected, found = self.next_sequence.get(producer, begin), header.base_sequence
+        if sequence_before(expected, found) and self.hole < 0:
+            self.hole, self.hole_rows = header.base_offset, (found - expected) % 2**31
+        elif sequence_before(found, expected) and self.repeated_at < 0:
+            self.repeated_at = header.base_offset
+        # Compaction keeps the sequences of a batch.
+        self.next_sequence[producer] = increment_sequence(found, header.last_offset_delta + 1)
+
+
+class _Aborted:
+    """The aborted transactions of one response, which are asked batch by batch (Java's
+    ``CompletedFetch``).
+    """
+
+    def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
+        self._listed = deque(sorted(listed, key=lambda one: one[1]))
+        self._open: set[int] = set()
+
+    def has(self, batch: LogBatch) -> bool:
+        """Whether the batch belongs to one of them."""
+        header = batch.header
+        while self._listed and self._listed[0][1] <= batch.last_offset:
+            self._open.add(self._listed.popleft()[0])
+        if header.control:
+            if marker_of(batch) is ControlType.ABORT:
+                self._open.discard(header.producer_id)
+            return False
+        return header.transactional and header.producer_id in self._open
+
+
+def count_ranges(
+    client: AdminClient,
+    ranges: Sequence[RangeCount],
+    *,
+    until_ms: int = NEVER,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Counts all ``ranges``, which are of one topic. Each request, and each wait for a transaction
+    to end, is bounded by max.block.ms of ``client``; all of it by ``until_ms`` of its clock. A
+    range that can't be read to its end has a ``problem``. Raises AuthorizationError.
+    """
+    reader = PartitionReader(client, "", "READ on the topic")
+    total = sum(one.last + 1 - one.at for one in ranges)
+    open_ones = deque(one for one in ranges if not one.is_done)
+    tries = 0
+    while open_ones:
+        if client.clock.now_ms() >= until_ms:
+            for one in open_ones:
+                one.problem = "the time for the audit is over"
+            return
+        group = [open_ones.popleft() for _ in range(min(_AT_ONCE, len(open_ones)))]
+        deadline = min(client.deadline(), until_ms)
+        moved = _fetch(client, reader, group, deadline)
+        for one in group:
+            if one.is_done:
+                # A large write has a thousand producers, in each of a thousand partitions.
+                one.next_sequence.clear()
+                continue
+            # The ranges that move on are read to their end before others are begun.
+            (open_ones.append if one.waits_since_ms < NEVER else open_ones.appendleft)(one)
+        if moved:
+            tries = 0
+        elif open_ones:
+            client.loop.pause(tries := tries + 1, deadline)
+        if on_progress is not None:
+            on_progress(total - sum(max(one.last + 1 - one.at, 0) for one in open_ones), total)
+
+
+def _fetch(
+    client: AdminClient, reader: PartitionReader, group: Sequence[RangeCount], deadline: int
+) -> bool:
+    """One request for each range; whether any range moved on."""
+    moved = False
+    found = reader.fetch_committed([(one.tp, one.at) for one in group], deadline)
+    for one, fetched in zip(group, found, strict=True):
+        if isinstance(fetched, str):
+            one.problem = fetched
+            continue
+        try:
+            if _moved(reader, one, fetched, deadline):
+                one.waits_since_ms = NEVER
+                moved = True
+            else:
+                _wait(client, reader, one, deadline)
+        except KafkaTimeoutError as error:
+            one.problem = error.message
+    return moved
+
+
+def _moved(
+    reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
+) -> bool:
+    """Counts the fetched batches. False when there is none."""
+    if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        return one.take(fetched)
+    start = reader.offset(one.tp, OffsetSpec.EARLIEST, deadline)
+    if start <= one.at:
+        return False
+    one.skip_to(start)
+    return True
+
+
+def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
+    """Nothing comes: an open transaction, or the end of the log. Markers of a commit come a moment
+    after it, and a new leader has no high watermark for a moment, so this waits.
+    """
+    now = client.clock.now_ms()
+    if one.waits_since_ms == NEVER:
+        one.waits_since_ms = now
+    if now - one.waits_since_ms < client.config.max_block_ms:
+        return
+    end = reader.offset(one.tp, OffsetSpec.LATEST, deadline)
+    if end <= one.at:
+        one.log_end = end
+        one.problem = f"the log ends at offset {end}"
+    else:
+        one.open_at = one.at
+        one.problem = (
+            f"an open transaction hides offset {one.at} and all after it"
+            f" (kprod txn blockers {one.tp.topic})"
+        )

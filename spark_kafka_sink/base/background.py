@@ -1,0 +1,25 @@
+"""Daemon threads for one blocking call each, also while the interpreter exits.
+
+Owns: :func:`run_aside`. Never: the call itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+def run_aside(run: Callable[[], None], name: str) -> None:
+    """Call ``run`` on a daemon thread of that name. Raises RuntimeError when the process may have
+    no more threads.
+
+    Python 3.12 and newer starts no thread once the main thread has ended, while producers still
+    send their queues (``producer/exit_flush.py``): then ``run`` is called here, and blocks its
+    caller.
+    """
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:
+        if "interpreter shutdown" not in str(error):
+            raise
+        run()

@@ -1,0 +1,130 @@
+"""Dataclasses with described fields, from which their JSON and their JSON Schema are generated.
+
+Owns: :class:`Described`, the annotation of such a field, :func:`described_fields`, :func:`as_json`,
+:func:`from_json` and :func:`json_schema`. Never: what a report or a progress contains.
+
+    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
+
+Names in JSON are the fields' names in camelCase. A field is a str, int, float, StrEnum or a
+dataclass of this kind, or a tuple of such values, or None.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+
+T = typing.TypeVar("T")
+
+#: The field names of each class, here and in JSON.
+_names: dict[type, tuple[tuple[str, str], ...]] = {}
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A field's meaning, a sentence, and the unit of its value (empty: it has none)."""
+
+    meaning: str
+    unit: str = ""
+
+
+def json_name(name: str) -> str:
+    """The name of a field in JSON: ``max_queue_ms`` is ``maxQueueMs``."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def as_json(value: object) -> Json:
+    """``value``, a described dataclass or the value of a field, for ``json.dumps``."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, tuple):
+        return [as_json(one) for one in value]
+    cls = type(value)
+    names = _names.get(cls)
+    if names is None:
+        assert is_dataclass(cls)
+        names = _names[cls] = tuple((one.name, json_name(one.name)) for one in fields(cls))
+    return {shown: as_json(getattr(value, name)) for name, shown in names}
+
+
+def from_json(cls: type[T], fields: Mapping[str, object]) -> T:
+    """The inverse of :func:`as_json`. Names that ``cls`` does not have are ignored: a later version
+    may have written them. KeyError for a missing name, ValueError or TypeError for a wrong value.
+    """
+    values = {name: _value_of(hint, fields[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
+    return cls(**values)
+
+
+@cache
+def _hints(cls: type) -> tuple[tuple[str, str, object], ...]:
+    """The name of each field, its name in JSON, and its type."""
+    names = (one.name for one in fields(cls))
+    described = described_fields(cls)
+    return tuple((n, shown, hint) for n, (shown, _, hint) in zip(names, described, strict=True))
+
+
+def _value_of(hint: object, value: object) -> object:
+    inner = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return None if value is None else _value_of(inner[0], value)
+    if typing.get_origin(hint) is tuple:
+        return tuple(_value_of(inner[0], one) for one in _checked(list, value))
+    assert isinstance(hint, type)
+    if is_dataclass(hint):
+        return from_json(hint, _checked(dict, value))
+    if issubclass(hint, StrEnum):
+        return hint(_checked(str, value))
+    return float(_checked((int, float), value)) if hint is float else _checked(hint, value)
+
+
+def _checked(of: type | tuple[type, ...], value: object) -> typing.Any:  # noqa: ANN401 - of JSON
+    if not isinstance(value, of):
+        raise TypeError(f"a {type(value).__name__} in place of another type")
+    return value
+
+
+def json_schema(cls: type) -> dict[str, Json]:
+    """The JSON Schema (draft 2020-12) of such a dataclass, with units in the descriptions."""
+    properties: dict[str, Json] = {}
+    for name, described, hint in described_fields(cls):
+        unit = f" Unit: {described.unit}." if described.unit else ""
+        properties[name] = {"description": described.meaning + unit, **_schema_of(hint)}
+    return {
+        "type": "object",
+        "description": (cls.__doc__ or "").partition("\n\n")[0],
+        "properties": properties,
+        "required": list(properties),
+    }
+
+
+def described_fields(cls: type) -> Iterator[tuple[str, Described, object]]:
+    """Each field's name in JSON, description and type, in the order of the class."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for one in fields(cls):
+        hint, described = typing.get_args(hints[one.name])
+        yield json_name(one.name), described, hint
+
+
+def _schema_of(hint: object) -> dict[str, Json]:
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple:
+        return {"type": "array", "items": _schema_of(inner[0])}
+    if isinstance(hint, types.UnionType):
+        (one,) = (part for part in inner if part is not types.NoneType)
+        return {"anyOf": [_schema_of(one), {"type": "null"}]}
+    assert isinstance(hint, type)
+    if is_dataclass(hint):
+        return json_schema(hint)
+    if issubclass(hint, StrEnum):
+        return {"type": "string", "enum": [str(member) for member in hint]}
+    return {"type": _TYPES[hint]}
+
+
+_TYPES: dict[type, Json] = {str: "string", int: "integer", float: "number", bool: "boolean"}

@@ -1,0 +1,94 @@
+"""The TLS context of a new connection, from files that may be renewed while a producer runs.
+
+Owns: :class:`RenewedContext`: when the files of ``ssl.`` options are read again, and the last
+context that was usable. Never: how a file is read (``ssl_context.py``, ``key_stores.py``), open
+connections, which keep their certificates.
+
+A stream lives for months, its certificates for days.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text, warn
+from spark_kafka_sink.base.security.allow_lists import check_file
+from spark_kafka_sink.base.security.local_files import MAX_STORE, UnusableFileError, read_file
+from spark_kafka_sink.base.security.password import text_of
+from spark_kafka_sink.network.tls.ssl_context import ssl_context
+
+_log = logging.getLogger(__name__)
+
+_LOCATIONS: Final = ("ssl.truststore.location", "ssl.keystore.location")
+_BEGIN, _END = b"-----BEGIN ", b"-----END "
+
+#: Changes when a file is replaced or written to: device, inode, size, time of change; None without
+#: a file.
+_State = tuple[int, int, int, int] | None
+
+
+class RenewedContext:
+    """The TLS context, called for each new connection. Only one thread uses it."""
+
+    __slots__ = ("_context", "_files", "_options", "_seen")
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        """``options`` are the ``ssl.`` options. Raises ConfigError, like :func:`ssl_context`."""
+        self._options = options
+        self._files = {
+            name: text_of(options[name]) for name in _LOCATIONS if options.get(name) is not None
+        }
+        # Before the files are read: a change between the two is seen later.
+        self._seen = self._states()
+        self._context = ssl_context(options)
+
+    def __call__(self) -> ssl.SSLContext:
+        """The context of the current files. While a changed file can't be used, the previous
+        context with a warning, once for each change.
+        """
+        states = self._states()
+        if states != self._seen:
+            self._seen = states
+            try:
+                context = ssl_context(self._options)
+                self._refuse_halves()
+            except ConfigError as error:
+                warn(
+                    _log,
+                    Kind.KEY_STORE,
+                    "%s; new connections use the certificates that were read before",
+                    error.message,
+                )
+            else:
+                self._context = context
+                _log.info("%s: read again for new connections", " and ".join(self._files))
+        return self._context
+
+    def _states(self) -> tuple[_State, ...]:
+        return tuple(map(_state, self._files.values()))
+
+    def _refuse_halves(self) -> None:
+        """ConfigError for a PEM file that ends within a block: it is being written. (A cut PKCS12
+        store can't be opened, and a key without its certificate can't be used.)
+        """
+        for name, path in self._files.items():
+            source = f"{name}={safe_text(path)}"
+            try:
+                content = read_file(path, source, MAX_STORE, lambda it: check_file(it, source))  # noqa: B023 - called now
+            except UnusableFileError as error:
+                raise ConfigError(f"{source} can't be read: {error}") from None
+            if content.count(_BEGIN) != content.count(_END):
+                raise ConfigError(f"{source} ends within a block of PEM")
+
+
+def _state(path: str) -> _State:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,195 @@
+"""The end of an interpreter whose producers were not closed: their queued records are sent first.
+
+Owns: the producers of this process that have a network thread, and what happens to them when the
+interpreter exits. Never: a close that a program calls (``kafka_producer.py``).
+
+A script that ends without ``close`` would otherwise lose its queue in silence: the network thread
+is a daemon. When the interpreter exits, the order of events is:
+
+1. The main thread ends. ``threading`` joins the threads that are no daemons: they may still send.
+2. The functions of ``atexit`` run, the newest first; daemon threads still run. Ours runs here.
+3. The interpreter stops every daemon thread.
+
+A child of ``multiprocessing`` leaves out 2: there a finalizer of that module does the work. A child
+of ``os.fork`` has copies of its parent's producers, which are left alone. A process that ends by
+``os._exit`` (Spark's forked workers) or by a signal runs nothing of this. A producer with nothing
+to send, such as a warm one between two tasks, does not delay the exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import warn
+from spark_kafka_sink.producer.lifecycle import first_line
+from spark_kafka_sink.producer.metrics.producer_metrics import Measurement
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.wiring import ProducerParts
+
+_log = logging.getLogger(__name__)
+
+#: How long a network thread may take to end after a forced close.
+_FORCED_CLOSE_S: Final = 1.0
+#: How long a network thread may take to fail a batch whose delivery.timeout.ms is over.
+_EXPIRY_S: Final = 0.5
+#: A wait that is longer is announced.
+_QUIET_S: Final = 1.0
+
+
+class _Watched:
+    """The producers of this process. ``lock`` guards the list: threads may make producers."""
+
+    lock = threading.Lock()
+    parts: list[ProducerParts] = []  # noqa: RUF012 - one for each process
+    #: The process in which the exit is hooked: a forked child has a registry of its own.
+    hooked_in: int | None = None
+
+
+def watch(parts: ProducerParts) -> None:
+    """Send the queue of this producer, which has just started, when the interpreter exits."""
+    with _Watched.lock:
+        _Watched.parts = [one for one in _Watched.parts if _has_thread(one)]
+        _Watched.parts.append(parts)
+        if _Watched.hooked_in == os.getpid():
+            return
+        if _Watched.hooked_in is None:
+            atexit.register(flush_at_exit)
+        if _is_child_of_multiprocessing():
+            from multiprocessing.util import Finalize
+
+            Finalize(None, flush_at_exit, exitpriority=0)
+        _Watched.hooked_in = os.getpid()
+
+
+def _is_child_of_multiprocessing() -> bool:
+    """A child has the module loaded; a task of Spark does not, and must not load it for this."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
+def _renew_lock() -> None:
+    """Replaces the lock in a forked child: another thread may have held the lock at the fork."""
+    _Watched.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def flush_at_exit() -> None:
+    """Close every producer that has records to send, for delivery.timeout.ms at most, or until
+    Ctrl-C. Logs one warning with the number of records that were not sent; raises nothing.
+    """
+    with _Watched.lock:
+        unfinished = [one for one in _Watched.parts if _has_work(one)]
+    if not unfinished:
+        return
+    lost = [_Loss(one) for one in unfinished]
+    for one in unfinished:
+        one.sender.initiate_close()
+    _wait(unfinished, sum(one.waiting for one in lost))
+    left = [one for one in unfinished if one.thread.is_alive()]
+    for one in left:
+        one.sender.force_close()
+    try:
+        for one in left:
+            one.thread.join(_FORCED_CLOSE_S)
+    except KeyboardInterrupt:
+        pass  # the warning comes first
+    _warn(lost)
+
+
+def _has_thread(parts: ProducerParts) -> bool:
+    return not parts.lifecycle.is_forked and parts.thread.is_alive()
+
+
+def _has_work(parts: ProducerParts) -> bool:
+    """Whether the producer still has work at exit. True also while a daemon thread closes it,
+    because that thread would end with the interpreter. False after a forced close, or when a call
+    has raised its error.
+    """
+    life = parts.lifecycle
+    return (
+        _has_thread(parts)
+        and not life.forced
+        and not life.is_reported
+        and (bool(parts.accumulator.incomplete) or _rows_of_transaction(parts) > 0)
+    )
+
+
+def _rows_of_transaction(parts: ProducerParts) -> int:
+    """Acknowledged rows of a transaction that a close aborts: they will not be visible."""
+    manager = parts.transactional
+    if manager is None or not manager.has_ongoing_transaction or manager.is_completing:
+        return 0
+    return parts.recorder.report().rows
+
+
+def _wait(unfinished: list[ProducerParts], records: int) -> None:
+    """Waits until each network thread has ended, its own delivery.timeout.ms is over, or Ctrl-C."""
+    begun = time.monotonic()
+    announced = False
+    try:
+        for one in unfinished:
+            until = begun + one.config.delivery_timeout_ms / 1000 + _EXPIRY_S
+            one.thread.join(min(_QUIET_S, max(0.0, until - time.monotonic())))
+            if one.thread.is_alive() and not announced:
+                announced = True
+                _log.info(
+                    "sending %d records before the interpreter exits; Ctrl-C ends it", records
+                )
+            one.thread.join(max(0.0, min(until - time.monotonic(), threading.TIMEOUT_MAX)))
+    except KeyboardInterrupt:
+        pass  # what is left is counted as not sent
+
+
+class _Loss:
+    """Counts the records of one producer that are lost from now on."""
+
+    def __init__(self, parts: ProducerParts) -> None:
+        self._parts = parts
+        self._failed_before = self._failed()
+        self._aborts = parts.transactional is not None and _rows_of_transaction(parts) > 0
+        #: How many records have no outcome yet.
+        self.waiting = self._incomplete()
+
+    def _failed(self) -> int:
+        return int(self._parts.metrics.total(Measurement.ERRORS))
+
+    def _incomplete(self) -> int:
+        accumulator = self._parts.accumulator
+        with accumulator.lock:
+            return sum(one.record_count for one in accumulator.incomplete.all() if not one.is_done)
+
+    def count(self) -> int:
+        """Failed, still without an outcome, or acknowledged in a transaction that was aborted."""
+        lost = self._failed() - self._failed_before + self._incomplete()
+        return lost + (self._parts.recorder.report().rows if self._aborts else 0)
+
+    def cause(self) -> str | None:
+        error = self._parts.lifecycle.fatal or self._parts.recorder.failed_alone[1]
+        return None if error is None else first_line(error)
+
+
+def _warn(lost: list[_Loss]) -> None:
+    """Logs one line for all producers of the process."""
+    records = sum(one.count() for one in lost)
+    if records:
+        why = next(
+            (cause for one in lost if (cause := one.cause()) is not None), "no time was left"
+        )
+        warn(
+            _log,
+            Kind.NOT_CLOSED,
+            "%d records were not sent before the interpreter exited (%s): call close() or flush()"
+            " and look at its error, or use the producer in a with statement",
+            records,
+            why,
+        )
