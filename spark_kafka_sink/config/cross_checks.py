@@ -15,8 +15,8 @@ from typing import Any
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
+from spark_kafka_sink.base.security.jaas_config import parse_jaas_config
 from spark_kafka_sink.base.security.password import REPLACE_IT, text_of
-from spark_kafka_sink.config.given_options import GivenOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
 from spark_kafka_sink.config.logins.sasl_settings import (
     can_not_be_read_yet,
@@ -34,7 +34,9 @@ from spark_kafka_sink.config.logins.security_rules import (
     mechanisms_of,
     refuse_inline,
     shown_by_spark,
+    without_effect,
 )
+from spark_kafka_sink.config.names.given import GivenOptions
 from spark_kafka_sink.config.option import (
     INT_MAX,
     Check,
@@ -54,7 +56,7 @@ _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
 SHORT_TIMEOUT_MS = 60_000
 
 _JAAS = "sasl.jaas.config"
-#: A name in a message; not one that is within a login module, such as oauth.sasl.extension.
+#: A name in a message, except a name within a login module, such as oauth.sasl.extension.
 _NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
 #: The values of acks with which an acknowledgement is all in-sync replicas'.
@@ -101,7 +103,8 @@ _IDEMPOTENCE = (
           " guarantee idempotence.", "<acks> is {acks}", unless="acks=all acks=-1"),
     Check("", "To use the idempotent producer, max.in.flight.requests.per.connection must be set"
           " to at most 5. Current value is {max.in.flight.requests.per.connection}.",
-          "or set <enable.idempotence>=false",
+          "set it to at most 5, or set deliveryGuarantee=none (a KafkaProducer:"
+          " enable.idempotence=false)",
           lambda values: values["max.in.flight.requests.per.connection"]
           > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE),
 )  # fmt: skip
@@ -112,9 +115,6 @@ _TRANSACTIONS = (
           " its first row to its commit fails when all of it is written",
           broken=lambda values: values["transaction.timeout.ms"] < SHORT_TIMEOUT_MS,
           kind=Kind.SHORT_TRANSACTION, warns=True),
-    Check("transaction.timeout.ms transaction.two.phase.commit.enable=true",
-          "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to"
-          " true. Transactions will not expire with two-phase commit enabled."),
 )  # fmt: skip
 
 
@@ -130,8 +130,8 @@ _WEAK_TLS = (
           " them, so all of OpenSSL's are offered",
           broken=_some_suites_of_tls_1_3, kind=Kind.WEAK_SECURITY, warns=True),
     Check("client.dns.lookup=resolve_canonical_bootstrap_servers_only",
-          "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a"
-          " bootstrap server's certificate must carry is one that DNS gives",
+          "<client.dns.lookup> is resolve_canonical_bootstrap_servers_only: the name that a "
+          "bootstrap server's certificate must carry comes from DNS",
           kind=Kind.WEAK_SECURITY, warns=True),
     Check("ssl.endpoint.identification.algorithm=",
           "<ssl.endpoint.identification.algorithm> is empty: brokers' names are not compared"
@@ -191,7 +191,7 @@ class OptionReader:
         self.values["exactly.once"] = self.exactly_once
         self._check_times()
         self._check_guarantee()
-        # Else its user sets a protocol for it first, and meets the refusal then.
+        # Otherwise the user would first set a protocol for it, and then meet the refusal.
         self._refuse_what_comes_later()
         self._check_security()
         name = self.values["partitioner.class"]
@@ -297,6 +297,7 @@ class OptionReader:
                 what, hint = (_NAME.sub(self._spell, t or "") for t in (error.message, error.hint))
                 raise ConfigError(what, hint=hint or None, kind=error.kind) from None
             self._refuse_what_is_of_another_mechanism(mechanism)
+            self._warn_of_idle_options(text_of(given.get(_JAAS)))
         if protocol == "SASL_PLAINTEXT" and mechanism in IN_THE_CLEAR:
             shown = mechanism or "left to sasl.jaas.config, which is looked up later"
             self.warn(
@@ -305,8 +306,13 @@ class OptionReader:
                 f" {shown}: {IN_THE_CLEAR[mechanism]}",
             )
 
+    def _warn_of_idle_options(self, login_module: str) -> None:
+        for name, why in without_effect(parse_jaas_config(login_module)) if login_module else ():
+            one = replace(self.given[_JAAS], name=f"{name} of {self.prefix}{_JAAS}")
+            self.warnings.append(one.no_effect(why))
+
     def _spell(self, found: re.Match[str]) -> str:
-        """A name as it would be written beside those that are given."""
+        """A name in the spelling that the other given options have."""
         where = self.given.get(found[0]) or self.given.get("sasl.mechanism")
         is_ours = found[0] in PRODUCER_OPTIONS and not (where and where.where)
         return self.prefix + found[0] if is_ours else found[0]

@@ -1,8 +1,8 @@
-"""Which columns the options name for keys, values and headers, and what becomes of a null value.
+"""The columns that options name for keys, values and headers, and the rules for null values.
 
 Owns: the list of columns in an option's text, as SQL writes one (``id, name, `a,b```),
-:class:`NamedColumns`, and which of these options go together. Never: whether such columns exist,
-and of which types (``datasource/write/named_columns.py``).
+:class:`NamedColumns`, and the valid combinations of these options. Never: the existence and the
+types of the columns (``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def _name(found: re.Match[str]) -> str:
 
 
 def struct_name(text: str) -> str | None:
-    """The column of ``payload.*``; None for anything else."""
+    """The column of ``payload.*``; None for any other text."""
     found = _STRUCT.fullmatch(text)
     return None if found is None else _name(found)
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """The names in ``text``, in order; none of None. Raises ValueError with the reason."""
+    """The names in ``text``, in order; empty for None. Raises ValueError with the reason."""
     names: list[str] = []
     at, more = 0, text is not None
     while more:
@@ -81,15 +81,33 @@ WITH_SCHEMA: Final = frozenset({ColumnFormat.AVRO, ColumnFormat.PROTOBUF, Column
 
 
 class SubjectStrategy(StrEnum):
-    """Under which subject a registry keeps a schema."""
+    """The way to name the subject of a schema in a registry."""
 
     TOPIC = "TopicNameStrategy"
     RECORD = "RecordNameStrategy"
     TOPIC_RECORD = "TopicRecordNameStrategy"
 
 
+class TimestampColumn(StrEnum):
+    """The meaning of a column ``timestamp``."""
+
+    #: The record's timestamp.
+    USE = "use"
+    #: A column like others: a record has the time of sending.
+    IGNORE = "ignore"
+
+
+class OnNullKey(StrEnum):
+    """The treatment of a key whose columns are all null."""
+
+    #: The record has no key.
+    NO_KEY = "no-key"
+    #: The key is written as its format writes nulls: ``{}`` as JSON.
+    WRITE = "write"
+
+
 class OnNullValue(StrEnum):
-    """What becomes of a row whose value is null."""
+    """The treatment of a row whose value is null."""
 
     #: A record with a null value, which deletes its key from a compacted topic.
     TOMBSTONE = "tombstone"
@@ -99,9 +117,38 @@ class OnNullValue(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """The options of JSON, in addition to the columns' types. Formats are patterns of
+    ``config/timestamp_pattern.py``; None means the default format of ``to_json``. ``time_zone`` is
+    the session's, for timestamps within a VARIANT; timestamps of columns have it in their type.
+    """
+
+    ignore_null_fields: bool = True
+    plain_decimals: bool = False
+    timestamp_format: str | None = None
+    timestamp_ntz_format: str | None = None
+    time_zone: str = "UTC"
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> JsonOptions:
+        """Reads the sink's options by attribute; all of them were checked before."""
+        return cls(
+            ignore_null_fields=values["json_ignore_null_fields"],
+            plain_decimals=values["json_plain_decimals"],
+            timestamp_format=values["json_timestamp_format"],
+            timestamp_ntz_format=values["json_timestamp_ntz_format"],
+            time_zone=values["session_time_zone"] or "UTC",
+        )
+
+
+#: As ``to_json`` with its defaults.
+AS_TO_JSON: Final = JsonOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """Names as the user writes them; empty where no option names any. ``value_is_struct``: of the
-    only one, a struct, all fields.
+    """Names as the user writes them; empty if no option names columns. ``value_is_struct``: the
+    value consists of all fields of the only column, a struct.
     """
 
     key: tuple[str, ...] = ()
@@ -109,12 +156,15 @@ class NamedColumns:
     value: tuple[str, ...] = ()
     value_format: ColumnFormat = ColumnFormat.JSON
     headers: tuple[str, ...] = ()
+    on_null_key: OnNullKey = OnNullKey.NO_KEY
     on_null_value: OnNullValue = OnNullValue.TOMBSTONE
     value_is_struct: bool = False
+    timestamp_column: TimestampColumn = TimestampColumn.USE
+    json: JsonOptions = AS_TO_JSON
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NamedColumns:
-        """From the sink's options by attribute, each of which was checked."""
+        """Reads the sink's options by attribute; all of them were checked before."""
         struct = struct_name(values["value_columns"] or "")
         return cls(
             key=column_names(values["key_columns"]),
@@ -122,6 +172,9 @@ class NamedColumns:
             value=column_names(values["value_columns"]) if struct is None else (struct,),
             value_format=values["value_format"],
             headers=column_names(values["headers_columns"]),
+            on_null_key=values["on_null_key"],
             on_null_value=values["on_null_value"],
             value_is_struct=struct is not None,
+            timestamp_column=values["timestamp_column"],
+            json=JsonOptions.of(values),
         )

@@ -1,11 +1,11 @@
 """The definition of an option: its type, its rule, its status; and the parsing of its value.
 
 Owns: :class:`Option`, the types and validators of Kafka's ``ConfigDef`` with Java's messages, and
-the reading of one value; :class:`Check`, a row for several together. Never: which options exist
-(``option_table``), or which of them contradict each other (``cross_checks``).
+the reading of one value; :class:`Check`, a rule between several options. Never: the table of
+options (``option_table``), or contradictions between options (``cross_checks``).
 
 Messages are the same as Java's, because users search for them. They contain the value, shortened
-and escaped, but never that of a secret.
+and escaped, but never the value of a secret.
 """
 
 from __future__ import annotations
@@ -14,21 +14,28 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.password import HIDDEN, Password, text_of
 from spark_kafka_sink.base.security.secret_references import REFERABLE, check_forms
-from spark_kafka_sink.base.suggestions import nearest_value, plain_number
+from spark_kafka_sink.base.suggestions import letters, nearest_value, plain_number
+
+#: The value of an option as a Python function takes it; Spark passes it on as text.
+OptionText = str | int | float | bool
+
+#: The hint for a batch write whose identity is wrong, or half of one.
+TXN_ADVICE: Final = "set txnAppId to the job and its unit, such as a day, and txnVersion to 1"
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-#: What an option's text can become. Lists are tuples, so that a configuration can be hashed.
+#: The possible types of an option's value. Lists are tuples, so that a configuration can be hashed.
 OptionValue = bool | int | float | str | tuple[str, ...] | Password | None
 
-#: What Java's String.trim takes away: the space and every character below it, and no other.
+#: The characters that Java's String.trim removes: the space and every character below it.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 #: Longer ones can be no LONG, leading zeros aside.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
@@ -40,7 +47,7 @@ _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 
 class OptionType(Enum):
-    """``ConfigDef.Type``; the value is what a reader of the docs sees."""
+    """``ConfigDef.Type``; the value is the type's name in the docs."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -73,8 +80,8 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must be (``ConfigDef.Validator``): ``words`` for the docs, and ``checked``,
-    which gives the value as it counts. Its ValueError is Java's sentence.
+    """A rule for a value (``ConfigDef.Validator``): ``words`` for the docs, and ``checked``, which
+    returns the effective value. Its ValueError is Java's sentence.
     """
 
     words: str
@@ -84,7 +91,7 @@ class Rule:
 
 
 def within(low: float, high: float | None = None, extra: int | None = None) -> Rule:
-    """Java's ``Range``, both ends included; and one value outside it, as for levels of gzip."""
+    """Java's ``Range``, both ends included, and one more value outside, as for levels of gzip."""
 
     def checked(value: float) -> float:
         if value == extra or (low <= value and (high is None or value <= high)):
@@ -106,11 +113,12 @@ def any_case(text: str) -> str:
 
 
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
-    """``ValidString``. Texts that ``same`` makes equal are one value, as it is written here:
-    :func:`any_case` is ``CaseInsensitiveValidString``; values of our own are the same by
-    ``letters``, ``exactly_once`` and ``exactlyOnce`` are ``exactly-once``.
+    """``ValidString``. Texts that ``same`` makes equal are one value, and the result is spelled as
+    in ``choices``. :func:`any_case` is ``CaseInsensitiveValidString``. Values of our own use
+    ``letters``: ``exactly_once`` and ``exactlyOnce`` become ``exactly-once``.
 
-    ``empty`` is what the empty text means; None: it is invalid. "": the option's reader decides.
+    ``empty`` is the meaning of the empty text; None: the empty text is invalid. "": the option's
+    reader decides.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -123,7 +131,10 @@ def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = 
             raise ValueError(f"String must be one of{any_}: {listed}")
         return found
 
-    words = f"one of {listed}" + ("" if same is str else " (any case)")
+    spelling = "" if same is str else " (any case)"
+    if same is letters:
+        spelling = " (any case; a hyphen may be an underscore, or missing)"
+    words = f"one of {listed}{spelling}"
     return Rule(f"{words}, or empty: {empty}" if empty else words, checked, choices)
 
 
@@ -139,11 +150,11 @@ NOT_EMPTY = Rule("not empty", _not_empty)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, declared once.
+    """An option, declared once.
 
-    ``name`` is Java's for a ``kafka.*`` option (without the prefix), else our own in camelCase.
-    ``note`` is the reason for a status other than HONOURED, for the warning, the error and the
-    docs. What an option is for is in ``cli/options.toml``.
+    ``name`` is Java's name for a ``kafka.*`` option (without the prefix), and for other options our
+    own name in camelCase. ``note`` is the reason for a status other than HONOURED, for the warning,
+    the error and the docs. The purpose of an option is in ``cli/options.toml``.
     """
 
     name: str
@@ -161,6 +172,8 @@ class Option:
     #: About rows and their topic, so that the writes of a ``transaction`` may differ in it; in any
     #: other option they would be decided elsewhere, or under other terms.
     of_one_write: bool = False
+    #: The end of the hint for a wrong value, where its type does not show what to set.
+    advice: str = ""
 
     @property
     def secret(self) -> bool:
@@ -169,7 +182,7 @@ class Option:
     @property
     def attribute(self) -> str:
         """The name of the option's field in a configuration: ``batch_size``, ``report_path``."""
-        return _CAPITAL.sub("_", self.name.replace(".", "_")).lower()
+        return _attribute_of(self.name)
 
     def read(self, given: object, spelled: str) -> OptionValue:
         """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).
@@ -189,11 +202,11 @@ class Option:
     def error(
         self, given: object, rule: str, spelled: str, meant: str | None = None
     ) -> ConfigError:
-        """What Java's ConfigException says: "Invalid value X for configuration Y: rule". The hint
-        begins with the value that was probably ``meant``.
+        """The text of Java's ConfigException: "Invalid value X for configuration Y: rule". The hint
+        begins with ``meant``, the value that was probably intended.
         """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
-        takes = f"{spelled} takes {self._taken()}"
+        takes = f"{spelled} takes {self._taken()}" + (self.advice and f": {self.advice}")
         if meant is None and not self.secret and given is not None:
             meant = self._meant(str(given))
         return ConfigError(
@@ -208,7 +221,7 @@ class Option:
         return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
 
     def _meant(self, text: str) -> str | None:
-        """The legal value that is nearest to ``text``, when one is near."""
+        """The legal value that is most similar to ``text``, if one is similar."""
         if self.rule is not None and self.rule.choices:
             return nearest_value(text, self.rule.choices)
         if self.type is OptionType.BOOLEAN:
@@ -280,16 +293,44 @@ def alike(
 
 
 #: Effective values by the options' names.
+@cache
+def _attribute_of(name: str) -> str:
+    """Each process reads the same names again and again."""
+    return _CAPITAL.sub("_", name.replace(".", "_")).lower()
+
+
 Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A combination of options that is an error, or ``warns``: all of ``given`` were given, none of
-    ``unless`` was, and ``broken`` is true of the effective values. A ``name=value`` there holds of
-    an option with that effective value, in any case.
+class Condition:
+    """A condition of one option: it was given; or with a ``value``, its effective value is that."""
 
-    In both texts ``{option}`` stands for its value, and ``<option>`` for its name as it was given.
+    name: str
+    value: str | None = None
+
+    @staticmethod
+    @cache  # the texts are those of the tables of checks
+    def in_text(text: str) -> tuple[Condition, ...]:
+        """The conditions of ``name`` and ``name=value``, with blanks between them."""
+        items = (item.partition("=") for item in text.split())
+        return tuple(Condition(name, value if equals else None) for name, equals, value in items)
+
+    def holds(self, given: Container[str], values: Values) -> bool:
+        """Values are compared in any case."""
+        if self.value is None:
+            return self.name in given
+        return text_of(values.get(self.name)).lower() == self.value.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A combination of options that is an error, or a warning if ``warns`` is set.
+
+    A combination is wrong if all conditions of ``given`` hold, none of ``unless`` holds, and
+    ``broken`` is true of the effective values; see :meth:`Condition.in_text`. In the sentence and
+    the hint, ``{option}`` stands for an option's value, and ``<option>`` for its name as it was
+    given.
     """
 
     given: str
@@ -299,6 +340,23 @@ class Check:
     unless: str = ""
     kind: Kind | None = None
     warns: bool = False
+
+    def applies(self, given: Container[str], values: Values) -> bool:
+        """Whether the options make the combination."""
+        needed, excuses = Condition.in_text(self.given), Condition.in_text(self.unless)
+        return (
+            all(one.holds(given, values) for one in needed)
+            and not any(one.holds(given, values) for one in excuses)
+            and self.broken(values)
+        )
+
+    def names(self) -> Iterator[str]:
+        """Every name in the row, also the names in its texts."""
+        for text in (self.given, self.unless):
+            yield from (one.name for one in Condition.in_text(text))
+        for text in (self.sentence, self.hint):
+            yield from (found[1] for found in _SHOWN_VALUE.finditer(text))
+            yield from (found[1] for found in _SHOWN_NAME.finditer(text))
 
 
 def refuse(
@@ -313,14 +371,9 @@ def refuse(
         text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
         return _SHOWN_NAME.sub(lambda found: spelled(found[1]), text)
 
-    def holds(item: str) -> bool:
-        name, equals, value = item.partition("=")
-        return text_of(values.get(name)).lower() == value.lower() if equals else name in given
-
     warnings: list[str] = []
     for check in checks:
-        applies = all(map(holds, check.given.split())) and not any(map(holds, check.unless.split()))
-        if applies and check.broken(values):
+        if check.applies(given, values):
             sentence = filled(check.sentence)
             if not check.warns:
                 raise ConfigError(sentence, hint=filled(check.hint) or None, kind=check.kind)

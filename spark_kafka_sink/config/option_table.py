@@ -2,11 +2,11 @@
 
 Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
 partitioners. Never: the meaning of two options together (``cross_checks``), names of other
-components (``foreign_options.toml``), or what an option is for (``cli/options.toml``).
+components (``foreign_options.toml``), or the purpose of an option (``cli/options.toml``).
 
-Names, types, bounds and defaults are those of Kafka 4.3's ``ProducerConfig``; ``cli/options.toml``
-says where a default differs, and why. One bound is ours: Java takes a negative connection setup
-timeout, with which no connection is ever made. docs/options.md is generated from both.
+Names, types, bounds and defaults come from ``ProducerConfig`` of Kafka 4.3. ``cli/options.toml``
+lists the defaults that differ, with the reasons. One bound is ours: Java accepts a negative
+connection setup timeout, and then never makes a connection. docs/options.md is generated from both.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from typing import Final
 
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.suggestions import letters
-from spark_kafka_sink.base.topic_name import VALID_NAME, checked_topic_name
+from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC, VALID_NAME, checked_topic_name
+from spark_kafka_sink.config.changelog import CHANGELOGS, WORDS, ChangelogMode, checked_changelog
 from spark_kafka_sink.config.named_columns import (
     ColumnFormat,
+    OnNullKey,
     OnNullValue,
     SubjectStrategy,
+    TimestampColumn,
     checked_columns,
 )
 from spark_kafka_sink.config.option import (
     INT_MAX,
     NOT_EMPTY,
+    TXN_ADVICE,
     Option,
     OptionType,
     Rule,
@@ -37,6 +41,7 @@ from spark_kafka_sink.config.option import (
     one_of,
     within,
 )
+from spark_kafka_sink.config.timestamp_pattern import checked_pattern
 
 _T = OptionType
 _NOT_NEGATIVE, _POSITIVE = within(0), within(1)
@@ -45,8 +50,8 @@ _ON, _OFF = True, False
 _of_one_write = partial(Option, of_one_write=True)
 _METRICS = "there is no JMX here; the write report carries the numbers"
 
-#: Partitioner classes of the Java client, and what each is here: a name in
-#: ``records.partitioning.partitioners``, or None for the built-in one.
+#: Partitioner classes of the Java client, and their counterparts here: a name in
+#: ``records.partitioning.partitioners``, or None for the built-in partitioner.
 JAVA_PARTITIONERS: dict[str, str | None] = {
     "DefaultPartitioner": None,
     "BuiltInPartitioner": None,
@@ -58,13 +63,19 @@ _PACKAGES = ("", _JAVAS, f"{_JAVAS}.internals")
 #: Java's own replacement for it is partitioner.ignore.keys (KIP-794).
 IGNORES_KEYS = "UniformStickyPartitioner"
 
-#: librdkafka's partitioners and those of our own (``records.partitioning.key_rules``), which have
-#: no package.
+#: librdkafka's partitioners and our own partitioners (``records.partitioning.key_rules``), which
+#: have no package.
 KEY_PARTITIONERS: tuple[str, ...] = (
     "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
     "random", "murmur3", "iceberg_bucket", "iceberg_bucket_long",
 )  # fmt: skip
-_PARTITIONERS = (*JAVA_PARTITIONERS, *KEY_PARTITIONERS)
+#: The partitioners with sticky partitions for rows without a key; None is the built-in one.
+STICKY_PARTITIONERS: tuple[str | None, ...] = (
+    None, "consistent_random", "murmur2_random", "fnv1a_random", "random", "murmur3",
+    "iceberg_bucket", "iceberg_bucket_long",
+)  # fmt: skip
+#: Every partitioner with a name; others are import paths.
+PARTITIONER_NAMES = (*JAVA_PARTITIONERS, *KEY_PARTITIONERS)
 
 
 def _partitioner(name: str) -> str:
@@ -75,7 +86,7 @@ def _partitioner(name: str) -> str:
         return name
     raise ValueError(
         "This partitioner is not known, and another one would put rows elsewhere; known are"
-        f" {', '.join(_PARTITIONERS)}, and the import path of a class of your own"
+        f" {', '.join(PARTITIONER_NAMES)}, and the import path of your own class"
     )
 
 
@@ -120,7 +131,7 @@ _PRODUCER = (
     Option("compression.zstd.level", _T.INT, 3, within(-131_072, 22)),
     # Partitions.
     Option("partitioner.class", _T.CLASS, None,
-           Rule("a partitioner's name, or an import path", _partitioner, _PARTITIONERS)),
+           Rule("a partitioner's name, or an import path", _partitioner, PARTITIONER_NAMES)),
     Option("partitioner.ignore.keys", _T.BOOLEAN, _OFF),
     Option("partitioner.adaptive.partitioning.enable", _T.BOOLEAN, _OFF),
     Option("partitioner.availability.timeout.ms", _T.LONG, 0, _NOT_NEGATIVE),
@@ -139,7 +150,7 @@ _PRODUCER = (
            "All tasks would share one id and fence each other.", for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, None, Status.LATER_REFUSED,
-           "the sink's own option twoPhaseCommit asks brokers for it"),
+           "brokers offer it only with unstable.api.versions.enable, which is not for production"),
     # Interceptors and metrics.
     Option("interceptor.classes", _T.LIST, ()),
     Option("metrics.num.samples", _T.INT, 2, _POSITIVE),
@@ -151,11 +162,11 @@ _PRODUCER = (
     Option("enable.metrics.push", _T.BOOLEAN, _ON, None, Status.NO_MEANING,
            "client metrics are not pushed to brokers"),
     Option("config.providers", _T.LIST, (), None, Status.NO_MEANING,
-           "${env:NAME}, ${file:/path} and ${file:/path:key} are looked up without it"),
+           "${env:NAME}, ${file:/path} and ${file:/path:key} need no provider"),
     Option("bootstrap.resolve.timeout.ms", _T.LONG, 0, None, Status.NO_MEANING,
            "names are looked up when a connection is opened"),
     Option("buffer.memory.allocation.strategy", _T.STRING, "full", None, Status.NO_MEANING,
-           "a batch takes the bytes that it holds, no more"),
+           "here a batch takes only as much memory as its rows need"),
     Option("security.providers", _T.STRING, None, None, Status.NO_MEANING, "there is no JVM here"),
     # Removed from Kafka.
     _removed("block.on.buffer.full", "0.10", "max.block.ms limits the wait for room"),
@@ -185,7 +196,7 @@ GSSAPI: Final = "GSSAPI"
 #: Every supported mechanism.
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
-_JVM = "it chooses among Java's own TLS classes; here OpenSSL does that work"
+_JVM = "TLS is done by OpenSSL here"
 _KINIT = "the machine's Kerberos libraries and kinit do that"
 _BROKERS = "only the broker can validate a token"
 _STORE = one_of("PEM", "PKCS12", "JKS")
@@ -193,9 +204,7 @@ _STORE = one_of("PEM", "PKCS12", "JKS")
 
 def _assertion(names: str, type_: OptionType = _T.STRING) -> Iterator[Option]:
     names = " ".join(f"sasl.oauthbearer.assertion.{name}" for name in names.split())
-    instead = (
-        "use client id and secret, or a class of your own in sasl.login.callback.handler.class"
-    )
+    instead = "use client id and secret, or name your class in sasl.login.callback.handler.class"
     return alike(names, type_, Status.LATER_REFUSED, instead)
 
 
@@ -254,7 +263,7 @@ SECURITY_OPTIONS = (
            " sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG, Status.NO_MEANING,
            _BROKERS),
     Option("sasl.login.class", _T.CLASS, None, None, Status.LATER_REFUSED,
-           "name where the token comes from: sasl.login.callback.handler.class"),
+           "name the source of the token in sasl.login.callback.handler.class"),
     *_assertion("algorithm claim.aud claim.iss claim.sub file private.key.file template.file"),
     *_assertion("claim.exp.seconds claim.nbf.seconds", _T.INT),
     *_assertion("claim.jti.include", _T.BOOLEAN),
@@ -304,19 +313,24 @@ REGISTRY_OPTIONS: Final = (
     *alike("bearer.auth.scope bearer.auth.logical.cluster bearer.auth.identity.pool.id"),
     Option(TIMEOUT, _T.INT, 10_000, _POSITIVE),
     *(replace(one, name=REGISTRY + one.name) for one in SECURITY_OPTIONS
-      if one.name.startswith("ssl.") and one.status is Status.HONOURED and one.name != _ALGORITHM),
+      if one.name.startswith("ssl.") and one.name != _ALGORITHM
+      and one.status in (Status.HONOURED, Status.NO_MEANING)),
     Option(f"{REGISTRY}{_ALGORITHM}", _T.STRING, "https", one_of("https", same=any_case)),
 )  # fmt: skip
 
-SCHEMA_OPTIONS: Final = (*_of("value"), *_of("key"), *REGISTRY_OPTIONS)
+SCHEMA_OPTIONS: Final = (
+    *_of("value"), *_of("key"), _of_one_write("schemaTopics", _T.LIST, ()), *REGISTRY_OPTIONS,
+)  # fmt: skip
 #: Confluent's, which other clients' files have too: ours are without dots.
 REGISTRY_NAMES: Final = frozenset(one.name for one in SCHEMA_OPTIONS if "." in one.name)
 
-COMMIT_LOG_TOPIC = "__kprod_commits"
 _LISTED = "comma-separated column names, in backticks where a name contains a comma"
 _COLUMNS = Rule(_LISTED, partial(checked_columns, all_too=False))
 _COLUMNS_OR_ALL = Rule(f"{_LISTED}, or `*`, or `name.*`", partial(checked_columns, all_too=True))
 _FORMAT = one_of(*ColumnFormat, same=any_case)
+_LETTERS = "a pattern of `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS` and text"
+_LOCAL_PATTERN = Rule(_LETTERS, partial(checked_pattern, has_zone=False))
+_PATTERN = Rule(f"{_LETTERS}, `XXX`", partial(checked_pattern, has_zone=True))
 
 _SINK = (
     _of_one_write("topic", _T.STRING, None, _TOPIC_NAME),
@@ -327,28 +341,40 @@ _SINK = (
     _of_one_write("keyColumns", _T.STRING, None, _COLUMNS),
     _of_one_write("keyFormat", _T.STRING, ColumnFormat.JSON, _FORMAT),
     _of_one_write("headersColumns", _T.STRING, None, _COLUMNS),
+    _of_one_write("onNullKey", _T.STRING, OnNullKey.NO_KEY, one_of(*OnNullKey, same=any_case)),
     _of_one_write("onNullValue", _T.STRING, OnNullValue.TOMBSTONE,
                   one_of(*OnNullValue, same=any_case)),
+    _of_one_write("changelog", _T.STRING, None, Rule(WORDS, checked_changelog, tuple(CHANGELOGS))),
+    _of_one_write("changelog.mode", _T.STRING, ChangelogMode.UPSERT,
+                  one_of(*ChangelogMode, same=any_case)),
+    _of_one_write("jsonIgnoreNullFields", _T.BOOLEAN, _ON),
+    _of_one_write("jsonPlainDecimals", _T.BOOLEAN, _OFF),
+    _of_one_write("jsonTimestampFormat", _T.STRING, None, _PATTERN),
+    _of_one_write("jsonTimestampNtzFormat", _T.STRING, None, _LOCAL_PATTERN),
+    _of_one_write("timestampColumn", _T.STRING, TimestampColumn.USE,
+                  one_of(*TimestampColumn, same=any_case)),
     Option("maxRecordsPerSecond", _T.LONG, None, _POSITIVE),
     Option("maxBytesPerSecond", _T.LONG, None, _POSITIVE),
     Option("tasksAtOnce", _T.INT, None, _POSITIVE),
+    Option("connectionsPerSecond", _T.INT, None, _POSITIVE),
+    Option("maxLeadersPerTask", _T.INT, None, within(1, 1000)),
     Option("preflight", _T.STRING, None, one_of("required", "warn", "off", same=any_case)),
     Option("reportPath", _T.STRING, None, NOT_EMPTY),
-    Option("reportPathRetentionBytes", _T.LONG, None, _POSITIVE),
-    Option("reportPathRetentionMs", _T.LONG, None, _POSITIVE),
     Option("reportTopic", _T.STRING, None, _TOPIC_NAME),
     Option("reportListeners", _T.LIST, ()),
     Option("progressListeners", _T.LIST, ()),
     Option("progressTopic", _T.STRING, None, _TOPIC_NAME),
     Option("transactionalIdPrefix", _T.STRING, None, NOT_EMPTY),
     Option("txnAppId", _T.STRING, None, NOT_EMPTY),
-    Option("txnVersion", _T.LONG, None, _NOT_NEGATIVE),
+    Option("txnVersion", _T.LONG, None, _NOT_NEGATIVE, advice=TXN_ADVICE),
     Option("verifyReplays", _T.BOOLEAN, _ON),
     Option("offsetsGroup", _T.STRING, None, NOT_EMPTY),
     Option("offsetsGroupInUse", _T.STRING, "refuse", one_of("refuse", "allow", same=any_case)),
-    Option("twoPhaseCommit", _T.STRING, "off", one_of("off", "auto", same=any_case)),
     # The run that writes: set by foreach_batch and transaction.
     Option("txnContext", _T.STRING, None, NOT_EMPTY, internal=True),
+    # The session's settings, which `register(spark)` makes each writer pass.
+    _of_one_write("sessionTimeZone", _T.STRING, None, internal=True),
+    _of_one_write("sessionIgnoreNullFields", _T.BOOLEAN, None, internal=True),
     # Spark's own, where a micro-batch's offsets are found.
     Option("checkpointLocation", _T.STRING, None, internal=True),
     Option("commitLogTopic", _T.STRING, COMMIT_LOG_TOPIC, _TOPIC_NAME),

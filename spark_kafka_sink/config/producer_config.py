@@ -26,10 +26,11 @@ class ProducerConfig:
     """The whole effective configuration of one producer.
 
     An attribute is Java's name with ``_`` for ``.``; times are integer milliseconds, sizes bytes.
-    What other options imply is already in: ``enable_idempotence`` is off when acks or retries say
-    so, ``delivery_timeout_ms`` is at least linger and request timeout together, ``batch_size`` at
-    least 1 and at most ``buffer_memory``, ``reconnect_backoff_max_ms`` the base when only the base
-    was set, ``connections_max_idle_ms`` 2**63-1 when connections are never idle too long.
+    Consequences of other options are already applied: ``enable_idempotence`` is off when acks or
+    retries require that, ``delivery_timeout_ms`` is at least linger and request timeout together,
+    ``batch_size`` at least 1 and at most ``buffer_memory``, ``reconnect_backoff_max_ms`` the base
+    when only the base was set, ``connections_max_idle_ms`` 2**63-1 when connections are never idle
+    too long.
 
     Equal configurations are equal and hash alike (``warnings`` don't count), so that a warm
     producer can be found by the configuration that it was made with. ``security`` holds the
@@ -81,11 +82,11 @@ class ProducerConfig:
     partitioner_rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
-    #: Not an option of the producer: set for each write after checking brokers (KIP-939).
-    two_phase_commit: bool = field(default=False, kw_only=True)
+    #: Not an option of the producer: the sink's maxLeadersPerTask. None: no limit.
+    max_leaders_per_task: int | None = field(default=None, kw_only=True)
     metrics_sample_window_ms: int
     metrics_num_samples: int
-    #: One of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, in upper case.
+    #: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in upper case.
     security_protocol: str
     #: Names or import paths, for ``send`` only; None: bytes and text.
     key_serializer: str | None = None
@@ -100,10 +101,10 @@ class ProducerConfig:
         """Read Java's option names, without the prefix ``kafka.``, in any case, and the lines of
         ``configFile`` when that is among them.
 
-        Values are text, or already of the option's type. Raises ConfigError; nothing else.
+        Values are text, or already of the option's type. Raises only ConfigError.
         """
         from spark_kafka_sink.config.cross_checks import OptionReader
-        from spark_kafka_sink.config.given_options import given_options
+        from spark_kafka_sink.config.names.given_options import given_options
 
         reader = OptionReader(given_options(options, ""))
         if "bootstrap.servers" not in reader.given:

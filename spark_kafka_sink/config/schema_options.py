@@ -14,10 +14,11 @@ from itertools import combinations, permutations
 from typing import Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.addresses import http_address
 from spark_kafka_sink.base.security.password import Password, shown_text, text_of
 from spark_kafka_sink.base.security.secret_references import has_references
+from spark_kafka_sink.base.topic_name import VALID_NAME, checked_topic_name
 from spark_kafka_sink.config.logins.security_rules import (
     NOT_HIDDEN_BY_SPARK,
     STORE_RULES,
@@ -47,7 +48,7 @@ from spark_kafka_sink.config.option_table import (
 
 @dataclass(frozen=True, slots=True)
 class PayloadOptions:
-    """Of keys or of values: ``part`` says which."""
+    """The options of keys or of values, as ``part`` determines."""
 
     part: str
     format: ColumnFormat
@@ -57,14 +58,21 @@ class PayloadOptions:
     use_id: int | None = None
     in_header: bool = False
 
+    @property
+    def is_of_topic(self) -> bool:
+        """Whether its schema is found under a subject that is named after a topic."""
+        return self.use_id is None and self.strategy is not SubjectStrategy.RECORD
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """What a write with a schema needs on the driver. ``registry`` are options for the client, by
-    their names, with references that are not looked up.
+    """The options of a write with a schema that the driver needs. ``registry`` are options for the
+    client, by their names, with references that are not looked up yet.
     """
 
     payloads: tuple[PayloadOptions, ...]
+    #: The topics that a column ``topic`` may name, each with its own subject.
+    topics: tuple[str, ...]
     auto_register: bool
     use_latest: bool
     registry: tuple[tuple[str, OptionValue], ...] = field(repr=False)
@@ -73,8 +81,8 @@ class SchemaOptions:
 def schema_options(
     own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
 ) -> SchemaOptions | None:
-    """From ``own``, what was given and read, and all effective ``options``; None when no format has
-    a schema. Raises ConfigError.
+    """The schema options; None when no format has a schema. ``own`` are the options that the user
+    has set, and ``options`` all effective options, with defaults. Raises ConfigError.
     """
     formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
     parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
@@ -97,14 +105,37 @@ def schema_options(
         )
         for part in parts
     )
+    topics = tuple(options["schemaTopics"])
+    _check_topics(topics, own, payloads)
     _check_registry(own)
     registry = {**{name: options[name] for name in (TIMEOUT, "normalize.schemas")}, **own}
     return SchemaOptions(
         payloads,
+        topics,
         auto_register=options["auto.register.schemas"],
         use_latest=options["use.latest.version"],
         registry=tuple((o.name, registry[o.name]) for o in REGISTRY_OPTIONS if o.name in registry),
     )
+
+
+def _check_topics(
+    topics: tuple[str, ...], own: Mapping[str, OptionValue], payloads: tuple[PayloadOptions, ...]
+) -> None:
+    for name in topics:
+        try:
+            checked_topic_name(name)
+        except ValueError as error:
+            raise ConfigError(
+                f"schemaTopics: {safe_text(str(error))}", hint=VALID_NAME, kind=Kind.INVALID_VALUE
+            ) from None
+    of_topics = any(payload.is_of_topic for payload in payloads)
+    if topics and ("topic" in own or not of_topics):
+        why = "the option topic is set" if "topic" in own else "no subject is named after a topic"
+        raise ConfigError(
+            f"schemaTopics would have no effect, because {why}",
+            hint="remove it: it lists what a column topic may name",
+            kind=Kind.NO_EFFECT,
+        )
 
 
 def _refuse_without_effect(own: Mapping[str, OptionValue], parts: list[str]) -> None:
@@ -161,9 +192,9 @@ def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
-    """The registry's addresses, without a slash at the end; none yet when they are a reference, and
-    checked where that is looked up. ConfigError for one that can't be used or would get a secret in
-    the clear, and for TLS that would not count.
+    """The registry's addresses, without a slash at the end. Empty while they are a reference, which
+    is checked where it is looked up. ConfigError for an address that can't be used or would get a
+    secret without TLS, and for TLS options without effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):
@@ -174,7 +205,10 @@ def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
         return ()
     given = shown_text(address)
     urls = tuple(one.strip().rstrip("/") for one in text_of(given).split(","))
-    hint = "it looks like https://host:8081, as does each of a list; local_kafka has one for tests"
+    hint = (
+        "it looks like https://host:8081, like each address of a list; local_kafka has a registry"
+        " for tests"
+    )
     gets = next((name for name in _WAYS if values.get(name)), "")
     for url in urls:
         shown = Password(url, f"{given}") if isinstance(given, Password) else url

@@ -17,18 +17,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
+from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC
+from spark_kafka_sink.config.changelog import ChangelogMode, ChangeOptions
 from spark_kafka_sink.config.named_columns import (
     ALL_COLUMNS,
+    ColumnFormat,
     NamedColumns,
     column_names,
     struct_name,
 )
-from spark_kafka_sink.config.option import Check, Values, refuse
+from spark_kafka_sink.config.option import TXN_ADVICE, Check, Status, Values, refuse
 from spark_kafka_sink.config.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.cross_checks import OptionReader
-    from spark_kafka_sink.config.given_options import GivenOptions
+    from spark_kafka_sink.config.names.given import GivenOptions
     from spark_kafka_sink.config.schema_options import SchemaOptions
 
 MISSING_BOOTSTRAP = (
@@ -41,7 +44,13 @@ TXN_CONTEXT = "txnContext"
 _TOLERANCE: Final = "errors.tolerance"
 _LETTERS: Final = "errors.deadletterqueue.topic.name"
 _LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
+_NULLS: Final = "jsonIgnoreNullFields"
+#: Set by the package itself (``datasource/session/session_settings.py``).
+_NULLS_OF_SESSION: Final = "sessionIgnoreNullFields"
+_CHANGELOG: Final = "changelog"
+_MODE: Final = "changelog.mode"
 _EXACTLY_ONCE: Final = "deliveryGuarantee=exactly-once"
+_PARTITIONER: Final = "partitioner.class"
 _OF_ONE_WRITE = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH = 16
 
@@ -55,18 +64,16 @@ class DeliveryGuarantee(StrEnum):
 
 
 class Preflight(StrEnum):
-    """What the driver does when it can't find the topic before the tasks start."""
+    """The driver's behaviour when it can't find the topic before the tasks start."""
 
     REQUIRED = "required"
     WARN = "warn"
     OFF = "off"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """The options of a write with errors.tolerance=all, in the order of ``DEAD_LETTER_OPTIONS``.
-    ``replicas`` None: as brokers have it.
-    """
+    """The options of a write with errors.tolerance=all. ``replicas`` None: the brokers' default."""
 
     topic: str
     replicas: int | None
@@ -79,11 +86,19 @@ class DeadLetterOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions | None:
-        """From the sink's options, checked; None with errors.tolerance=none."""
-        from spark_kafka_sink.config.option_table import DEAD_LETTER_OPTIONS
-
-        tolerance, topic, _, *others = (options[one.name] for one in DEAD_LETTER_OPTIONS)
-        return None if tolerance == "none" else cls(topic, *others)
+        """Reads the sink's checked options; None with errors.tolerance=none."""
+        if options[_TOLERANCE] == "none":
+            return None
+        return cls(
+            topic=options[_LETTERS],
+            replicas=options["errors.deadletterqueue.topic.replication.factor"],
+            context_headers=options["errors.deadletterqueue.context.headers.enable"],
+            log=options["errors.log.enable"],
+            log_messages=options["errors.log.include.messages"],
+            max_records=options["errors.max.records"],
+            max_fraction=options["errors.max.fraction"],
+            max_value_bytes=options["errors.deadletterqueue.max.value.bytes"],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,18 +115,23 @@ class SinkConfig:
     #: None: by mode, see :meth:`preflight_for`.
     preflight: Preflight | None
     named_columns: NamedColumns
+    #: None: the rows are no changes of a table.
+    changes: ChangeOptions | None
     #: None: no format has a schema; and in tasks, which get what follows from it.
     schemas: SchemaOptions | None
-    #: Of the whole write, None: no limit; and how many of its tasks run at once at most.
+    #: Limits of the whole write, None: no limit; and the largest number of tasks that run at the
+    #: same time.
     max_records_per_second: int | None
     max_bytes_per_second: int | None
     tasks_at_once: int | None
+    #: The new connections of the whole write to one broker, None: no limit.
+    connections_per_second: int | None
+    #: None: no limit.
+    max_leaders_per_task: int | None
     #: None with errors.tolerance=none.
     dead_letters: DeadLetterOptions | None
     report_path: str | None
     #: None: without a limit.
-    report_path_retention_bytes: int | None
-    report_path_retention_ms: int | None
     report_topic: str | None
     report_listeners: tuple[str, ...]
     progress_listeners: tuple[str, ...]
@@ -127,8 +147,6 @@ class SinkConfig:
     #: "refuse" or "allow".
     offsets_group_in_use: str
     checkpoint_location: str | None
-    #: "off" or "auto".
-    two_phase_commit: str
     commit_log_topic: str
     warnings: tuple[str, ...] = field(compare=False, repr=False)
     #: Equal for equal options (see :func:`_fingerprint`); for reports.
@@ -138,9 +156,10 @@ class SinkConfig:
     def parse(cls, options: Mapping[str, object]) -> SinkConfig:
         """Read the option map that Spark hands to a data source, and its ``configFile``.
 
-        Raises ConfigError; nothing else.
+        Raises only ConfigError.
         """
-        from spark_kafka_sink.config.given_options import PREFIX, given_options
+        from spark_kafka_sink.config.names.given_options import given_options
+        from spark_kafka_sink.config.names.unknown_options import PREFIX
 
         return cls.of(given_options(options, PREFIX))
 
@@ -155,6 +174,9 @@ class SinkConfig:
         own = {
             name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
         }
+        for name in [one for one in own if SINK_OPTIONS[one].status is Status.NO_MEANING]:
+            del own[name]
+            reader.warnings.append(given.own[name].no_effect(SINK_OPTIONS[name].note))
         if "bootstrap.servers" not in reader.given:
             raise ConfigError(
                 MISSING_BOOTSTRAP,
@@ -164,6 +186,11 @@ class SinkConfig:
         if _LETTERS_IN_STREAMS in own:
             own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
         options = {n: own.get(n, option.default) for n, option in SINK_OPTIONS.items()}
+        if _NULLS not in own and options[_NULLS_OF_SESSION] is not None:
+            options[_NULLS] = options[_NULLS_OF_SESSION]
+        if _NULLS not in own and options[_CHANGELOG] and options[_MODE] is ChangelogMode.DEBEZIUM:
+            # As Debezium's own JSON: readers look for before and after.
+            options[_NULLS] = False
         if options[_TOLERANCE] == "none":
             own = {name: value for name, value in own.items() if not name.startswith("errors.")}
             if idle := [o.spelled for n, o in given.own.items() if n not in {*own, _TOLERANCE}]:
@@ -172,15 +199,18 @@ class SinkConfig:
                 reader.warnings.append(coded(Kind.WITHOUT_EFFECT, text, hint))
         asked = DeliveryGuarantee(str(options["deliveryGuarantee"]))
         guarantee = _guarantee(reader, asked, is_given="deliveryGuarantee" in own)
-        refuse(CHECKS, own, options | {"deliveryGuarantee": guarantee})
-        producer = ProducerConfig.of(reader)
+        partitioner = {_PARTITIONER: reader.values[_PARTITIONER]}
+        refuse(CHECKS, own, options | partitioner | {"deliveryGuarantee": guarantee})
+        refuse(_KEYLESS, {*own, *reader.given}, options | reader.values)
         values: dict[str, Any] = {SINK_OPTIONS[n].attribute: one for n, one in options.items()}
+        producer = ProducerConfig.of(reader)
         named, preflight = NamedColumns.of(values), values["preflight"]
         values |= {
             "producer": producer,
             "delivery_guarantee": guarantee,
             "preflight": None if preflight is None else Preflight(preflight),
             "named_columns": named,
+            "changes": ChangeOptions.of(values),
             "schemas": schema_options(own, options, named),
             "dead_letters": DeadLetterOptions.of(options),
             "warnings": producer.warnings,
@@ -192,9 +222,14 @@ class SinkConfig:
     def is_exactly_once(self) -> bool:
         return self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
+    @property
+    def log_topics(self) -> tuple[str, ...]:
+        """The topics of commit logs, which take no rows: this write's, and the default one."""
+        return tuple({self.commit_log_topic, COMMIT_LOG_TOPIC})
+
     def preflight_for(self, *, streaming: bool) -> Preflight:
-        """The ``preflight`` option, or the mode's default: warn for streaming without
-        exactly-once, else required.
+        """The ``preflight`` option, or the mode's default: warn for streaming without exactly-once,
+        and required in all other cases.
         """
         if self.preflight is not None:
             return self.preflight
@@ -202,8 +237,9 @@ class SinkConfig:
 
 
 def _fingerprint(given: GivenOptions) -> str:
-    """Of names and values as they were given. Nothing of TLS, SASL and a registry's client is in
-    it, and so no secret, nor what differs from one write of a query to the next.
+    """A hash of names and values as they were given. Options of TLS, SASL and a registry's client
+    don't count, so no secret is in it. Options that differ between the writes of a query don't
+    count either.
     """
     from spark_kafka_sink.base.security.secret_references import REFERABLE
 
@@ -219,7 +255,7 @@ def _guarantee(
     reader: OptionReader, requested: DeliveryGuarantee, *, is_given: bool
 ) -> DeliveryGuarantee:
     """Read the producer's options under the requested guarantee, and return the effective one."""
-    from spark_kafka_sink.config.given_options import Given
+    from spark_kafka_sink.config.names.given import Given
 
     idempotence = "enable.idempotence"
     if requested is DeliveryGuarantee.NONE and idempotence not in reader.given:
@@ -239,13 +275,13 @@ def _guarantee(
 _GUARANTEES: Final = (
     Check("deliveryGuarantee=none enable.idempotence=true",
           "deliveryGuarantee=none and kafka.enable.idempotence=true contradict each other",
-          "deliveryGuarantee=at-least-once is the one with idempotence"),
+          "deliveryGuarantee=at-least-once has idempotence"),
     Check("deliveryGuarantee enable.idempotence=false",
           "deliveryGuarantee={deliveryGuarantee} needs an idempotent producer, but {reason}",
           "remove that option, or set deliveryGuarantee=none", unless="deliveryGuarantee=none"),
     Check("enable.idempotence=false",
           "deliveryGuarantee is none because {reason}: rows can be lost or written twice. Set"
-          " deliveryGuarantee=none if that is meant, else remove the option.",
+          " deliveryGuarantee=none if that is intended, otherwise remove the option.",
           unless="deliveryGuarantee=none", kind=Kind.WEAKER_GUARANTEE, warns=True),
 )  # fmt: skip
 
@@ -276,45 +312,140 @@ def _of_columns(part: str) -> Iterator[Check]:
     yield Check(f"{format_}=string {columns}", several, hint, more_than_one)
 
 
-def _one_topic(one: str, other: str, hint: str, given: str = "") -> Check:
+def _one_topic(one: str, other: str, hint: str) -> Check:
     return Check(
-        f"{one} {given}",
+        one,
         f"{one} and {other} are the same topic, '{{{one}}}'",
         hint,
         lambda values: values[one] == values[other],
     )
 
 
+_IS_LOG = (
+    "the commit log holds the decisions of exactly-once writes, and a record of another client may"
+    " replace one: use another topic"
+)
+
+
+def _not_the_commit_log(name: str) -> Iterator[Check]:
+    """Whether ``name`` is neither the log of this write nor the default log, which other writes
+    use.
+    """
+    yield _one_topic(name, "commitLogTopic", _IS_LOG)
+    default = f"{name} is '{COMMIT_LOG_TOPIC}', the topic of the commit log"
+    yield Check(name, default, _IS_LOG, lambda values: values[name] == COMMIT_LOG_TOPIC)
+
+
+def _becomes_json(values: Values) -> bool:
+    parts = ("valueColumns", "valueFormat"), ("keyColumns", "keyFormat")
+    return any(values[columns] and values[as_] is ColumnFormat.JSON for columns, as_ in parts)
+
+
+def _of_json(names: str) -> Iterator[Check]:
+    for name in names.split():
+        yield Check(
+            name,
+            f"{name} would have no effect, because no columns become JSON",
+            f"set valueColumns or keyColumns with the format json, or remove {name}",
+            lambda values: not _becomes_json(values),
+            kind=Kind.NO_EFFECT,
+        )
+
+
+def _is_sticky(values: Values) -> bool:
+    from spark_kafka_sink.config.option_table import STICKY_PARTITIONERS
+
+    return values[_PARTITIONER] in STICKY_PARTITIONERS
+
+
+def _of_changelogs() -> Iterator[Check]:
+    yield Check(
+        _MODE,
+        f"{_MODE} would have no effect, because changelog is not set",
+        f"set changelog, or remove {_MODE}",
+        unless=_CHANGELOG,
+        kind=Kind.NO_EFFECT,
+    )
+    for other in ("error", "skip"):
+        yield Check(
+            f"{_CHANGELOG} onNullValue={other}",
+            f"onNullValue={other} and changelog contradict each other: a delete becomes a null"
+            " value",
+            "remove onNullValue, or filter deletes out and remove changelog",
+        )
+    enveloped = f"{_CHANGELOG} {_MODE}=debezium"
+    envelopes = f"{_MODE}=debezium makes a value of several columns"
+    yield Check(
+        enveloped,
+        f"{envelopes}, and valueColumns names none",
+        "set valueColumns=* for all columns of the table",
+        unless="valueColumns",
+    )
+    hint = "take json, avro, protobuf or json-schema"
+    yield Check(f"{enveloped} valueFormat=string", f"{envelopes}, and valueFormat is string", hint)
+    yield Check(
+        f"{enveloped} valueColumns",
+        f"{envelopes}, and valueColumns names the fields of one",
+        "name columns, or set valueColumns=*",
+        lambda values: struct_name(values["valueColumns"]) is not None,
+    )
+
+
+#: A partitioner that ignores keys, with changes of keys.
+_KEYLESS: Final = tuple(
+    Check(
+        f"{_CHANGELOG} {condition}",
+        f"changelog and kafka.{condition} contradict each other: the records of a key would be in"
+        " several partitions, without an order",
+        "remove that option: the default partitioner goes by key",
+    )
+    for condition in (
+        "partitioner.ignore.keys=true",
+        "partitioner.class=RoundRobinPartitioner",
+        "partitioner.class=random",
+    )
+)
+
 _REPORTS = "reports are records of JSON: use a separate topic for them"
 _PROGRESS = "progress is records of JSON: use a separate topic for it"
-_OF_BOTH = "txnAppId identifies the writer, txnVersion counts its writes"
 
 #: In the order in which they are looked at.
 CHECKS: Final = (
     *_need_exactly_once(
         "transactionalIdPrefix txnAppId txnVersion verifyReplays offsetsGroup offsetsGroupInUse"
-        " twoPhaseCommit commitLogTopic"),
-    Check("txnAppId", "txnAppId is set and txnVersion is not: a write is known by both", _OF_BOTH,
-          unless="txnVersion"),
-    Check("txnVersion", "txnVersion is set and txnAppId is not: a write is known by both", _OF_BOTH,
-          unless="txnAppId"),
-    _one_topic("topic", "commitLogTopic",
-               "the commit log holds the driver's decisions, and no other client may write to it",
-               _EXACTLY_ONCE),
+        " commitLogTopic"),
+    Check("txnAppId", "txnAppId is set and txnVersion is not: a write is known by both",
+          TXN_ADVICE, unless="txnVersion"),
+    Check("txnVersion", "txnVersion is set and txnAppId is not: a write is known by both",
+          TXN_ADVICE, unless="txnAppId"),
+    *(check for name in ("topic", "reportTopic", "progressTopic", _LETTERS)
+      for check in _not_the_commit_log(name)),
     _one_topic("reportTopic", "topic", _REPORTS),
-    _one_topic("reportTopic", "commitLogTopic", _REPORTS),
     _one_topic("progressTopic", "topic", _PROGRESS),
-    _one_topic("progressTopic", "commitLogTopic", _PROGRESS),
     _one_topic("progressTopic", "reportTopic", _PROGRESS),
     *_of_columns("key"),
     *_of_columns("value"),
+    *_of_json("jsonIgnoreNullFields jsonPlainDecimals jsonTimestampFormat jsonTimestampNtzFormat"),
+    Check("onNullKey", "onNullKey would have no effect, because keyColumns names no column",
+          "set keyColumns, or remove onNullKey: a null in a column key is no key",
+          unless="keyColumns", kind=Kind.NO_EFFECT),
+    Check("onNullKey keyFormat=string",
+          "onNullKey would have no effect, because keyFormat=string writes a null as no key",
+          "remove onNullKey, or set another keyFormat", kind=Kind.NO_EFFECT),
+    *_of_changelogs(),
     Check("onNullValue valueColumns valueFormat=json",
           "onNullValue would have no effect, because valueColumns become JSON, which is never null",
           "remove onNullValue, or write a column value that is null where it must be",
           lambda values: struct_name(values["valueColumns"]) is None, kind=Kind.NO_EFFECT),
     Check("tasksAtOnce", "tasksAtOnce would have no effect, because there is no rate to divide",
-          "set maxRecordsPerSecond or maxBytesPerSecond, or remove tasksAtOnce",
-          unless="maxRecordsPerSecond maxBytesPerSecond", kind=Kind.NO_EFFECT),
+          "set maxRecordsPerSecond, maxBytesPerSecond or connectionsPerSecond, or remove"
+          " tasksAtOnce",
+          unless="maxRecordsPerSecond maxBytesPerSecond connectionsPerSecond", kind=Kind.NO_EFFECT),
+    Check("maxLeadersPerTask",
+          "maxLeadersPerTask would have no effect, because"
+          f" kafka.{_PARTITIONER}={{{_PARTITIONER}}} decides where rows without a key go",
+          f"remove maxLeadersPerTask or kafka.{_PARTITIONER}",
+          lambda values: not _is_sticky(values), kind=Kind.NO_EFFECT),
     Check(f"{_LETTERS} {_LETTERS_IN_STREAMS}",
           f"{_LETTERS} and {_LETTERS_IN_STREAMS} are two names of one option, and differ",
           f"remove {_LETTERS_IN_STREAMS}",
@@ -322,6 +453,6 @@ CHECKS: Final = (
     Check(f"{_TOLERANCE}=all",
           f"{_TOLERANCE}=all needs {_LETTERS}: rows that can't be sent would be lost",
           "name a topic for them, dlq.orders for example", unless=_LETTERS),
-    *(_one_topic(_LETTERS, other, "give dead letters a topic of their own")
-      for other in ("topic", "reportTopic", "progressTopic", "commitLogTopic")),
+    *(_one_topic(_LETTERS, other, "give dead letters their own topic")
+      for other in ("topic", "reportTopic", "progressTopic")),
 )  # fmt: skip

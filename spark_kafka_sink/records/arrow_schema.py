@@ -62,7 +62,7 @@ class ArrowBatchReader:
 
     @staticmethod
     def checked(batch: object) -> pa.RecordBatch:
-        """``batch``, or DataError when it is something else."""
+        """``batch``; raises DataError for an object of another type."""
         if isinstance(batch, pa.RecordBatch):
             return batch
         raise DataError(
@@ -81,13 +81,13 @@ class ArrowBatchReader:
         except pa.ArrowInvalid as error:
             # Its text may hold a value.
             raise DataError(
-                "a value of the Arrow batch does not fit into what Kafka takes (a partition beyond"
+                "a value of the Arrow batch does not fit into a field of Kafka (a partition beyond"
                 " 32 bits, most likely)"
             ) from error
 
 
 def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> RecordColumns:
-    """One record as columns of one row."""
+    """A single record as columns of one row."""
     return RecordColumns(
         rows=1,
         topic=topic,

@@ -1,7 +1,7 @@
-"""Where batches begin and end within a chunk.
+"""The begins and ends of batches within a chunk.
 
-Owns: :func:`cut`, which splits every group of a chunk where an open batch or a new one is full, for
-all groups at once, and the deltas that follow from it. Never: bytes (``record_encoder``), the
+Owns: :func:`cut`, which splits every group of a chunk at the row that fills an open or a new batch,
+for all groups in one pass, and the resulting deltas. Never: bytes (``record_encoder``), the
 accumulator's state (passed in as positions).
 """
 
@@ -27,12 +27,13 @@ _FULL = 16
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Slices of a chunk, in the order of its rows. One entry for each slice, but for the deltas.
+    """Slices of a chunk, in the order of its rows. Each field except the deltas has one entry for
+    each slice.
 
-    ``groups`` is the group's number, ``starts`` the first row and ``counts`` how many.
-    ``generations`` identifies the open batch that is continued; 0 is a new one. ``last``: the batch
-    is full after this slice. The deltas are one for each row (in the order of writing), or one
-    number for all.
+    ``groups`` is the group's number, ``starts`` the first row and ``counts`` the number of rows.
+    ``generations`` identifies the open batch that is continued; 0 is a new batch. ``last``: the
+    batch is full after this slice. The deltas have an entry for each row (in the order of writing),
+    or are one number for all rows.
     """
 
     groups: Int64s
@@ -57,9 +58,9 @@ def cut(
 ) -> Cuts:
     """Cut the groups ``bounds`` of rows where batches are full.
 
-    ``content`` is each record's size without length, attributes and deltas, in bytes.
-    A batch is cut by an upper bound of its records' sizes (exact but for deltas that turn out a
-    byte shorter), so it never passes its limit, unless its first record does. Rows, and
+    ``content`` is each record's size without length, attributes and deltas, in bytes. A batch is
+    cut by an upper bound of its records' sizes, which is exact except for deltas that turn out a
+    byte shorter. So a batch never passes its limit, unless its first record does. Rows, and
     ``timestamps`` (None: all ``now_ms``), are in the order of writing.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
@@ -132,7 +133,9 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
 def _walk(
     ends: Int64s, bounds: Int64s, is_open: Bools, rooms: Int64s, limits: Int64s
 ) -> tuple[Int64s, Int64s, Bools]:
-    """First row, group and "opens a new batch" of every slice; one round cuts one of each group."""
+    """First row, group and "opens a new batch" of every slice. Each round cuts one slice of each
+    group.
+    """
     live = np.arange(len(is_open))
     at, stop = bounds[:-1].copy(), bounds[1:]
     opens = ~is_open

@@ -1,6 +1,6 @@
 """Small Arrow batches, joined to larger ones.
 
-Owns: :class:`BatchJoiner`. Never: how many rows are worth it (the producer knows that), columns.
+Owns: :class:`BatchJoiner`. Never: the useful number of rows (the producer decides that), columns.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class BatchJoiner:
     not joined. ``now_ms`` is a monotonic clock.
 
     ``waiting(delay_ms)`` returns the context of a wait for input: the producer's waiting_for_input.
-    While batches are joined linger.ms counts only behind the time for that: partitions' open
-    batches are about to get the rows that came, and should not be sent before.
+    While batches are joined, linger.ms counts only after the time for joining: partitions' open
+    batches are about to get the new rows, and should not be sent before.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -42,16 +42,16 @@ class BatchJoiner:
         self._waiting = waiting
         #: Taken from the iterator, but not returned: it was too much for the batches before.
         self._next: pa.RecordBatch | None = None
-        #: Of the iterator, behind batches that were not returned yet.
+        #: The error of the iterator, raised after the batches that were not returned yet.
         self._error: Exception | None = None
-        #: Of the small batch before; ``_expands``: batches of this schema may.
+        #: The schema of the small batch before; ``_expands``: batches of this schema may expand.
         self._schema: pa.Schema | None = None
         self._expands = False
 
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
-        """The next batch; None at the end. With fewer than the wanted rows it is joined to those
-        behind it, as far as they come within :data:`HOLD_MS` and fit into one chunk. Raises what
-        the iterator raises, an Exception behind the batches before it.
+        """The next batch; None at the end. With fewer than the wanted rows it is joined to the
+        batches after it, if they come within :data:`HOLD_MS` and fit into one chunk. Raises the
+        iterator's exceptions; an Exception is raised after the batches before it.
         """
         if self._error is not None:
             raise self._error
@@ -88,8 +88,8 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """Looked at once: all batches have mostly one schema, of which there may be hundreds of
-        columns.
+        """Whether dictionaries may make rows larger. Cached, because most batches have the same
+        schema, with up to hundreds of columns.
         """
         if self._schema is None or schema != self._schema:
             self._schema = schema
@@ -101,8 +101,8 @@ class BatchJoiner:
 
 
 def _type_may_expand(type_: pa.DataType) -> bool:
-    """Its values are decoded to more bytes than ``nbytes`` counts. (Not all dictionaries can be
-    joined, either.)
+    """Whether the type's values are decoded to more bytes than ``nbytes`` counts. (Some
+    dictionaries can't be joined either.)
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _type_may_expand(type_.storage_type)

@@ -64,8 +64,9 @@ class Codec:
     """A compression type and its level (None: the type's default).
 
     Levels are those of the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4 1..17.
-    **lz4**: Java uses the fast compressor for 9 (its default), the high one for all others; so here
-    9 is lz4's level 0, 1 and 2 are the lowest high level (3), and 17 is the library's highest (16).
+    **lz4**: Java uses the fast compressor for level 9 (its default), and the high compressor for
+    all other levels. So here level 9 is lz4's level 0, levels 1 and 2 are the lowest high level
+    (3), and level 17 is the library's highest level (16).
     """
 
     type: CompressionType = CompressionType.NONE
@@ -75,7 +76,7 @@ class Codec:
     def parse(
         cls, name: str, *, gzip_level: int = -1, lz4_level: int = 9, zstd_level: int = 3
     ) -> Codec:
-        """From compression.type (any case) and the three level options."""
+        """The codec from compression.type (any case) and the three level options."""
         kind = CompressionType[name.upper()]
         levels = {
             CompressionType.GZIP: gzip_level,
@@ -103,7 +104,7 @@ class Codec:
         return self.type is CompressionType.NONE
 
     def compress(self, buffers: Sequence[Buffer]) -> bytes:
-        """All of ``buffers`` as one stream. NONE joins them."""
+        """Compresses all of ``buffers`` as one stream. NONE joins them."""
         if self.type is CompressionType.GZIP:
             stream = zlib.compressobj(-1 if self.level is None else self.level, wbits=_GZIP)
             return b"".join([*(stream.compress(b) for b in buffers), stream.flush()])
@@ -127,7 +128,7 @@ class Codec:
         return bytes(data)
 
     def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-        """What :meth:`compress` was given (or Java wrote).
+        """The data that was passed to :meth:`compress` (or compressed by Java).
 
         Raises CorruptRecordError when the stream is damaged, ends early or holds more than
         ``max_size`` bytes; never allocates much more than that.
@@ -144,8 +145,8 @@ class Codec:
         """The decompressed ``data`` in chunks, so that a bomb needs no more memory than one chunk
         (64 MiB at most, of snappy) and the window of its codec (128 MiB at most, of zstd).
 
-        Streams after the first one are read where Java's client reads them, too: gzip and zstd.
-        Raises CorruptRecordError where the stream is damaged or ends early.
+        Further streams after the first stream are read for gzip and zstd, as Java's client does.
+        Raises CorruptRecordError if the stream is damaged or ends early.
         """
         try:
             yield from _STREAM[self.type](data)
@@ -340,7 +341,9 @@ class CompressionRatioEstimator:
         return self._ratios.get((topic, codec.type), 1.0)
 
     def update(self, topic: str, codec: Codec, observed: float) -> float:
-        """Learn a batch's ratio: up at once (by 0.05 at least), down by 0.005 at most."""
+        """Adjusts the estimate to a batch's ratio: up immediately (by 0.05 at least), down by 0.005
+        at most.
+        """
         if codec.is_none:
             return 1.0
         current = self.estimation(topic, codec)

@@ -1,4 +1,4 @@
-"""What the records room passes to the accumulator. Values only."""
+"""The values that the records room passes to the accumulator. Values only."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ OpenPositions = npt.NDArray[np.int64]
 
 
 def open_positions(numbers: Sequence[int]) -> OpenPositions:
-    """``numbers`` are those of every :class:`OpenPosition`, one behind another."""
+    """``numbers`` are the numbers of every :class:`OpenPosition`, one after another."""
     return np.array(numbers, np.int64).reshape(-1, 4)
 
 
 class EncodedSlice(NamedTuple):
     """Finished record bytes of one partition, for one batch.
 
-    ``data`` views a chunk's encode buffer, all of which it keeps in memory (rule R5).
-    ``generation`` is the open batch that it continues, 0 to open a new one: the offset deltas in
-    ``data`` run from ``first_offset_delta`` and the timestamp deltas count from
-    ``base_timestamp``. ``last`` is set when the batch is full after this slice.
-    ``first_row`` is where its rows begin in the order of the chunk's groups, for encoding again.
-    ``largest_record`` is the size of the largest record of the whole chunk, as Java estimates it (a
-    batch of its own); 0 when it is not known.
+    ``data`` views a chunk's encode buffer, and keeps the whole buffer in memory (rule R5).
+    ``generation`` is the open batch that it continues, 0 to open a new batch: the offset deltas in
+    ``data`` run from ``first_offset_delta`` and the timestamp deltas count from ``base_timestamp``.
+    ``last`` is set when the batch is full after this slice. ``first_row`` is the index of its first
+    row in the order of the chunk's groups, for encoding again. ``largest_record`` is the size of
+    the largest record of the whole chunk, estimated like in Java (as a batch with only that
+    record); 0 when it is unknown.
     """
 
     tp: TopicPartition
@@ -62,8 +62,9 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """The slices of a chunk, in order, by the fields of an :class:`EncodedSlice`: there may be one
-    for each of a thousand partitions, and as many objects would keep the garbage collector busy.
+    """The slices of a chunk, in order, as columns of the fields of an :class:`EncodedSlice`. A
+    chunk may have a slice for each of a thousand partitions, and that many objects would keep the
+    garbage collector busy.
 
     The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``.
     """
@@ -104,7 +105,9 @@ class EncodedSlices:
         )
 
     def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
-        """What the accumulator needs of each: its fields in order, but for bytes and first row."""
+        """The fields of each slice that the accumulator needs, in order: all except bytes and first
+        row.
+        """
         return zip(
             self.tps,
             self.record_counts,

@@ -2,7 +2,7 @@
 
 Owns: lengths and validity of Arrow binary columns as numpy arrays, the items of lists, and
 :class:`Gather`, which concatenates byte strings of many columns, in any order of rows, into one
-buffer. Never: what the bytes mean.
+buffer. Never: the meaning of the bytes.
 
 The fast variant lets Arrow copy: a *binary view* array refers to every string (up to 12 bytes are
 stored in the view itself, longer ones as a buffer index and an offset), and one cast to binary
@@ -99,13 +99,13 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """As :func:`lengths_of`, -1 for nulls: how Kafka writes their length."""
+    """:func:`lengths_of` with -1 for nulls, which is Kafka's length of null."""
     lengths, valid = lengths_of(array), valid_of(array)
     return lengths if valid is None else np.where(valid, lengths, -1)
 
 
 def span_of(array: pa.Array) -> int:
-    """At least the bytes of all rows, mostly without looking at each."""
+    """An upper bound of the bytes of all rows, mostly without a pass over the rows."""
     if array.type.id == _VIEW:
         return int(lengths_of(array).sum())
     offsets = offsets_of(array)
@@ -130,7 +130,9 @@ def _as_views(array: pa.Array) -> pa.Array:
 
 
 def _views_of(array: pa.Array) -> npt.NDArray[np.complex128]:
-    """Of an array of views: 16 bytes each, which numpy moves whole as its only such number."""
+    """The items of an array of views, 16 bytes each: numpy's only type of that size moves them
+    whole.
+    """
     return np.frombuffer(array.buffers()[1], np.complex128, len(array), array.offset * 16)
 
 
@@ -158,13 +160,13 @@ def binary_array(texts: Sequence[bytes]) -> pa.Array:
 def integers(
     values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """As Arrow's. Not pa.array(), which imports pandas where there is one."""
+    """The array as Arrow integers, without pa.array(), which imports pandas if it is installed."""
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def bools(flags: npt.NDArray[np.bool_]) -> pa.Array:
-    """As Arrow's, for ``filter``."""
+    """The array as Arrow booleans, for ``filter``."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
 
 
@@ -179,7 +181,7 @@ class Gather(Protocol):
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
-        """One string of at most 8 bytes for each slot."""
+        """Puts a string of at most 8 bytes into each slot."""
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
@@ -216,9 +218,9 @@ _scratch = _Scratch()
 
 
 class ViewGather:
-    """Gather by Arrow's binary views: nothing is copied but by the last cast.
+    """A gather by Arrow's binary views: only the last cast copies bytes.
 
-    One at a time for each thread: the views' memory is used again by the next.
+    One at a time for each thread: the next gather uses the views' memory again.
     """
 
     def __init__(self, slots: int) -> None:

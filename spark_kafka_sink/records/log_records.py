@@ -1,9 +1,9 @@
 """Decodes fetched batches and markers of a log.
 
 Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
-may write to. Never: fetching the bytes (``protocol/log_requests.py``), the meaning of a record,
-which transactions are committed (``transactions/commit_log/log_reader.py``). Only the driver uses
-it, to read few records of its commit log, so they are decoded one by one.
+may write to. Never: fetching the bytes (``protocol/log_requests.py``), the meaning of a record, the
+outcome of transactions (``transactions/commit_log/log_reader.py``). Only the driver uses it, to
+read few records of its commit log, so they are decoded one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_UNPACKED = 16 * 1024 * 1024
 #: and values (``log_parts.PIECE_BYTES``): a piece of a document, or tombstones of eight bytes.
 MOST_WALKED: Final = 8 * 1024 * 1024
 MOST_RECORDS: Final = 100_000
-#: Of a mebibyte each; but a stream may also be of any number of empty ones.
+#: Chunks of a mebibyte each; but a stream may also consist of any number of empty chunks.
 _MOST_CHUNKS: Final = 1000
 #: The longest key that may match, in bytes.
 _LONGEST_KEY: Final = 64 * 1024
@@ -62,8 +62,8 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime.
-    ``headers`` are read of dead letters only.
+    """A record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime.
+    ``headers`` are only read for dead letters.
     """
 
     offset: int
@@ -75,9 +75,10 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """One batch of the log; ``section`` is its records, still compressed.
+    """A batch of the log; ``section`` is its records, still compressed.
 
-    Compaction leaves a batch its range of offsets when it takes records out, even all of them.
+    If compaction removes records from a batch, even all of them, the batch keeps its range of
+    offsets.
     """
 
     header: BatchHeader
@@ -104,14 +105,15 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """One batch, with the ``records`` of matching keys.
+    """A batch with the ``records`` of matching keys.
 
     ``producer_id`` is -1 without idempotence. A ``control`` batch ends the producer's transaction
     with ``marker``; None is a control record of another kind.
 
-    ``unreadable`` is None when every matching record was read. Else one exists, or may exist, that
-    can't be read; ``records`` are the ones before it. Without ``header_known`` the batch's header
-    is unreadable: then nothing else of the batch is known, and its offsets are its base offset.
+    ``unreadable`` is None when every matching record was read. Otherwise a matching record exists,
+    or may exist, that can't be read; ``records`` are the records before it. Without
+    ``header_known`` the batch's header is unreadable: nothing more is known of the batch, and its
+    offsets are its base offset.
     """
 
     base_offset: int
@@ -139,18 +141,19 @@ def read_batches(
     transactional: bool = True,
 ) -> Iterator[ReadBatch]:
     """The batches of ``fetched`` that end at its fetch offset or after it, with the records whose
-    key is ``wanted``, of any transaction, committed or not. Of a batch that is not transactional
-    only the header is read: it is not ours. With ``transactional`` False it is the other way round.
+    key is ``wanted``, of any transaction, committed or not. If a batch is not transactional, only
+    its header is read, because it is not ours. With ``transactional`` False, only the header is
+    read if the batch is transactional.
 
     Keys are compared before values are read, and only values of matching keys are kept: about
     ``max_kept`` bytes of one batch, and one batch at a time. Every matching key must contain the
-    bytes ``mention``: a batch without them is not even parsed. So a batch that is too large, or
-    whose records are none, matters only for keys that it contains: for all others it has no
-    records, and for these it is ``unreadable``, like one that can't be decompressed or has a wrong
-    checksum. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, less than
+    bytes ``mention``: a batch without them is not even parsed. So a batch that is too large, or has
+    malformed records, matters only for the keys that it contains: it is ``unreadable`` for them,
+    like a batch that can't be decompressed or has a wrong checksum. For all other keys it has no
+    records. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, less than
     a second of work; a caller checks its clock between batches.
 
-    Never raises for bytes. After a batch whose length can't be right nothing follows.
+    Never raises because of the bytes. After a batch with an impossible length, reading ends.
     IllegalStateError when the fetch failed.
     """
     if fetched.error is not ErrorCode.NONE:
@@ -185,6 +188,19 @@ def read_batches(
         # Brokers return the first batch complete at any size: another fetch would be the same.
         reason = f"there is no whole batch in {len(view)} fetched bytes"
         yield _not_a_batch(fetched.fetch_offset, reason)
+
+
+def whole_batches(data: Buffer) -> Iterator[LogBatch]:
+    """The complete batches of fetched bytes; the next fetch has a batch that is cut off here.
+    CorruptRecordError for a batch that can't be read.
+    """
+    view, at = memoryview(data).cast("B"), 0
+    while len(view) - at >= OFFSET_AND_LENGTH.size:
+        end = at + OFFSET_AND_LENGTH.size + OFFSET_AND_LENGTH.unpack_from(view, at)[1]
+        if end > len(view):
+            return
+        yield LogBatch(parse_header(view[at:end]), view[at + HEADER_SIZE : end])
+        at = end
 
 
 def marker_of(batch: LogBatch) -> ControlType | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 
 class Coding(Enum):
@@ -26,8 +27,8 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column's integers divided by ``divisor`` (micros to millis, rounded down). Those outside of
-    ``least`` and ``most`` are refused. Numbers with a fraction are their bits, of as many bits as
+    """A column's integers divided by ``divisor`` (micros to millis, rounded down). Numbers outside
+    of ``least`` and ``most`` are refused. Numbers with a fraction are their bits, as many as
     ``coding`` has.
     """
 
@@ -39,12 +40,21 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes after their number, or those of one size only (``length`` is an int, a fixed).
-    ``is_text``: those that are not UTF-8 are refused.
+    """Bytes after their count, or bytes of a fixed size (``length`` is an int). ``is_text``: bytes
+    that are not UTF-8 are refused.
     """
 
     length: Coding | int
     is_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Uuid:
+    """The text of a UUID, 8-4-4-4-12 hexadecimal digits; other texts are refused. ``is_fixed``: as
+    16 bytes, otherwise as the text after its length.
+    """
+
+    is_fixed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,13 @@ class Decimal:
     precision: int
     scale: int
     size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decimals:
+    """A decimal as the first of these that holds it, each after its branch of a union."""
+
+    branches: tuple[tuple[bytes, Decimal], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +88,17 @@ class Timestamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A value that is no struct as the only field of a message, which comes after the number of its
+    bytes (google.protobuf.StringValue and the other wrappers).
+    """
+
+    field: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
-    """Of a record: column ``index`` as ``value``, or always the same bytes."""
+    """A field of a record: column ``index`` as ``value``, or constant bytes."""
 
     name: str
     index: int
@@ -82,7 +108,8 @@ class Field:
 @dataclass(frozen=True, slots=True)
 class Record:
     """Fields in the schema's order; ``length``: after the number of its bytes. ``choices`` are
-    columns of which a row may have one only: readers would lose the others.
+    groups of columns: a row may have a value in only one column of a group, because readers would
+    lose the others.
     """
 
     fields: tuple[Field, ...]
@@ -102,23 +129,43 @@ class Items:
     packed: bytes = b""
 
 
+#: A step of a way through a column: the items of a list, or the values of a map. Others are the
+#: indexes of fields.
+ITEMS: Final = -1
+
+
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """What ``valueFormat=json`` writes. ``required`` are fields whose nulls are refused: the way to
-    each, and its name.
+    """The text of ``valueFormat=json``. ``required`` are the values whose nulls are refused: the
+    way to each, its name, and the rest of the sentence. ``kept`` are the ways to fields whose nulls
+    are written, and not left out.
     """
 
-    required: tuple[tuple[tuple[int, ...], str], ...]
+    required: tuple[tuple[tuple[int, ...], str, str], ...]
+    kept: frozenset[tuple[int, ...]] = frozenset()
 
 
-Node = Boolean | Number | Bytes | Decimal | Symbols | Timestamp | Record | Items | JsonText
+Node = (
+    Boolean
+    | Number
+    | Bytes
+    | Uuid
+    | Decimal
+    | Decimals
+    | Symbols
+    | Timestamp
+    | Message
+    | Record
+    | Items
+    | JsonText
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``node`` after ``branch``: the branch of a union, or the tag of a field. ``null`` is what a
-    null is written as; None: it is refused. ``zeros`` are left out: the defaults of a field of
-    Protobuf that has no presence.
+    """``node`` after ``branch``: the branch of a union, or the tag of a field. ``null`` are the
+    bytes of a null; None: a null is refused. ``zeros`` are left out: the defaults of a Protobuf
+    field without presence.
     """
 
     node: Node

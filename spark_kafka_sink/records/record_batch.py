@@ -1,7 +1,7 @@
 """The batch around records: format v2 (Java's ``DefaultRecordBatch``).
 
 Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch
-that was too large. Never: how records are encoded by columns (``record_encoder``). The split
+that was too large. Never: the encoding of records by columns (``record_encoder``). The split
 iterates over records one by one: it is not on a record's way.
 """
 
@@ -57,7 +57,7 @@ def sequence_before(one: int, other: int) -> bool:
 
 
 def _crc32c(*buffers: Buffer) -> int:
-    """The checksum of ``buffers``, one behind another, without a copy."""
+    """The checksum of ``buffers``, one after another, without a copy."""
     checksum = 0
     for data in buffers:
         # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
@@ -67,7 +67,13 @@ def _crc32c(*buffers: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """A header as read. Length, magic and CRC have been checked and are left out."""
+    """A header as read. Length and magic have been checked and are left out.
+
+    ``checksum`` is the CRC-32C, which was checked, too: of all that follows it, unsigned. Brokers
+    keep a batch's bytes as they were sent, except for the fields before the CRC. They write other
+    bytes if the topic has another codec than the batch (``compression.type``) or times of its own
+    (LogAppendTime), and when they compact the topic.
+    """
 
     base_offset: int
     partition_leader_epoch: int
@@ -82,6 +88,7 @@ class BatchHeader:
     producer_epoch: int
     base_sequence: int
     record_count: int
+    checksum: int
 
 
 def write_header(
@@ -97,8 +104,8 @@ def write_header(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-) -> bytes:
-    """The 61 bytes before ``records``, the (compressed) records section.
+) -> tuple[bytes, int]:
+    """The 61 bytes before ``records``, the (compressed) records section, and the CRC in them.
 
     The CRC covers both. ``size`` is the size of both, if known. Raises IllegalStateError for
     producer fields that contradict each other, as Java does.
@@ -123,7 +130,8 @@ def write_header(
     if size is None:
         size = HEADER_SIZE + sum(map(len, records))
     checksum = _crc32c(covered, *records)
-    return _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum) + covered
+    prefix = _PREFIX.pack(0, size - _LOG_OVERHEAD, partition_leader_epoch, MAGIC, checksum)
+    return prefix + covered, checksum
 
 
 def parse_header(data: Buffer) -> BatchHeader:
@@ -157,12 +165,13 @@ def parse_header(data: Buffer) -> BatchHeader:
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         last_offset_delta=last,
+        checksum=crc,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSection:
-    """Uncompressed records of one batch, with what its header needs of them."""
+    """Uncompressed records of one batch, with the values that its header needs."""
 
     data: bytes
     record_count: int

@@ -1,8 +1,8 @@
-"""Arrow columns as Kafka needs them: step 3 of a record's way.
+"""Arrow columns in the form that Kafka needs: step 3 of a record's way.
 
 Owns: :class:`RecordColumns` (topic, partition, key, value, headers, timestamp of many rows, nulls
-and casts decided) and :func:`from_record_batch`, which makes one from an Arrow batch. Never: which
-column is what (``column_plan``), partitions of rows (``partitioners``), bytes of records
+and casts decided) and :func:`from_record_batch`, which makes one from an Arrow batch. Never: the
+roles of columns (``column_plan``), partitions of rows (``partitioners``), bytes of records
 (``record_encoder``), rows one by one.
 """
 
@@ -50,18 +50,24 @@ _NULL_KEY = (
         " the topic"
     ),
 )
+_NULL_KEY_OF_CHANGE = (
+    "a null key, and a later change of the row would not find the record (changelog)",
+    "key",
+    "name the table's primary key in keyColumns, or filter rows without one",
+)
 _NULL_VALUE = (
     "a null value, and onNullValue is error",
     "value",
     "onNullValue=tombstone writes it, onNullValue=skip leaves the row out and counts it",
 )
+_LOG_TOPIC = "the topic is the commit log's, which takes no rows"
 _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """At most how many rows and input bytes are encoded at once, and how many rows there should be:
-    fewer are better joined to the next ones.
+    """The largest number of rows and input bytes that are encoded together, and the preferred
+    number of rows: fewer rows are better joined to the next rows.
     """
 
     max_rows: int = CHUNK_ROWS
@@ -119,7 +125,7 @@ class RecordColumns:
         return self._picked(rows, lambda column: without_views(column).take(index))
 
     def filter(self, kept: Mask) -> RecordColumns:
-        """As :meth:`take`, the rows that are ``kept``; values and headers are not copied."""
+        """Like :meth:`take` for the rows that are ``kept``; values and headers are not copied."""
         flags = bools(kept)
         return self._picked(
             kept, lambda column: column.filter(flags), lambda column: filtered_views(column, kept)
@@ -155,7 +161,9 @@ class RecordColumns:
         return total
 
     def span_bytes(self) -> int:
-        """At least the bytes of all keys, values and headers, without looking at each row."""
+        """An upper bound of the bytes of all keys, values and headers, without a pass over the
+        rows.
+        """
         columns = (self.key, self.value, self.headers)
         return sum(span_of(column) for column in columns if column is not None)
 
@@ -176,10 +184,12 @@ class RecordColumns:
 
 
 def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
-    """Without the names that no row has: one that is no topic's must not be looked at."""
+    """The topics without names that no row has: an unused name may be invalid and must not be
+    looked up.
+    """
     numbers = indices.to_numpy()
     used = np.bincount(numbers, minlength=len(names)) > 0
-    # Those before it that are used are its number now.
+    # Its new number is the number of used names before it.
     numbers = (ends_of(used)[:-1].astype(np.int32)).take(numbers)
     return pa.DictionaryArray.from_arrays(integers(numbers), names.filter(bools(used)))
 
@@ -192,16 +202,17 @@ def from_record_batch(
     ``plan`` names no columns to compose (``records/formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
     naming column and row for a topic that is null or can't be one, a negative partition or
-    timestamp, a null header key; or notes such rows in ``bad``. Of a noted row key, value and the
-    headers that can be sent are right, topic and partition as the row has them, and a timestamp
+    timestamp, a null header key; or notes such rows in ``bad``. A noted row keeps its key, its
+    value, and the headers that can be sent. It also keeps its topic and partition, and a timestamp
     that can't be sent is negative.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
-    topic = _topic(_column(batch, plan.topic_column), plan.topic, bad)
+    topic = _topic(_column(batch, plan.topic_column), plan, bad)
     bad.topic = topic if isinstance(topic, str) else "of the row"
     if plan.keys_required:
-        _refuse_nulls(_column(batch, plan.key_column), bad, Reason.NULL_KEY, *_NULL_KEY)
+        said = _NULL_KEY if plan.changes is None else _NULL_KEY_OF_CHANGE
+        _refuse_nulls(_column(batch, plan.key_column), bad, Reason.NULL_KEY, *said)
     if plan.on_null_value is OnNullValue.ERROR:
         _refuse_nulls(_column(batch, plan.value_column), bad, Reason.NULL_VALUE, *_NULL_VALUE)
     return RecordColumns(
@@ -290,9 +301,9 @@ def _binary(column: pa.Array | None) -> pa.Array | None:
         return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
 
 
-def _topic(column: pa.Array | None, option: str | None, bad: BadRows) -> str | pa.DictionaryArray:
-    if option is not None:
-        return option
+def _topic(column: pa.Array | None, plan: ColumnPlan, bad: BadRows) -> str | pa.DictionaryArray:
+    if plan.topic is not None:
+        return plan.topic
     if column is None or (column.null_count == len(column) and len(column) == 0):
         return ""  # no rows, or a plan without any topic, which the driver refuses
     if column.null_count:
@@ -300,7 +311,7 @@ def _topic(column: pa.Array | None, option: str | None, bad: BadRows) -> str | p
         column = column.cast(pa.string()).fill_null("")
     encoded = column.cast(pa.string()).dictionary_encode()
     for index in range(len(encoded.dictionary)):
-        _check_topic_name(encoded, index, bad)
+        _check_topic_name(encoded, index, plan.log_topics, bad)
     return encoded if len(encoded.dictionary) > 1 else _only_name(encoded)
 
 
@@ -311,8 +322,11 @@ def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
         return encoded
 
 
-def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows) -> None:
+def _check_topic_name(
+    encoded: pa.DictionaryArray, index: int, log_topics: tuple[str, ...], bad: BadRows
+) -> None:
     """Refuse the rows of a wrong name: a broker's refusal would name no row, and cost a wait."""
+    reason, hint = Reason.TOPIC_NAME, VALID_NAME
     try:
         name = str(encoded.dictionary[index].as_py())
         checked_topic_name(name)
@@ -322,9 +336,11 @@ def _check_topic_name(encoded: pa.DictionaryArray, index: int, bad: BadRows) -> 
     except ValueError as error:
         broken = str(error)
     else:
-        return
+        if name not in log_topics:
+            return
+        reason, broken, hint = Reason.COMMIT_LOG, _LOG_TOPIC, "give the row another topic"
     rows, bad.topic = encoded.indices.to_numpy() == index, safe_text(name, 60)
-    bad.refuse(rows, Reason.TOPIC_NAME, broken, "topic", VALID_NAME)
+    bad.refuse(rows, reason, broken, "topic", hint)
 
 
 def _partition(column: pa.Array | None, bad: BadRows) -> npt.NDArray[np.int32] | None:
@@ -346,8 +362,10 @@ def _partition(column: pa.Array | None, bad: BadRows) -> npt.NDArray[np.int32] |
     return partition if valid is None else np.where(valid, partition, np.int32(-1))
 
 
+#: 1980 in milliseconds; in seconds it is the year 11969. No row of today is earlier.
+_YEAR_1980_MS = 315_532_800_000
 #: How many of each unit make a millisecond; seconds are multiplied.
-_UNITS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_UNITS = {"us": 1_000, "ns": 1_000_000}
 
 
 def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArray[np.int64] | None:
@@ -366,14 +384,38 @@ def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArra
         "null lets the producer take the time of sending",
     )
     unit = column.type.unit if filled else "ms"
-    if unit == "s":
+    if not filled:
+        ticks = _without_seconds(ticks, valid, bad)
+    elif unit == "s":
         late = ticks > (2**63 - 1) // 1000
         text = "does not fit into 64 bits of milliseconds"
         bad.refuse(late, Reason.TIMESTAMP, text, "timestamp")
-        millis = np.where(late, -1, ticks) * 1000
-    else:
-        millis = ticks if unit == "ms" else ticks // _UNITS[unit]
+        ticks = np.where(late, -1, ticks) * 1000
+    millis = ticks // _UNITS[unit] if unit in _UNITS else ticks
     return millis if valid is None else np.where(valid, millis, np.int64(now_ms))
+
+
+def _without_seconds(
+    ticks: npt.NDArray[np.int64], valid: Mask | None, bad: BadRows
+) -> npt.NDArray[np.int64]:
+    """Numbers of a column without a unit, -1 for a number that is refused as seconds: brokers would
+    delete such a record as too old.
+    """
+    early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
+    if valid is not None:
+        early &= valid
+    if not early.any():
+        return ticks
+    bad.refuse(
+        early,
+        Reason.TIMESTAMP,
+        "Invalid timestamp: a bigint holds milliseconds, and this one lies before 1980. Is it in"
+        " seconds?",
+        "timestamp",
+        "write timestamp_seconds(timestamp) for seconds, timestamp_millis(timestamp) for a time"
+        " before 1980; or set timestampColumn=ignore for the time of sending",
+    )
+    return np.where(early, -1, ticks)
 
 
 def _headers(column: pa.Array | None, bad: BadRows) -> pa.Array | None:

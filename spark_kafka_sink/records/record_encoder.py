@@ -1,8 +1,8 @@
 """Columns to record bytes: grouping and encoding. The hot path.
 
-Owns: the order in which rows are written (stable groups of one topic partition) and the bytes of
-format v2 records (Java's ``DefaultRecord``). Never: where batches are cut (``batch_cutter``), a
-lock, a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
+Owns: the order of rows in the output (stable groups of one topic partition) and the bytes of format
+v2 records (Java's ``DefaultRecord``). Never: the cut of batches (``batch_cutter``), a lock, a batch
+(``producer/record_accumulator``), a batch's header (``record_batch``).
 
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
@@ -12,8 +12,8 @@ meanwhile, is encoded again: :func:`encode_slices_again`.
 
 How a chunk becomes bytes: sizes from the columns' lengths, cuts from the sizes, deltas from the
 cuts; then each record is a *head* (length, attributes, deltas, key length: mostly 8 to 12 bytes,
-packed by shifts), the key, the value's length, the value, the headers, and one Gather joins all
-of these of all records in the groups' order. Keys and values are copied once, there.
+packed by shifts), the key, the value's length, the value, the headers, and one Gather joins all of
+these of all records in the groups' order. Keys and values are copied once, there.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
 
 
 def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
-    """The stable order of ``codes``. numpy sorts 16-bit numbers by radix, wider ones slowly."""
+    """The stable order of ``codes``. numpy sorts 16-bit numbers by radix, and wider numbers
+    slowly.
+    """
     if high - low < 65536:
         return (codes - low).astype(np.uint16).argsort(kind="stable")
     spread = codes.astype(np.int64) - low
@@ -208,10 +210,10 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encode the rows of ``refused``, one slice of each of some partitions, again for the current
-    states of their partitions; all at once, because there may be thousands.
+    """Encodes the rows of ``refused``, one slice for each of some partitions, again for the current
+    states of their partitions, all in one pass, because there may be thousands.
 
-    Several slices of a partition when its rows no longer fit into one batch.
+    A partition gets several slices when its rows no longer fit into one batch.
     """
     if groups.order is None:
         (only,) = refused

@@ -1,8 +1,8 @@
 """A column of headers as a column of bytes: each row's encoded headers section.
 
 Owns: the headers section of a format v2 record (count, then for each header the key's length, the
-key, the value's length or -1, the value), made for all rows at once from Arrow's list<struct> or
-map. Never: the record around it (``record_encoder``).
+key, the value's length or -1, the value), made for all rows in one pass from Arrow's list<struct>
+or map. Never: the record around it (``record_encoder``).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
-    """Where each row's entries begin in ``column.values``, and how many; 0 for a null row."""
+    """The start of each row's entries in ``column.values``, and their number; 0 for a null row."""
     offsets = offsets_of(column)
     starts = offsets[:-1].astype(np.int64)
     counts = offsets[1:].astype(np.int64) - starts

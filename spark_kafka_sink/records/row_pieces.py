@@ -1,8 +1,8 @@
 """The bytes of many rows, put together piece by piece.
 
-Owns: :func:`gather_of`, :class:`RowPieces`, and what becomes of these: :class:`Payloads`, with a
-:class:`Refusal` for rows that have none. Never: a type, a schema, what the bytes are; why a row is
-refused (``records/formats/``), what becomes of it.
+Owns: :func:`gather_of`, :class:`RowPieces`, and their result: :class:`Payloads`, with a
+:class:`Refusal` for each row without a payload. Never: a type, a schema, the meaning of the bytes;
+the reason for a refusal (``records/formats/``), the treatment of a refused row.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from spark_kafka_sink.records.gather import (
 from spark_kafka_sink.records.varint import Int64s, Packed, packed_bytes
 
 Mask = npt.NDArray[np.bool_]
-#: Bytes that a slot of ``gather`` takes at once, as one word and as two.
+#: Bytes that a slot of ``gather`` takes as one word, and as two words.
 _WORD, _PAIR = 8, 12
 
 
 class Refusal(NamedTuple):
-    """``rows`` is true for the refused ones, ``column`` the path to the value, ``reason`` the rest
-    of the sentence, without the value.
+    """``rows`` is true for the refused rows, ``column`` is the path to the value, ``reason`` the
+    rest of the sentence, without the value.
     """
 
     rows: Mask
@@ -42,7 +42,9 @@ class Refusal(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """A (large) binary array with an entry for each row; those of refused rows mean nothing."""
+    """A (large) binary array with an entry for each row; the entries of refused rows have no
+    meaning.
+    """
 
     array: pa.Array
     refusals: tuple[Refusal, ...] = ()
@@ -64,8 +66,8 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """All ``pieces`` of each of ``rows`` rows, in as few slots as there can be, and ``more`` slots
-    behind these.
+    """All ``pieces`` of each of ``rows`` rows, in as few slots as possible, and ``more`` slots
+    after these.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -82,7 +84,9 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """With neighbours joined, as their widths allow: to 8 bytes, then to pairs of 8 and 4."""
+    """The pieces with neighbours joined, if their widths allow it: to 8 bytes, then to pairs of 8
+    and 4.
+    """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
     for piece in pieces:
@@ -106,7 +110,7 @@ def _pairs(words: list[Packed]) -> Iterator[Packed | tuple[Packed, Packed]]:
 
 
 class RowPieces:
-    """The bytes of each of ``rows`` rows, piece after piece: short ones packed into words, others
+    """The bytes of each of ``rows`` rows, piece after piece: short pieces packed into words, others
     as binary columns.
     """
 
@@ -116,7 +120,7 @@ class RowPieces:
         self._pieces: list[Piece] = []
 
     def add_bytes(self, data: bytes, where: Mask | None = None) -> None:
-        """The same bytes in each row, or in those of ``where``."""
+        """Adds the same bytes to each row, or to the rows of ``where``."""
         for start in range(0, len(data), _WORD):
             self.add_packed([packed_bytes(data[start : start + _WORD])], where)
 
@@ -128,11 +132,11 @@ class RowPieces:
             self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
-        """A binary column, or entry ``rows[i]`` of one for row i; its nulls are no bytes."""
+        """Adds a binary column, or its entry ``rows[i]`` to row i; a null adds no bytes."""
         self._pieces.append(Column(column, rows))
 
     def add_choice(self, texts: Sequence[bytes], chosen: int | Indices) -> None:
-        """One of ``texts``: the same for all rows, or for each its own."""
+        """Adds an item of ``texts``: the same item to all rows, or an item by row."""
         if isinstance(chosen, int):
             texts, chosen = [texts[chosen]], np.zeros(self.rows, np.uint8)
         self.add_column(binary_array(texts), chosen)
@@ -143,7 +147,7 @@ class RowPieces:
             self.refusals.append(Refusal(rows, column, reason))
 
     def refuse_of(self, inner: Sequence[Refusal], row_of: npt.NDArray[np.integer]) -> None:
-        """Notes refusals of other rows; ``row_of`` says in which of these rows each of those is."""
+        """Notes refusals of other rows; ``row_of`` maps each of those rows to a row here."""
         for one in inner:
             rows = np.zeros(self.rows, np.bool_)
             rows[row_of[one.rows]] = True

@@ -1,4 +1,4 @@
-"""One record to bytes: format v2 for a record of ``send`` (Java's ``DefaultRecord``).
+"""A single record to bytes: format v2 for a record of ``send`` (Java's ``DefaultRecord``).
 
 Owns: the bytes of one record, Java's upper bound of them, a whole batch of few records. Never:
 columns (``record_encoder`` writes the same bytes for thousands of rows at once), a batch that
@@ -103,7 +103,7 @@ def batch_of(
     codec = Codec(CompressionType.ZSTD, 3)
     raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
     section = codec.compress(raw)
-    header = write_header(
+    header, _ = write_header(
         [section],
         codec=codec,
         record_count=len(records),
@@ -133,6 +133,6 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Bytes behind their length, None for -1, and where they end."""
+    """The bytes after their length, None for -1, and the offset of their end."""
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

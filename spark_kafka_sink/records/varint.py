@@ -34,7 +34,9 @@ def zigzag(value: int) -> int:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """``value`` in 7-bit groups, low group first; negative ones as their 32 bits (as Java)."""
+    """``value`` in 7-bit groups, the low group first; a negative value as its 32 bits (like
+    Java).
+    """
     if value < 0:
         value &= 0xFFFFFFFF
     out = bytearray()
@@ -85,7 +87,7 @@ def read_unsigned_varint(
 def read_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """As :func:`read_unsigned_varint`, undoing zigzag. ``max_bytes`` 10 reads a varlong."""
+    """Like :func:`read_unsigned_varint`, undoing zigzag. ``max_bytes`` 10 reads a varlong."""
     value, position = read_unsigned_varint(data, position, max_bytes)
     return (value >> 1) ^ -(value & 1), position
 
@@ -96,7 +98,8 @@ _3 = np.uint64(3)
 
 @dataclass(slots=True)
 class Packed:
-    """Up to 8 bytes for each row: ``word`` (low byte first) and ``size``, arrays or one for all.
+    """Up to 8 bytes for each row: ``word`` (low byte first) and ``size``, arrays or a single value
+    for all rows.
 
     Bits of ``word`` above ``size`` bytes are zero. ``most`` bounds ``size``.
     """
@@ -106,7 +109,7 @@ class Packed:
     most: int
 
     def __add__(self, other: Packed) -> Packed:
-        """The bytes of both, concatenated; those after 8 bytes are dropped."""
+        """The bytes of both, concatenated; bytes after the first 8 are dropped."""
         word = self.word
         if other.word is not _ZERO:
             word = word | other.word << (self.size << _3)
@@ -179,7 +182,9 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of the 64 bits of each value: negative ones take ten bytes, two words."""
+    """The unsigned varint of the 64 bits of each value: a negative value takes ten bytes, two
+    words.
+    """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]
     low, high = int(lowest(values)), int(highest(values))

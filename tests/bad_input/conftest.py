@@ -19,8 +19,9 @@ from tests.waiting import wait_for
 #: that others use too.
 SLACK_S = 45.0
 
-#: Our line stands so near to the top of what Spark shows: there is Spark's own line, and one frame.
-LINES_ABOVE = 8
+#: Our line stands so near to the top of what Spark shows: Spark's own text about an exception of a
+#: worker is above, in two lines at most, and no frame.
+LINES_ABOVE = 2
 
 #: Short waits, for what is never there. (Other writes must not fail because a broker is slow.)
 IMPATIENT = {
@@ -144,7 +145,8 @@ def failure_of(run: Callable[[], object], jobs: Jobs) -> Failure:
 def read_failure(text: str, seconds: float, jobs: int = 0) -> Failure:
     """Finds our line in what Spark shows: once, and near the top."""
     lines = text.splitlines()
-    ours = [n for n, line in enumerate(lines) if line.startswith("spark_kafka_sink.errors.")]
+    ours = [n for n, line in enumerate(lines) if "spark_kafka_sink.errors." in line]
     assert len(ours) == 1, text
     assert ours[0] <= LINES_ABOVE, text
+    assert "Traceback" not in text
     return Failure(text, lines[ours[0]], "\n".join(lines[ours[0] + 1 : ours[0] + 4]), seconds, jobs)

@@ -19,7 +19,7 @@ NOBODY = "127.0.0.1:1"
         (["'v' AS Value"], ("Required attribute 'value' not found", "rename Value to value")),
         (
             ["'v' AS value", "interval '1-2' year to month AS age"],
-            ("column age is of type interval year", "drop the column"),
+            ("column age is of type interval year", "or drop it before writing"),
         ),
     ],
     ids=["no value", "an interval"],

@@ -19,7 +19,7 @@ ROWS: list[Row] = [
     ({"deliveryGuarantee": "EOS"}, ("did you mean exactly-once?",)),
     (
         {"deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": "2026-11-24"},
-        ("2026-11-24", "did you mean 20261124?"),
+        ("2026-11-24", "set txnAppId to the job and its unit, such as a day, and txnVersion to 1"),
     ),
     (
         {"deliveryGuarantee": "exactly-once", "txnAppId": "a", "txnVersion": str(2**63)},
@@ -62,6 +62,27 @@ def test_a_wrong_option_is_named_with_what_to_do(
     for word in words:
         assert word in str(caught.value), f"{word!r} is not in\n{caught.value}"
     assert caught.value.hint, "what to do"
+
+
+LETTERS = ("errors.deadletterqueue.topic.name", "errors.dead.letter.queue.topic.name")
+
+
+@pytest.mark.parametrize("option", ["topic", "reportTopic", "progressTopic", *LETTERS])
+@pytest.mark.parametrize(
+    ("log", "more"),
+    [
+        ("__kprod_commits", {}),
+        ("__kprod_commits", {"deliveryGuarantee": "exactly-once", "commitLogTopic": "log"}),
+        ("log", {"deliveryGuarantee": "exactly-once", "commitLogTopic": "log"}),
+    ],
+    ids=["default", "default beside another", "another"],
+)
+def test_no_option_names_the_commit_log(option: str, log: str, more: dict[str, str]) -> None:
+    tolerance = {"errors.tolerance": "all"} if option in LETTERS else {}
+    with pytest.raises(ConfigError, match=f"'{log}'") as caught:
+        SinkConfig.parse(GOOD | more | tolerance | {option: log})
+    assert caught.value.message.startswith(LETTERS[0] if option in LETTERS else option)
+    assert "use another topic" in str(caught.value.hint)
 
 
 def test_spark_shows_the_line_and_has_started_no_job(fails: Fails, one_row: DataFrame) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.datasource.checks.preflight import MISSING_TOPIC_TIMEOUT_MS
+from spark_kafka_sink.admin.admin_client import MISSING_TOPIC_TIMEOUT_MS
 from spark_kafka_sink.local_kafka import KafkaCluster
 from tests.bad_input.conftest import SLACK_S, Consume, Fails, Write
 from tests.real_kafka import RealKafka

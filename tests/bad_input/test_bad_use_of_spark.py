@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_kafka_sink.errors import ConfigError
 from tests.bad_input.conftest import (
     IMPATIENT,
     SLACK_S,
@@ -107,15 +108,15 @@ def test_a_streams_wrong_options_are_found_at_planning(stream: DataFrame, tmp_pa
         failure.says(word)
 
 
-def test_complete_mode_is_refused_with_the_way_out(stream: DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["complete", "update"])
+def test_a_mode_without_meaning_is_refused_before_the_query_starts(
+    stream: DataFrame, tmp_path: Path, mode: str
+) -> None:
     counts = stream.groupBy("value").count().selectExpr("value")
-    failure = stream_fails(counts, tmp_path, mode="complete")
-    failure.says("does not support complete output mode", "use foreachBatch")
-
-
-def test_update_mode_is_refused_by_spark(stream: DataFrame, tmp_path: Path) -> None:
-    counts = stream.groupBy("value").count().selectExpr("value")
-    assert "kprod does not support Update mode" in end_of_stream(counts, tmp_path, mode="update")
+    with pytest.raises(ConfigError, match=f"does not support {mode} output mode") as raised:
+        end_of_stream(counts, tmp_path, mode=mode)
+    assert "foreach_batch" in str(raised.value.hint)
+    assert not list(tmp_path.glob("checkpoint-*"))
 
 
 def test_a_stream_to_a_missing_topic_warns_and_fails_in_time(

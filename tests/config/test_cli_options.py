@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.options import _effective
-from spark_kafka_sink.config.given_options import PREFIX, given_options
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -39,14 +40,15 @@ def test_every_option_that_counts_is_listed_and_found_by_a_word():
     assert {one["name"] for one in everything} == wanted
     assert "kafka.linger.ms" in run("LINGER").stdout
     assert "kafka.acks" not in run("LINGER").stdout
-    assert "No option matches 'no such word'; 'kprod options' lists" in run("no such word").stdout
+    none = run("no such word", code=1).stderr
+    assert "no option matches 'no such word' (hint: 'kprod options' lists" in none
 
 
 @pytest.mark.parametrize(
     ("typed", "near"), [("topci", "topic"), ("bacth.size", "kafka.batch.size"), ("LINGR", "linger")]
 )
 def test_a_misspelt_word_has_the_nearest_options(typed: str, near: str):
-    assert near in run(typed).stdout.partition("did you mean ")[2]
+    assert near in run(typed, code=1).stderr.partition("did you mean ")[2]
 
 
 def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
@@ -65,7 +67,7 @@ def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
     assert found["kafka.sasl.password"][0].startswith("${file:")
     assert "c4nary" not in run("--effective", "-c", str(path)).output
     assert set(effective(path, "linger")) == {"kafka.linger.ms"}
-    assert "did you mean" in run("--effective", "-c", str(path), "topci").stdout
+    assert "did you mean" in run("--effective", "-c", str(path), "topci", code=1).stderr
 
 
 def test_a_secret_is_hidden_wherever_it_comes_from():

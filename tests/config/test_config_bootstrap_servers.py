@@ -46,7 +46,7 @@ def test_an_address_is_read(text, found):
         ("a:0", "Invalid port in bootstrap.servers: a:0", "a port is 1 to 65535"),
         ("a:70000", "Invalid port in bootstrap.servers: a:70000", "a port is 1 to 65535"),
         ("a:99999999999", "Invalid port in bootstrap.servers: a:99999999999", "1 to 65535"),
-        ("::1:9092", "Invalid url in bootstrap.servers: ::1:9092", "brackets, as in [::1]:9092"),
+        ("::1:9092", "Invalid url in bootstrap.servers: ::1:9092", "brackets, like [::1]:9092"),
         ("[nonsense]:9092", "Invalid url in bootstrap.servers: [nonsense]:9092", "IPv6"),
         ("a:1 b:2", "Invalid url in bootstrap.servers: a:1 b:2", "separated by commas"),
         ("a:1;b:2", "Invalid url in bootstrap.servers: a:1;b:2", "separated by commas"),

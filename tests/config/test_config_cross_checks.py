@@ -67,7 +67,6 @@ def test_idempotence_by_default_gives_way_with_a_warning(options):
 IDEMPOTENT = {"enable.idempotence": "true"}
 NOT = {"enable.idempotence": "false"}
 SSL = {"security.protocol": "SSL"}
-TWO_PHASES = {"transaction.two.phase.commit.enable": "true"}
 ACKS = (
     "Must set acks to all in order to use the idempotent producer. Otherwise we cannot guarantee"
     " idempotence."
@@ -77,10 +76,6 @@ SIX = (
     " 5. Current value is 6."
 )
 NO_ID = "Cannot set a transactional.id without also enabling idempotence."
-NO_TIMEOUT = (
-    "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to true."
-    " Transactions will not expire with two-phase commit enabled."
-)
 NO_MECHANISM = (
     "Invalid value null for configuration sasl.mechanism: When the security.protocol configuration"
     " enables SASL, mechanism must be non-null and non-empty string."
@@ -100,7 +95,6 @@ NO_MECHANISM = (
         ({IN_FLIGHT: "6", "acks": "1"}, SIX),
         ({"transactional.id": "x"} | NOT, NO_ID),
         ({"transactional.id": "x", "acks": "1"}, NO_ID),
-        (TWO_PHASES | {"transaction.timeout.ms": "5"}, NO_TIMEOUT),
         ({"security.protocol": "sasl_plaintext", "sasl.mechanism": ""}, NO_MECHANISM),
         (
             SSL | {"ssl.truststore.location": "/c", "ssl.truststore.certificates": "${env:CERTS}"},

@@ -17,7 +17,7 @@ from spark_kafka_sink.config.option_table import (
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.network.schema_registry import SchemaRegistry
+from spark_kafka_sink.network.schema_registry import ConfluentRegistry
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
 
 BROKER = {"bootstrap.servers": "b:9092"}
@@ -39,6 +39,7 @@ OTHERS = {
     "max.in.flight.requests.per.connection": 4,
     "acks": "1",
     "retries": 9,
+    "sessionIgnoreNullFields": False,
     "sasl.login.refresh.window.factor": 0.7,
     "sasl.login.refresh.window.jitter": 0.1,
 }
@@ -50,6 +51,7 @@ BESIDE = {
     **{option.name: AVRO | REGISTRY for option in SCHEMA_OPTIONS},
     "txnAppId": {"deliveryGuarantee": "exactly-once"},
     **{option.name: LETTERS for option in DEAD_LETTER_OPTIONS},
+    "changelog.mode": {"changelog": "delta-cdf", "keyColumns": "a", "valueColumns": "b"},
     "errors.tolerance": {"errors.deadletterqueue.topic.name": "dlq"},
 }
 #: Without an effect of their default: there is only one value, or what is given is passed on.
@@ -140,7 +142,7 @@ def test_a_registrys_default_timeout_is_the_tables(monkeypatch):
     monkeypatch.setitem(SINK_OPTIONS, name, replace(SINK_OPTIONS[name], default=7))
     options = {"kafka.bootstrap.servers": "b:9092", "valueColumns": "*", "valueFormat": "avro"}
     schemas = SinkConfig.parse(options | REGISTRY).schemas
-    assert SchemaRegistry(dict(schemas.registry), limit_ms=100)._timeout_ms == 7
+    assert ConfluentRegistry(dict(schemas.registry), limit_ms=100)._timeout_ms == 7
 
 
 def test_the_default_timeout_of_exactly_once_is_the_tables(monkeypatch):

@@ -9,7 +9,8 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
-from spark_kafka_sink.config.given_options import PREFIX, given_options
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee, SinkConfig
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import (
@@ -12,6 +13,7 @@ from spark_kafka_sink.config.named_columns import (
     column_names,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.write.schema import plan_columns
 
 BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
 
@@ -80,6 +82,15 @@ def test_a_null_value_is_a_tombstone_by_default():
     assert named(onNullValue="Skip").on_null_value is OnNullValue.SKIP
     string = named(onNullValue="error", valueColumns="a", valueFormat="string")
     assert string.on_null_value is OnNullValue.ERROR
+
+
+def test_a_key_of_nulls_is_no_key_by_default():
+    keyed = {"keyColumns": "a", "valueColumns": "b"}
+    columns = StructType([StructField("a", StringType()), StructField("b", StringType())])
+    for options, is_none in (({}, True), ({"onNullKey": "Write"}, False)):
+        plan = plan_columns(columns, "t", named(**keyed, **options))
+        assert plan.key.nulls_are_null is is_none
+        assert not plan.value.nulls_are_null
 
 
 def test_a_format_that_is_misspelt_names_the_nearest():

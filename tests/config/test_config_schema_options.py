@@ -55,6 +55,24 @@ def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
     assert (struct.value, struct.value_is_struct) == (("pay,load",), True)
 
 
+def test_topics_of_a_column_are_listed_where_they_name_subjects():
+    of_column = {name: value for name, value in BROKER.items() if name != "topic"}
+    given = of_column | {
+        "valueColumns": "*", "valueFormat": "avro", "schema.registry.url": "https://r",
+        "schemaTopics": "a, b-1",
+    }  # fmt: skip
+    assert SinkConfig.parse(given).schemas.topics == ("a", "b-1")
+    record = {"value.subject.name.strategy": "RecordNameStrategy"}
+    for more, says in (
+        ({"topic": "t"}, "the option topic is set"),
+        ({"use.schema.id": "7"}, "no subject is named after a topic"),
+        (record, "no subject is named after a topic"),
+        ({"schemaTopics": "a b"}, "schemaTopics: "),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            SinkConfig.parse(given | more)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

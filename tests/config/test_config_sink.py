@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.documentation import page_address
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.given_options import foreign_options
+from spark_kafka_sink.config.names.foreign_options import foreign_options
 from spark_kafka_sink.config.option import INT_MAX, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig

@@ -155,7 +155,7 @@ def test_the_defaults_are_javas_but_for_the_named_ones():
         "transaction_timeout_ms": 60000, "security_protocol": "PLAINTEXT",
         "metrics_sample_window_ms": 30000, "metrics_num_samples": 2,
         "key_serializer": None, "value_serializer": None, "interceptor_classes": (),
-        "two_phase_commit": False,
+        "max_leaders_per_task": None,
     }  # fmt: skip
     ours = {"batch_size": 524288, "buffer_wait_ms": 120000}
     rest = {"bootstrap_servers": (("127.0.0.1", 9092),), "security": (), "warnings": ()}
@@ -231,7 +231,7 @@ def test_an_int_is_read_back_or_refused_by_a_java_rule(option, number):
 
 def test_every_honoured_option_is_read_by_the_code():
     package = Path(__file__).resolve().parents[2] / "spark_kafka_sink"
-    tables = {"producer_config.py", "given_options.py", "option_table.py"}
+    tables = {"producer_config.py", "unknown_options.py", "option_table.py"}
     rooms = (path for path in package.rglob("*.py") if path.name not in tables)
     code = "\n".join(path.read_text() for path in rooms)
     for option in PRODUCER_OPTIONS.values():

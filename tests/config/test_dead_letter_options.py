@@ -21,7 +21,16 @@ def test_without_tolerance_there_are_none():
 
 
 def test_defaults_are_connects_but_for_its_headers():
-    assert parsed(ALL) == DeadLetterOptions("dlq", None, True, False, False, None, None, 65_536)
+    assert parsed(ALL) == DeadLetterOptions(
+        topic="dlq",
+        replicas=None,
+        context_headers=True,
+        log=False,
+        log_messages=False,
+        max_records=None,
+        max_fraction=None,
+        max_value_bytes=65_536,
+    )
 
 
 def test_each_option_is_the_field_of_its_name():

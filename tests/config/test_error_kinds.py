@@ -6,6 +6,7 @@ import importlib
 import logging
 import pickle
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from spark_kafka_sink.base import documentation, errors
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.cli.explanation import entries, explanation
+from spark_kafka_sink.cli.explanation import entries, explanation, list_of_codes, sections
 from tests.programs import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,6 +206,13 @@ def test_an_address_is_of_the_version_that_runs(version, edition, site, monkeypa
     assert KafkaError("x", kind=Kind.NO_BROKER).url == found
 
 
+def test_a_link_in_a_terminal_is_a_page_or_its_address(monkeypatch):
+    monkeypatch.setattr(documentation, "SITE", "")
+    assert "See every option (the page 'options' of the documentation)." in explanation("KP0101")
+    monkeypatch.setattr(documentation, "SITE", "https://kprod.example/en")
+    assert "See every option (https://kprod.example/en/" in explanation("KP0101")
+
+
 def texts_of(path):
     """The strings of a module that may be shown: all but docstrings."""
     tree = parsed(path)
@@ -277,6 +285,46 @@ def test_explain_finds_codes_by_everyday_words(words, code):
     result = typer.testing.CliRunner().invoke(app, ["explain", *words])
     assert result.exit_code == 0
     assert code in [line.split("  ")[0] for line in result.stdout.splitlines()][:3]
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("missing topic", "KP0302"),
+        ("topic not found", "KP0302"),
+        ("permission", "KP1029"),
+        ("wrong password", "KP0401"),
+        ("PARTIAL", "KP0611"),
+        ("duplicates", "runbook  Rows are there twice"),
+        ("nothing arrives", "runbook  Nothing arrives in the topic"),
+        ("slow", "runbook  A job is slow"),
+        ("the job is slow since monday", "runbook  A job is slow"),
+        ("connection refused", "KP0301"),
+        ("cannot connect", "KP0301"),
+        ("timeout", "KP0305"),
+        ("fenced", "KP0612"),
+        ("consumer lag", "runbook  A consumer stands still"),
+        ("dead letters", "KP0235"),
+        ("out of memory", "KP0505"),
+        ("message too large", "KP1010"),
+        ("schema registry down", "KP0221"),
+        ("not enough replicas", "KP1019"),
+        ("no module named", "KP0141"),
+    ],
+)
+def test_explain_answers_first_what_people_type(words, first):
+    result = typer.testing.CliRunner().invoke(app, ["explain", *words.split()])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(first), result.stdout
+
+
+def test_words_lead_to_codes_and_sections_that_exist():
+    runbook = (ROOT / "docs" / "runbook.md").read_text("utf-8")
+    titles = re.findall(r"^## (.+)$", runbook, re.MULTILINE)
+    assert sections() <= {title.lower().replace(" ", "-") for title in titles}
+    shown = list_of_codes()
+    table = tomllib.loads((PACKAGE / "cli" / "words.toml").read_text("utf-8"))
+    assert [code for code in table["codes"] if f"{code}  " not in shown] == []
 
 
 def test_a_pasted_message_needs_no_quotation_marks():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.security.secret_references import has_references
-from spark_kafka_sink.config.given_options import SPARK_OPTIONS
+from spark_kafka_sink.config.names.given import SPARK_OPTIONS
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.cli.explanation import entries
-from spark_kafka_sink.config.given_options import foreign_options
+from spark_kafka_sink.config.names.foreign_options import foreign_options
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]

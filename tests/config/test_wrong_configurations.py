@@ -262,6 +262,8 @@ def test_a_removed_option_without_its_prefix_names_its_successor():
 
 @pytest.mark.parametrize("value", ["exactly_once", "EXACTLY-ONCE", "exactlyOnce", "Exactly Once"])
 def test_a_guarantee_is_understood_however_it_is_spelt(value):
+    listed = SINK_OPTIONS["deliveryGuarantee"].rule.words
+    assert "a hyphen may be an underscore, or missing" in listed
     assert SinkConfig.parse(GOOD | {"deliveryGuarantee": value}).is_exactly_once
     least = SinkConfig.parse(GOOD | {"deliveryGuarantee": "atLeastOnce"})
     assert least == SinkConfig.parse(GOOD | {"deliveryGuarantee": "at-least-once"})

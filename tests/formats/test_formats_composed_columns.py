@@ -10,11 +10,14 @@ import pytest
 
 from spark_kafka_sink.base.errors import DataError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 from spark_kafka_sink.records.formats.avro_format import AvroFormat
 from spark_kafka_sink.records.formats.column_type import ColumnKind as K
 from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.formats.composed_columns import parts_of, with_composed
+from spark_kafka_sink.records.formats.json_schema import JsonSchemaFormat
+from spark_kafka_sink.records.formats.protobuf_format import ProtobufFormat
 from spark_kafka_sink.records.record_columns import from_record_batch, rows_with_value
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -113,8 +116,124 @@ def test_a_null_key_is_an_error_where_keys_are_required():
     keyed = {"value_column": 1, "keys_required": True}
     with pytest.raises(DataError, match=r"column 'key', row 2 .* the topic is compacted"):
         columns(key=ComposedColumns((ID,), ColumnFormat.STRING), **keyed)
-    assert columns(key=ComposedColumns((ID,)), **keyed).key is not None, "JSON is never null"
+    with pytest.raises(DataError, match=r"column 'key', row 2 .* the topic is compacted"):
+        columns(key=ComposedColumns((ID,), nulls_are_null=True), **keyed)
+    assert columns(key=ComposedColumns((ID,)), **keyed).key is not None, "written as {}"
     assert columns(BATCH.slice(0, 2), key_column=2, **keyed).rows == 2
+
+
+SPARSE = pa.RecordBatch.from_pydict(
+    {
+        "a": pa.array([1, None, None], pa.int64()),
+        "b": pa.DictionaryArray.from_arrays([0, 0, 1], pa.array(["x", None])),
+        "c": pa.nulls(3),
+        "s": pa.array([{"n": 1}, {"n": None}, None], pa.struct([("n", pa.int32())])),
+    }
+)
+A, B, C, S = (NamedColumn(name, index) for index, name in enumerate("abcs"))
+
+
+@pytest.mark.parametrize(
+    ("of", "keys"),
+    [
+        ((A,), [b'{"a":1}', None, None]),
+        ((A, B, C), [b'{"a":1,"b":"x"}', b'{"b":"x"}', None]),
+        ((C,), [None] * 3),
+        ((S,), [b'{"s":{"n":1}}', b'{"s":{}}', None]),
+    ],
+)
+def test_a_json_key_of_nothing_but_nulls_is_no_key(of, keys):
+    key = ComposedColumns(of, nulls_are_null=True)
+    made = columns(SPARSE, value_column=1, key=key).key
+    assert (made.to_pylist() if made is not None else [None] * 3) == keys
+    written = columns(SPARSE, value_column=1, key=ComposedColumns(of)).key.to_pylist()
+    assert written == [b"{}" if one is None else one for one in keys]
+
+
+@pytest.mark.parametrize(
+    "format_", [AvroFormat(), ProtobufFormat(None), JsonSchemaFormat()], ids=lambda f: f.schema_type
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_key_with_a_schema_of_nothing_but_nulls_is_no_key(format_, nullable):
+    fields = (ColumnType(K.LONG, "bigint", nullable), ColumnType(K.STRING, "string", nullable))
+    of = ColumnType(K.STRUCT, "struct", True, fields, ("a", "b"))
+    encoding = format_.plan(format_.derive(of, "t"), b"id", of)
+    key = ComposedColumns((A, B), encoding=encoding, nulls_are_null=True)
+    last = SPARSE.slice(2)
+    assert columns(last, value_column=1, key=key).key is None
+    pair = pa.RecordBatch.from_arrays(
+        [pa.array([7, None]), pa.array(["x", None])], names=["a", "b"]
+    )
+    first, second = columns(pair, value_column=1, key=key).key.to_pylist()
+    assert first.startswith(b"id")
+    assert second is None
+
+
+def test_a_null_key_has_no_header_for_its_schema():
+    of = ColumnType(K.STRUCT, "struct", True, (ColumnType(K.LONG, "bigint"),), ("a",))
+    encoding = AvroFormat().plan(AvroFormat().derive(of, "t"), b"", of)
+    key = ComposedColumns((A,), encoding=encoding, header=("id", b"1"), nulls_are_null=True)
+    made = columns(SPARSE, value_column=1, key=key)
+    assert made.headers.to_pylist() == [b"\x02" + header(b"id", b"1"), b"\x00", b"\x00"]
+
+
+def by_topic(format_, **of):
+    """A value of the column ``v``, with an encoder for each topic."""
+    made = []
+    for topic, (prefix, kind) in of.items():
+        column = ColumnType(K.STRUCT, "struct", False, (ColumnType(kind, kind.name),), ("v",))
+        encoding = format_.plan(format_.derive(column, topic), prefix, column)
+        made.append((topic, ComposedColumns((V,), encoding=encoding, header=("id", prefix))))
+    return ComposedColumns((V,), by_topic=tuple(made))
+
+
+V = NamedColumn("v", 1)
+TOPICS = {
+    "plain": pa.array(["a", "b", "a", "c", None, "b"]),
+    "dictionary": pa.array(["a", "b", "a", "c", None, "b"]).dictionary_encode(),
+    "large": pa.array(["a", "b", "a", "c", None, "b"], pa.large_string()),
+}
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_rows_are_written_with_the_schema_of_their_topic(name):
+    batch = pa.RecordBatch.from_arrays([TOPICS[name], pa.array([1, 2, 3, 4, 5, None])], ["t", "v"])
+    part = by_topic(AvroFormat(), a=(b"A", K.LONG), b=(b"B", K.LONG), unused=(b"U", K.LONG))
+    plan, bad = ColumnPlan(topic_column=0, value=part), BadRows(6)
+    made = from_record_batch(*with_composed(batch, plan, bad), 0, bad)
+    value = made.value.to_pylist()
+    letters = [b'{"v":4}', b'{"v":5}']
+    assert value == [b"A\2\2", b"B\2\4", b"A\2\6", *letters, b"B\0"]
+    assert [bad.found[which - 1].reason if which else None for which in bad.which] == [
+        None, None, None, Reason.VALUE_REFUSED, Reason.NULL_TOPIC, None,
+    ]  # fmt: skip
+    of = [one and one[-1:] for one in made.headers.to_pylist()]
+    assert [of[row] for row in (0, 1, 2, 5)] == [b"A", b"B", b"A", b"B"]
+    with pytest.raises(DataError, match="column topic: it is not in schemaTopics, so the row has"):
+        with_composed(batch, plan)
+
+
+def test_a_letter_of_a_row_without_a_topic_has_its_key():
+    """As JSON, because no schema is known; and a key of nulls alone is none there, too."""
+    batch = pa.RecordBatch.from_arrays([pa.array([None, "a", None]), pa.array([1, 2, None])], "tv")
+    key = replace(by_topic(AvroFormat(), a=(b"A", K.LONG)), nulls_are_null=True)
+    plan, bad = ColumnPlan(topic_column=0, value_column=1, key=key), BadRows(3)
+    made, plan = with_composed(batch, plan, bad)
+    assert made.column(plan.key_column).to_pylist() == [b'{"v":1}', b"A\2\4", None]
+
+
+def test_refused_values_of_one_topic_keep_their_rows():
+    schema = '{"type": "record", "name": "r", "fields": [{"name": "v", "type": "int"}]}'
+    column = ColumnType(K.STRUCT, "struct", False, (ColumnType(K.LONG, "bigint"),), ("v",))
+    part = ComposedColumns((V,), encoding=AvroFormat().plan(schema, b"", column))
+    wide = by_topic(AvroFormat(), a=(b"A", K.LONG)).by_topic
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["b", "a", "b"]), pa.array([2**40, 2**40, 1])], ["t", "v"]
+    )
+    bad = BadRows(3)
+    plan = ColumnPlan(topic_column=0, value=ComposedColumns((V,), by_topic=(*wide, ("b", part))))
+    with_composed(batch, plan, bad)
+    assert bad.which.tolist() == [1, 0, 0]
 
 
 def test_a_large_batch_is_composed_in_parts_and_a_huge_row_alone():

@@ -23,6 +23,8 @@ K = ColumnKind
 PREFIX = b"\0\0\0\0\7"
 MONEY = pa.decimal128(10, 2)
 FEW = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}
+UUID = "04a8a52b-6149-4831-b75f-b9a451e2d3fa"
+FIXED_UUID = {"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"}
 ENUM = {"type": "enum", "name": "e", "symbols": ["x", "y"]}
 
 
@@ -51,6 +53,14 @@ CASES = {
     "a symbol": (avro(["null", ENUM]), of(K.STRING), pa.array(["y", "z", None, "", "x"])),
     "a fixed": (avro({"type": "fixed", "name": "f", "size": 2}), of(K.BINARY),
                 pa.array([b"ab", b"abc", b"cd", b"", b"ef", None])),
+    "a UUID": (avro(["null", {"type": "string", "logicalType": "uuid"}]), of(K.STRING), pa.array(
+        [UUID, UUID[:-1] + "g", None, UUID.replace("-", ""), UUID.upper(), f"{{{UUID}}}"])),
+    "a UUID of 16 bytes": (avro(FIXED_UUID), of(K.STRING), pa.array(
+        [UUID, UUID.replace("-", "_"), UUID.upper(), None, UUID])),
+    "a time in milliseconds": (avro({"type": "int", "logicalType": "time-millis"}), of(K.LONG),
+                               pa.array([0, -1, 86_399_999, 86_400_000, 1])),
+    "a time in microseconds": (avro(["null", {"type": "long", "logicalType": "time-micros"}]),
+                               of(K.LONG), pa.array([0, 86_400_000_000, None, -1, 86_399_999_999])),
     "a decimal": (avro(["null", FEW]), of(K.DECIMAL), pa.array(
         [*map(Decimal, ("1.50", "1.55")), None, *map(Decimal, ("99999999.99", "-999.9"))], MONEY)),
     "text": (avro("string"), of(K.STRING), pa.array([b"a", b"\xff", b"\xc3\xa4", b"\xc3"])),
@@ -87,6 +97,8 @@ SAYS = {
     "32 bits": ["can't hold"],
     "a symbol": ["enum's symbols"],
     "a fixed": ["is not 2 bytes long"],
+    "a UUID": ["is not a UUID"],
+    "a time in milliseconds": ["can't hold"],
     "a decimal": ["has more digits", "decimal places"],
     "text": ["is not UTF-8"],
     "a number of Protobuf": ["can't hold"],

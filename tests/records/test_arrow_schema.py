@@ -95,3 +95,5 @@ def test_what_is_no_batch_is_refused():
     with pytest.raises(DataError, match=r"takes a pyarrow\.RecordBatch, not Table") as caught:
         ArrowBatchReader().columns(table, "t", NOW)
     assert caught.value.hint == "a table's are in table.to_batches()"
+    (batch,) = table.to_batches()
+    assert ArrowBatchReader().columns(batch, "t", NOW).rows == 1

@@ -145,6 +145,24 @@ def test_a_letter_fits_the_producer_and_its_topic(options, limits, most):
     assert dict(read_headers(part.headers[0].as_py()))[b"__kprod.errors.value.size"] == b"10000"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (({"max.request.size": 3000}, None), ({"max.request.size": 6000}, None)),
+        (({}, TopicLimits(max_bytes=3000)), ({}, TopicLimits(max_bytes=6000))),
+    ],
+)
+def test_a_limit_that_is_raised_lets_the_letter_go(before, after):
+    columns = columns_of([b"v"], key=pa.array([b"k" * 5000], pa.binary()))
+    with pytest.raises(RecordTooLargeError) as raised:
+        letters_of(columns, all_bad(columns), writer(before[1], **before[0]))
+    assert raised.value.hint == (
+        "raise kafka.max.request.size, and max.message.bytes of that topic"
+    )
+    ((key, value, _),) = letters_of(columns, all_bad(columns), writer(after[1], **after[0]))
+    assert (key, value) == (b"k" * 5000, b"v")
+
+
 def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
     held = dead_letters("dlq", config(**{"max.request.size": 3000}))
     batch = batch_of([("t", b"k" * 5000, b"v", -7, None, None)])
@@ -155,7 +173,7 @@ def test_a_letter_whose_key_does_not_fit_is_an_error_of_both():
         list(held.letters(columns_again, NOW, last=True))
     both = held.not_sent(caught.value).message
     assert "for the dead letter queue dlq: 1 partition does not exist (KP0212" in both
-    assert "their letters can't be sent either: key and headers" in both
+    assert "their dead letters can't be sent either: key and headers" in both
 
 
 def test_a_timestamp_that_the_topic_refuses_is_the_time_of_sending():

@@ -39,7 +39,7 @@ def encoded(columns):
 
 def batch_of(piece, codec=NONE, **producer):
     payload = codec.compress([piece.data])
-    header = write_header(
+    header, _ = write_header(
         [payload],
         codec=codec,
         record_count=piece.record_count,
@@ -92,10 +92,11 @@ def test_the_checksum_is_crc32c_over_any_cut(data, value):
     """Crc32CTest#testValue."""
     assert crc32c(data) == value
     for chunks in ([data], [data[:3], memoryview(data)[3:]], [data[:2], data[2:]]):
-        header = write_header(
+        header, checksum = write_header(
             chunks, codec=Codec(), record_count=1, base_timestamp=0, max_timestamp=0
         )
         assert header[17:21] == crc32c(header[21:] + data).to_bytes(4, "big")
+        assert checksum == int.from_bytes(header[17:21])
 
 
 ROWS = st.lists(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError
+from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.gather import lengths_of, span_of
 from spark_kafka_sink.records.record_columns import (
     CHUNK_ROWS,
@@ -132,6 +133,15 @@ def test_an_illegal_topic_name_is_found_with_its_row(name):
     assert len(caught.value.message) < 250
 
 
+def test_a_row_to_the_commit_log_is_refused_with_its_row():
+    plan = ColumnPlan(value_column=0, topic_column=1, log_topics=("log", "__kprod_commits"))
+    for log in plan.log_topics:
+        with pytest.raises(DataError, match="takes no rows") as caught:
+            columns(plan, value=["1", "2"], topic=["a", log])
+        assert caught.value.kind.kp_code == "KP0236"
+        assert caught.value.message.startswith("column 'topic', row 1 of the Arrow batch")
+
+
 def test_a_topic_that_is_not_utf8_is_an_error_with_its_row():
     bad = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
     plan = ColumnPlan(value_column=0, topic_column=1)
@@ -157,6 +167,7 @@ def test_a_negative_partition_names_row_and_topic():
 
 # ---- timestamp -------------------------------------------------------------------------------
 
+YEAR_1980 = 315_532_800_000
 TIMESTAMP = ColumnPlan(topic="t", value_column=0, timestamp_column=1)
 
 
@@ -176,8 +187,28 @@ def test_a_timestamp_is_its_whole_milliseconds_in_any_zone(unit, ticks, millis, 
 
 
 def test_a_long_is_milliseconds():
-    got = columns(TIMESTAMP, value=["1"] * 2, timestamp=pa.array([5, None], pa.int64()))
-    assert got.timestamp.tolist() == [5, NOW]
+    got = columns(TIMESTAMP, value=["1"] * 2, timestamp=pa.array([YEAR_1980, None], pa.int64()))
+    assert got.timestamp.tolist() == [YEAR_1980, NOW]
+
+
+@pytest.mark.parametrize("given", [0, 1_764_340_000, YEAR_1980 - 1])
+def test_a_long_in_seconds_names_the_row_and_how_to_write_it(given):
+    long = pa.array([YEAR_1980, None, given], pa.int64())
+    with pytest.raises(DataError, match=r"row 2 .*before 1980. Is it in seconds\?") as raised:
+        columns(TIMESTAMP, value=["1"] * 3, timestamp=long)
+    for way in ("timestamp_seconds", "timestamp_millis", "timestampColumn=ignore"):
+        assert way in raised.value.hint
+    early = pa.array([given], pa.int64()).cast(pa.timestamp("ms"))
+    assert columns(TIMESTAMP, value=["1"], timestamp=early).timestamp.tolist() == [given]
+
+
+def test_longs_in_seconds_may_become_dead_letters():
+    bad, long = BadRows(3), pa.array([YEAR_1980, None, 5], pa.int64())
+    batch = pa.RecordBatch.from_pydict({"value": ["1"] * 3, "timestamp": long})
+    got = from_record_batch(batch, TIMESTAMP, NOW, bad)
+    assert [one.reason for one in bad.found] == [Reason.TIMESTAMP]
+    assert bad.which.tolist() == [0, 0, 1]
+    assert got.timestamp.tolist() == [YEAR_1980, NOW, -1]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

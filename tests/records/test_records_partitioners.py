@@ -165,7 +165,7 @@ def test_tasks_start_anywhere():
 
 
 def test_the_choice_follows_the_weights():
-    weigh = BuiltInPartitioner(weights=lambda topic, available: [0, 1, 0, 0])
+    weigh = BuiltInPartitioner(candidates=lambda topic, available: (available, [0, 1, 0, 0]))
     got = weigh.assign(rows(100), {"t": view()}, no_batches)
     assert set(got.tolist()) == {1}
 

@@ -25,7 +25,7 @@ from spark_kafka_sink.config.logins.security_rules import (
     check_rules,
     login_modules,
 )
-from spark_kafka_sink.config.option import Values
+from spark_kafka_sink.config.option import Status, Values
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -33,6 +33,7 @@ _ID: Final = "sasl.oauthbearer.client.credentials.client.id"
 _SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - a name
 _SCOPE: Final = "sasl.oauthbearer.scope"
 _HANDLER: Final = "sasl.login.callback.handler.class"
+_CLIENT_HANDLER: Final = "sasl.client.callback.handler.class"
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
 _URLENCODE: Final = "sasl.oauthbearer.header.urlencode"
 _OF_CREDENTIALS: Final = (_ID, _SECRET, _SCOPE, _URLENCODE)
@@ -57,6 +58,7 @@ _ORDINARY: Final = {
     _STRIMZI,
     f"{_OAUTH_PACKAGE}OAuthBearerLoginCallbackHandler",
     f"{_OAUTH_PACKAGE}secured.OAuthBearerLoginCallbackHandler",
+    f"{_OAUTH_PACKAGE}internals.OAuthBearerSaslClientCallbackHandler",
     f"{_OAUTH_PACKAGE}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
     f"{_OAUTH_PACKAGE}DefaultJwtRetriever",
     f"{_OAUTH_PACKAGE}ClientCredentialsJwtRetriever",
@@ -88,7 +90,7 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file with the token, read whenever one is needed; another program renews it."""
+    """A file with the token, read whenever a token is needed; another program renews it."""
 
     words: ClassVar = "a file"
     path: Text
@@ -123,7 +125,7 @@ class ClientCredentials:
 class TokenProvider:
     """A class, or function, of the user's own, by import path; ``options`` are its module's."""
 
-    words: ClassVar = "a class of your own"
+    words: ClassVar = "your own class"
     path: str
     option: str
     options: tuple[tuple[str, Password], ...] = ()
@@ -153,7 +155,9 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """When a token is refreshed: Java's sasl.login.refresh options, as in ``_REFRESH``."""
+    """The time when a token is refreshed, by Java's sasl.login.refresh options (see
+    ``_REFRESH``).
+    """
 
     window_factor: float
     window_jitter: float
@@ -163,7 +167,7 @@ class RefreshRule:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """For OAUTHBEARER. Times are milliseconds."""
+    """The settings of OAUTHBEARER. Times are milliseconds."""
 
     source: TokenSource
     extensions: tuple[tuple[str, str], ...] = field(repr=False)
@@ -188,7 +192,7 @@ def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSet
 
 
 def aws_login(module: JaasEntry) -> AwsLogin:
-    """The options of an IAMLoginModule; none of them has to be there."""
+    """The options of an IAMLoginModule, all of them optional."""
     external_id = module.get("awsRoleExternalId")
     return AwsLogin(
         module.get("awsProfileName") or None,
@@ -206,33 +210,44 @@ def names_own_class(options: Mapping[str, object]) -> bool:
     return any(name != _AWS and is_import_path(name) for name in names)
 
 
+def is_known_handler(name: str) -> bool:
+    """A Java class whose work for OAUTHBEARER is done here without it; ``name`` is not shaded."""
+    return name in _ORDINARY or name == _AWS
+
+
 def _class_of(options: Mapping[str, object], option: str) -> str:
-    """The class that the option names; empty for one that says nothing beyond other options."""
+    """The class that ``option`` names, without shading; empty if no class is named, or if its
+    work is done here without it (``_ORDINARY``).
+    """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
-    """What can't be meant, before it looks as if something were missing."""
+    """Refuses invalid names first, so that they are not reported as missing options."""
     if text_of(options.get("sasl.username")):
         raise _refused(
             "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
             hint=f"a client's id is {_ID}",
         )
     if not names_own_class(options):
-        aws = _class_of(options, _HANDLER) == _AWS
+        aws = _AWS in (_class_of(options, _HANDLER), _class_of(options, _CLIENT_HANDLER))
         check_options(module, login_modules()["IAMLoginModule" if aws else _MODULE])
 
 
 def _refuse_what_is_of_another_source(
     options: Mapping[str, object], module: JaasEntry, source: TokenSource
 ) -> None:
-    """What would count for another source only, such as a client's id beside a file."""
+    """Refuses options that only another source of tokens uses, such as a client's id beside a
+    file.
+    """
     idle = []
     if not isinstance(source, ClientCredentials):
         idle = [n for n in _OF_CREDENTIALS if options.get(n) is True or text_of(options.get(n))]
     for name in () if isinstance(source, TokenProvider) else module.options:
-        found = _OF_ONE_SOURCE.fullmatch(name)
+        option, found = login_modules()[_MODULE].find(name), _OF_ONE_SOURCE.fullmatch(name)
+        if option is not None and option.status is Status.NO_MEANING:
+            continue
         of = {"endpoint": ClientCredentials, "unsecured": UnsecuredToken}
         if found is not None and not isinstance(source, of[found.lastgroup or ""]):
             idle.append(name + _IN_JAAS)
@@ -252,8 +267,11 @@ def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     """The one source that the options name; two are one too many."""
     token = shown_text(options.get("sasl.password"))
     inline = module.get("oauth.access.token")
+    # AWS's class stands in both options; as the client's handler alone it makes the token, too.
+    names_aws = _class_of(options, _CLIENT_HANDLER) == _AWS != _class_of(options, _HANDLER)
     named: dict[str, TokenSource | None] = {
         _HANDLER: _by_class(_HANDLER, options, module),
+        _CLIENT_HANDLER: aws_login(module) if names_aws else None,
         _RETRIEVER: _by_class(_RETRIEVER, options, module),
         _URL: _by_url(options, module),
         "sasl.password (a token)": StaticToken(as_password(token)) if token else None,
@@ -269,7 +287,7 @@ def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
     for source in found.values():
         return source
     raise _refused(
-        "sasl.mechanism is OAUTHBEARER, and nothing says where its token comes from",
+        "sasl.mechanism is OAUTHBEARER, and no option names the source of its token",
         hint=f"set {_URL}, {_HANDLER}, or sasl.password to the token itself",
     )
 
@@ -284,7 +302,7 @@ def _by_class(option: str, options: Mapping[str, object], module: JaasEntry) -> 
         raise _refused(
             f"{option}={safe_text(name)} can't be obeyed: it is Java, or no import path",
             hint="name a Python class with a method token() as package.module:Name; known of"
-            f" Java's are {_AWS.rpartition('.')[2]} and {_STRIMZI.rpartition('.')[2]}",
+            f" Java's are {_AWS} and {_STRIMZI}",
         )
     given = tuple((key, as_password(module.get(key))) for key in sorted(module.options))
     return TokenProvider(name, option, given)
@@ -294,7 +312,7 @@ def _by_url(options: Mapping[str, object], module: JaasEntry) -> TokenSource | N
     url = _either(options, _URL, module)
     if not url:
         return None
-    # What a reference leads to is checked where it is looked up.
+    # The value behind a reference is checked where it is looked up.
     parts = urlsplit("https://reference") if has_references(url) else _checked_url(url)
     if parts.scheme == "file":
         path = unquote(parts.path)
@@ -325,7 +343,7 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
     found: dict[str, Text] = {}
     for name in module.options:
         short, option = name.removeprefix("oauth."), login_modules()[_MODULE].find(name)
-        if not short.startswith("ssl.") or option is None:
+        if not short.startswith("ssl.") or option is None or option.status is Status.NO_MEANING:
             continue
         if short in found:
             raise _two_values(f"option {short}, also as oauth.{short},")
@@ -431,6 +449,6 @@ def _refused(what: str, hint: str | None = None) -> ConfigError:
 
 
 def _effective(options: Mapping[str, object]) -> Values:
-    """What was given, which has the option's type, or the table's default."""
+    """The given value, which has the option's type, or the table's default."""
     given = {name: value for name, value in options.items() if value is not None}
     return {name: option.default for name, option in PRODUCER_OPTIONS.items()} | given

@@ -1,11 +1,11 @@
 """The combined ``sasl.`` options: one mechanism, and its settings.
 
 Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` that it may have, the
-short form ``sasl.username`` and ``sasl.password``, and which of them contradict each other. Never:
-a connection, a token, a file; nor where a token comes from (``oauth_settings.py``).
+short form ``sasl.username`` and ``sasl.password``, and contradictions between them. Never: a
+connection, a token, a file; the source of a token (``oauth_settings.py``).
 
-The driver reads the settings to find mistakes before any task starts, and drops them;
-each producer reads them again, where secrets by reference have their values.
+The driver reads the settings to find mistakes before any task starts, and drops them; each producer
+reads them again, where secrets by reference have their values.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from spark_kafka_sink.config.logins.oauth_settings import (
     AwsLogin,
     OAuthSettings,
     aws_login,
+    is_known_handler,
     oauth_settings,
 )
 from spark_kafka_sink.config.logins.security_rules import check_options, login_modules, wrong_module
@@ -43,11 +44,14 @@ from spark_kafka_sink.config.option_table import AWS_MSK_IAM, GSSAPI, MECHANISMS
 
 _JAAS: Final = "sasl.jaas.config"
 _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+#: Kafka's own, which it takes when none is named.
+_KAFKAS_HANDLER: Final = "org.apache.kafka.common.security.authenticator.SaslClientCallbackHandler"
+_HANDLERS: Final = ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class")
 
 
 @dataclass(frozen=True, slots=True)
 class UserAndPassword:
-    """For PLAIN and SCRAM."""
+    """The settings of PLAIN and SCRAM."""
 
     username: Text
     password: Password
@@ -55,7 +59,9 @@ class UserAndPassword:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """For GSSAPI. Without ``keytab`` the principal is in the ticket cache (``kinit``)."""
+    """The settings of GSSAPI. Without ``keytab`` the principal is in the ticket cache
+    (``kinit``).
+    """
 
     service_name: Text
     keytab: Text | None = None
@@ -64,14 +70,14 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """One mechanism, by its registered name, and its settings."""
+    """A SASL mechanism, by its registered name, and its settings."""
 
     mechanism: str
     login: UserAndPassword | OAuthSettings | AwsLogin | KerberosSettings
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
-    """The settings of ``options`` (the ``sasl.`` ones that were set, by Java's names).
+    """The settings of ``options``, the ``sasl.`` options that were set, by Java's names.
 
     Raises ConfigError that names the options and never shows a secret.
     """
@@ -91,16 +97,18 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """All of ``sasl.jaas.config`` is a reference that is looked up later.
-
-    A reference within a login module's options counts as its value in every check.
+    """Whether all of ``sasl.jaas.config`` is a reference that is looked up later. If only a value
+    within a login module's options is a reference, that reference counts as the value in every
+    check.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
 
 
 def names_a_known_module(login_module: str) -> bool:
-    """Whether the text begins as a login module does: an error then shows nothing else of it."""
+    """Whether the text begins as a known login module; if so, an error shows only that
+    beginning.
+    """
     first = login_module.split(None, 1)[:1]
     return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
 
@@ -113,8 +121,8 @@ def _mechanism(options: Mapping[str, object], entry: JaasEntry) -> str:
     if text_of(options.get("sasl.kerberos.service.name")) or GSSAPI in serves:
         return GSSAPI
     raise _refused(
-        f"sasl.mechanism is not set, and nothing says that Kafka's default, {GSSAPI} (Kerberos), is"
-        " meant",
+        f"sasl.mechanism is not set, and no other option shows that Kafka's default, {GSSAPI} "
+        "(Kerberos), is intended",
         hint=f"set it to {' or '.join(serves or MECHANISMS)}",
     )
 
@@ -137,19 +145,29 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
 
 
 def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
-    """Java classes that would do the work in a JVM; one of them is done here without it."""
-    client = without_shading(text_of(options.get("sasl.client.callback.handler.class")))
-    if client and not (client == _IAM_HANDLER and mechanism == AWS_MSK_IAM):
+    """Checks the Java classes that would do the work in a JVM; one of them is replaced here."""
+    client, login = (without_shading(text_of(options.get(name))) for name in _HANDLERS)
+    if client and not _is_known(client, mechanism):
         raise _refused(
-            f"sasl.client.callback.handler.class={safe_text(client)} can't be obeyed: it is Java",
-            hint=f"leave it out; only {_IAM_HANDLER} is known here, for {AWS_MSK_IAM}",
+            f"{_HANDLERS[0]}={safe_text(client)} can't be obeyed: it is Java, or not of"
+            f" sasl.mechanism={mechanism}",
+            hint=f"leave it out; known here are {_IAM_HANDLER} for {AWS_MSK_IAM}, and for"
+            f" {OAUTHBEARER} the classes that {_HANDLERS[1]} takes",
         )
-    for name in ("sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"):
-        if text_of(options.get(name)) and mechanism != OAUTHBEARER:
+    retriever = "sasl.oauthbearer.jwt.retriever.class"
+    for name, given in ((_HANDLERS[1], login), (retriever, text_of(options.get(retriever)))):
+        if given and mechanism != OAUTHBEARER and not _is_known(given, mechanism):
             raise _refused(
                 f"{name} is set, but sasl.mechanism is {mechanism}",
-                hint=f"it says where the token of {OAUTHBEARER} comes from; leave it out",
+                hint=f"it names the source of the token of {OAUTHBEARER}; leave it out",
             )
+
+
+def _is_known(handler: str, mechanism: str) -> bool:
+    """Whether a class, not shaded, does nothing that is not done here for the mechanism."""
+    if mechanism == OAUTHBEARER:
+        return is_known_handler(handler)
+    return handler == (_IAM_HANDLER if mechanism == AWS_MSK_IAM else _KAFKAS_HANDLER)
 
 
 def _user(options: Mapping[str, object], entry: JaasEntry) -> UserAndPassword:

@@ -1,9 +1,8 @@
-"""Which ``ssl.`` and ``sasl.`` options of Kafka's clients count when.
+"""The conditions under which the ``ssl.`` and ``sasl.`` options of Kafka's clients have an effect.
 
 Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
-checks, and the rules by which options count: ``security.protocol``, the mechanism, the store that
-goes with another one.
-Never: a row of the option table, a certificate, a connection.
+checks, and the rules for the effect of options: ``security.protocol``, the mechanism, a store
+together with another store. Never: a row of the option table, a certificate, a connection.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ NOT_HIDDEN_BY_SPARK = (
 )
 
 _FOR_A_WHILE = ", and anyone who reads it can use it until it expires"
-#: Mechanisms that need TLS around them, and what happens without it. None: not known yet.
+#: Mechanisms that need TLS, and the effect without TLS. None: the mechanism is not known yet.
 IN_THE_CLEAR = {
     None: "with PLAIN or a token, the secret is sent in the clear",
     "PLAIN": "the password is sent in the clear",
@@ -72,15 +71,16 @@ _OF_MECHANISMS = {
     "sasl.kerberos.service.name": (GSSAPI,),
 }
 
-#: What OpenSSL offers in TLS 1.3 unless it is configured otherwise.
+#: OpenSSL's default suites of TLS 1.3.
 TLS_1_3_SUITES: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
 
 
 def _rule(given: str, unless: str, message: str) -> Check:
-    """Options of which one would not count: all of ``given`` together (a ``type=PEM`` only with
-    that value), unless one of ``unless`` is there too. ``message`` is Java's where Java has one.
+    """A rule against options without effect: the options ``given`` together (a ``type=PEM`` only
+    with that value) are an error, unless an option of ``unless`` is given as well. ``message`` is
+    Java's text if Java has one.
     """
     items = sorted(given.split())
     shown = [
@@ -99,7 +99,9 @@ def _rule(given: str, unless: str, message: str) -> Check:
 def check_rules(
     rules: Iterable[Check], values: Mapping[str, object], spelled: Callable[[str], str] = str
 ) -> None:
-    """ConfigError for the first of ``rules`` that ``values`` break; an empty one is not given."""
+    """ConfigError for the first of ``rules`` that ``values`` break; an empty value counts as not
+    given.
+    """
     refuse(rules, {name for name, value in values.items() if text_of(value)}, values, spelled)
 
 
@@ -142,7 +144,7 @@ def _in_module(rules: Iterable[Check]) -> tuple[Check, ...]:
     return tuple(replace(one, sentence=text, kind=Kind.NO_EFFECT) for one, text in sentences)
 
 
-#: Those of a token endpoint.
+#: The options of a token endpoint.
 ENDPOINT_STORE_RULES = _in_module(STORE_RULES)
 
 #: How the beginning of many options' names ends.
@@ -151,8 +153,8 @@ MANY: Final = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A class of ``sasl.jaas.config``: for which mechanisms, and its options, by their names. One
-    that ends in ``_`` or ``.`` is the beginning of many.
+    """A class of ``sasl.jaas.config``, with its mechanisms, and its options by name. An option name
+    that ends in ``_`` or ``.`` is the prefix of many names.
     """
 
     mechanisms: tuple[str, ...]
@@ -167,13 +169,13 @@ class LoginModule:
 
 
 def _of_endpoint() -> Iterator[Option]:
-    """The brokers' options of TLS for the token endpoint, which gets a secret: its name is always
-    verified, and what would have no effect is refused.
+    """The brokers' options of TLS for the token endpoint, which gets a secret. The endpoint's name
+    is always verified, and options without an effect are refused.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
             here = replace(option, name=prefix + option.name)
-            if option.status is not Status.HONOURED:
+            if option.status not in (Status.HONOURED, Status.NO_MEANING):
                 here = replace(here, status=Status.REFUSED)
             if option.name == "ssl.endpoint.identification.algorithm":
                 here = replace(here, rule=one_of("https", same=any_case))
@@ -182,7 +184,7 @@ def _of_endpoint() -> Iterator[Option]:
 
 @cache
 def login_modules() -> Mapping[str, LoginModule]:
-    """By the class without its package; read when ``sasl.jaas.config`` is given."""
+    """The login modules by class without package; read when ``sasl.jaas.config`` is given."""
     import tomllib
     from importlib.resources import files
 
@@ -207,17 +209,17 @@ def is_security_option(name: str) -> bool:
 
 
 def mechanisms_of(name: str) -> tuple[str, ...]:
-    """The SASL mechanisms for which the option ``name`` counts."""
+    """The SASL mechanisms that use the option ``name``."""
     counting = (m for beginning, m in _OF_MECHANISMS.items() if name.startswith(beginning))
     return next(counting, MECHANISMS)
 
 
-#: Spark's default ``spark.redaction.regex``: a value that holds one of them is hidden whole.
+#: Spark's default ``spark.redaction.regex``: a value that matches it is hidden completely.
 _REDACTED: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 #: Switches and counts.
 _NO_SECRET: Final = re.compile(r"true|false|[0-9]{0,9}", re.IGNORECASE)
 _OPTION: Final = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
-#: Of what is read as more than text.
+#: Types of options that are only text; a value of any other type is parsed and checked.
 _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
@@ -262,9 +264,20 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
+def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
+    """Options of TLS in the login module that have no meaning here, each with the reason. They are
+    a warning, like the same options outside of the module.
+    """
+    module = login_modules().get(entry.name)
+    for name in entry.options if module is not None else ():
+        option = module.find(name) if module is not None else None
+        if option is not None and option.note and option.status is Status.NO_MEANING:
+            yield name, option.note
+
+
 def check_options(entry: JaasEntry, module: LoginModule) -> None:
-    """ConfigError for a name that ``module`` does not have, a value that breaks its rule, and a
-    combination of which one would not count.
+    """Raises ConfigError for a name that ``module`` does not have, for a value that breaks its
+    rule, and for a combination that leaves an option without effect.
     """
     for name in entry.options:
         option, value = module.find(name), entry.get(name)

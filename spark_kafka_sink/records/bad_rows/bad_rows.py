@@ -26,13 +26,14 @@ _RECORD, _TOPIC = "InvalidRecordException", "InvalidTopicException"
 _UNKNOWN, _FORBIDDEN = "UnknownTopicOrPartitionException", "TopicAuthorizationException"
 _KEY, _VALUE, _PRODUCE = "KEY_CONVERTER", "VALUE_CONVERTER", "KAFKA_PRODUCE"
 _METADATA = "network.client.metadata"
+_CHANGES = "records.changes.marks"
 _COMPOSED = "records.formats.composed_columns", "connect"
 
 
 @dataclass(eq=False)
 class _Facts:
-    """The exception class, of ``org.apache.kafka.{of}.errors``, and the stage are those by which
-    Connect's dashboards group; ``module`` finds the row.
+    """The facts of a reason. Connect's dashboards group by the exception class, of
+    ``org.apache.kafka.{of}.errors``, and by the stage; ``module`` is the module that finds the row.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Reason(_Facts, Enum):
     NULL_VALUE = "null value", Kind.NULL_VALUE, _RECORD, _VALUE
     NULL_TOPIC = "null topic", Kind.NULL_TOPIC, _TOPIC, _PRODUCE
     TOPIC_NAME = "invalid topic name", Kind.INVALID_TOPIC_NAME, _TOPIC, _PRODUCE
+    COMMIT_LOG = "topic of the commit log", Kind.TOPIC_OF_COMMIT_LOG, _TOPIC, _PRODUCE
     NO_TOPIC = "topic does not exist", Kind.TOPIC_NOT_PRESENT, _UNKNOWN, _PRODUCE, _METADATA
     FORBIDDEN_TOPIC = ("no right to write to the topic", ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                        _FORBIDDEN, _PRODUCE, _METADATA)
@@ -64,6 +66,12 @@ class Reason(_Facts, Enum):
     VALUE_REFUSED = ("refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", _VALUE,
                      *_COMPOSED)
     KEY_REFUSED = "refused by the schema", Kind.REFUSED_BY_SCHEMA, "DataException", _KEY, *_COMPOSED
+    CHANGE_TYPE = ("unknown change type", Kind.CHANGE_TYPE, "DataException", _VALUE, _CHANGES,
+                   "connect")
+    CHANGE_PAIR = ("half of a change", Kind.CHANGE_PAIR, "DataException", _VALUE, _CHANGES,
+                   "connect")
+    CHANGE_ORDER = ("change out of order", Kind.CHANGE_ORDER, "DataException", _VALUE, _CHANGES,
+                    "connect")
     # fmt: on
 
 
@@ -80,9 +88,9 @@ class Finding:
 
 
 class BadRows:
-    """The rows of a batch that can't be sent. ``which`` has for each of ``rows`` rows 0, or the
-    number of its finding, counted from 1. With None no row is noted: the first one is an error, in
-    which ``topic`` is named.
+    """The rows of a batch that can't be sent. ``which`` has a number for each of ``rows`` rows: 0,
+    or the number of its finding, counted from 1. If ``which`` is None, no row is noted: the first
+    bad row is an error that names ``topic``.
     """
 
     __slots__ = ("found", "raises", "topic", "which")
@@ -95,7 +103,7 @@ class BadRows:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Their numbers in the batch."""
+        """The numbers of the bad rows in the batch."""
         return (self.which > 0).nonzero()[0]
 
     def refuse(

@@ -1,4 +1,4 @@
-"""What a topic's configuration accepts of a row. No Arrow: planning reads it.
+"""The limits of a topic's configuration for a row. No Arrow, because planning reads them.
 
 Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
 """
@@ -35,7 +35,7 @@ class TopicLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, str | None]) -> TopicLimits:
-        """From a topic's configs, as far as they are known."""
+        """The limits from a topic's configs, as far as they are known."""
         size, before, after = (_number(settings.get(name)) for name in (LARGEST, BEFORE, AFTER))
         if settings.get(TIMESTAMPS) == BROKERS_TIME:
             before = after = _NONE

@@ -1,15 +1,15 @@
-"""Avro behind the seam of formats.
+"""Avro, one of the formats with a schema.
 
-Owns: :class:`AvroFormat`: schemas, read from their JSON (the specification's 1.12) or made of
-columns; which column is which field, how its values are written, and the errors that planning can
-find. A registry has accepted a schema, or will refuse it, so only what would mislead the encoder is
-looked for. Never: Arrow, a value of a row: what only values show is left to the encoder (numbers
-that are too large, a null where a value is required); a registry.
+Owns: :class:`AvroFormat`: schemas, read from their JSON (specification 1.12) or made from columns;
+the field of each column, the encoding of its values, and the errors that planning can find. A
+registry has accepted a schema, or will refuse it, so only errors that would mislead the encoder are
+checked. Never: Arrow; a registry; a value of a row: the encoder finds numbers that are too large,
+and nulls where a value is required.
 
-A field is found by its name, then by its aliases. One that no column is for takes its default. In a
-schema made of columns, a field that may be null is ``["null", T]`` with the default null, as Kafka
-Connect writes it: the field can be removed, or added, without breaking readers. Else it is as
-Spark's ``to_avro`` makes it.
+A column finds its field by the field's name, then by its aliases. A field without a column takes
+its default. In a schema made from columns, a field that may be null is ``["null", T]`` with the
+default null, like in Kafka Connect, so that the field can be removed or added without breaking
+readers. In all other points the schema is the same as from Spark's ``to_avro``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.records import nodes
 from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import References, SchemaFormat
 from spark_kafka_sink.records.nodes import Coding, Value
 from spark_kafka_sink.records.varint import sized, varint
 
 _K = ColumnKind
-#: What arrays and maps declare.
+#: The attributes of arrays and maps.
 _INNER: Final = {"array": "items", "map": "values"}
 _PRIMITIVES: Final = {kind.avro[0] for kind in _K} - {"record", *_INNER}
-#: Of a field that has no default; null is one.
+#: The default of a field that has none; null is a default.
 _NO_DEFAULT: Final = object()
 #: Values in a default: types that hold each other could double them at each level.
 _MOST_VALUES: Final = 10_000
@@ -47,18 +47,25 @@ _NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
 _DIGITS: Final = 38
 #: Bytes of a fixed that decimals are written to; each row has so many.
 _LONGEST_DECIMAL: Final = 256
+_UUID_BYTES: Final = 16
 _LONG: Final = nodes.Number()
 _INT: Final = nodes.Number(least=-(1 << 31), most=(1 << 31) - 1)
 _MILLIS: Final = nodes.Number(divisor=1000)
 _DOUBLE: Final = nodes.Number(Coding.FIXED64)
 _TEXT: Final = nodes.Bytes(Coding.ZIGZAG, is_text=True)
-#: Integers are also written as logical types of numbers, as what they are.
-_WHOLE: Final = {("int", logical): _INT for logical in ("", "date", "time-millis")} | {
+_DAY_S: Final = 24 * 60 * 60
+#: Integers are also written as logical types of numbers, as what they are. No reader can make a
+#: time of day of a number outside of a day.
+_WHOLE: Final = {("int", logical): _INT for logical in ("", "date")} | {
+    ("int", "time-millis"): nodes.Number(least=0, most=_DAY_S * 1_000 - 1),
+    ("long", "time-micros"): nodes.Number(least=0, most=_DAY_S * 1_000_000 - 1),
+} | {
     ("long", logical): _LONG
-    for logical in ("", "time-micros", *(f"{local}timestamp-{unit}" for local in ("", "local-")
-                                         for unit in ("millis", "micros", "nanos")))
+    for logical in ("", *(f"{local}timestamp-{unit}" for local in ("", "local-")
+                          for unit in ("millis", "micros", "nanos")))
 }  # fmt: skip
-#: What a column of a kind may be written as: the Avro type and its logical type ("": none).
+#: The types that a column of a kind may be written as: the Avro type and its logical type ("":
+#: none).
 _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
     _K.NULL: {("null", ""): nodes.Record(())},
     _K.BOOLEAN: {("boolean", ""): nodes.Boolean()},
@@ -66,7 +73,8 @@ _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
     _K.LONG: _WHOLE,
     _K.FLOAT: {("float", ""): nodes.Number(Coding.FIXED32), ("double", ""): _DOUBLE},
     _K.DOUBLE: {("double", ""): _DOUBLE},
-    _K.STRING: {("string", ""): _TEXT, ("string", "uuid"): _TEXT},
+    _K.STRING: {("string", ""): _TEXT, ("string", "uuid"): nodes.Uuid(is_fixed=False),
+                ("fixed", "uuid"): nodes.Uuid(is_fixed=True)},
     _K.BINARY: {("bytes", ""): nodes.Bytes(Coding.ZIGZAG)},
     _K.DATE: {("int", "date"): _LONG},
     **{kind: {("long", f"{local}timestamp-micros"): _LONG,
@@ -86,11 +94,12 @@ class AvroFormat(SchemaFormat):
         made = _derived(replace(column, nullable=False), name, "", set())
         return json.dumps(made, separators=(",", ":"))
 
-    def name_of(self, schema: str) -> str:
-        return next((one.name for _, one in _parsed(schema).branches if one.kind == "record"), "")
+    def name_of(self, schema: str, references: References = ()) -> str:
+        branches = _parsed(schema, references).branches
+        return next((one.name for _, one in branches if one.kind == "record"), "")
 
-    def match(self, schema: str, column: ColumnType) -> Value:
-        return _match(_parsed(schema), column, "")
+    def match(self, schema: str, column: ColumnType, references: References = ()) -> Value:
+        return _match(_parsed(schema, references), column, "")
 
 
 class _Field(NamedTuple):
@@ -118,13 +127,13 @@ class _Type:
 
     @property
     def branches(self) -> Sequence[tuple[bytes, _Type]]:
-        """Of a union, each after its number; of another type, itself."""
+        """The branches of a union, each after its number; for another type, the type itself."""
         numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
         return numbered if self.kind == "union" else [(b"", self)]
 
     @property
     def text(self) -> str:
-        """For messages."""
+        """The type as text for messages."""
         if self.kind == "union":
             return f"[{', '.join(branch.text for branch in self.inner)}]"
         return f"{self.logical or self.kind} {self.name}".rstrip()
@@ -133,15 +142,23 @@ class _Type:
 # -- a schema, read
 
 
-def _parsed(text: str) -> _Type:
-    """The type that ``text`` declares. Raises SchemaError."""
+def _parsed(text: str, references: References) -> _Type:
+    """The type that ``text`` declares, with the named types of ``references``. SchemaError."""
+    known: dict[str, _Type] = {}
+    for _, one in references:
+        _declared_in(one, known)
+    return _declared_in(text, known)
+
+
+def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
+    """The type that ``text`` declares; its named types are ``known`` then. Raises SchemaError."""
     bare = text.strip()  # string, as some write it, for "string"
     try:
         declared = bare if bare in _PRIMITIVES else json.loads(text)
     except (ValueError, RecursionError):
         raise _wrong("it is not JSON") from None
     try:
-        return _type(declared, "", {})
+        return _type(declared, "", known)
     except RecursionError:
         raise _wrong("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -150,15 +167,16 @@ def _parsed(text: str) -> _Type:
 
 
 def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa: ANN401 - of JSON
-    """``known`` are named types, from their declaration on. Raises SchemaError; KeyError, TypeError
-    and AttributeError for what is not there, or something else.
+    """The type of a schema's JSON. ``known`` are named types, from their declaration on. Raises
+    SchemaError; KeyError, TypeError and AttributeError for a missing or wrong part of the JSON.
     """
     if isinstance(declared, str):
         if declared in _PRIMITIVES:
             return _Type(declared)
         named = known.get(_full(declared, space)) or known.get(declared)
         if named is None:
-            raise _wrong(f"type {safe_text(declared)} is not declared")
+            problem = f"type {safe_text(declared)} is not declared"
+            raise _wrong(problem, matching.WITH_REFERENCES)
         return named
     if isinstance(declared, list):
         branches = tuple([_type(one, space, known) for one in declared])
@@ -195,39 +213,50 @@ def _declaration(declared: Mapping[str, Any], space: str, known: dict[str, _Type
             found.fields.append((key, _Field(of, one.get("default", _NO_DEFAULT))))
         names = tuple([key[0] for key, _ in found.fields])
     if len(set(names)) < len(names) or not all(map(matching.NAME.fullmatch, names)):
-        raise _wrong(f"{name} has a field or symbol twice, or one that is no name")
+        raise _wrong(f"{name} has a field or symbol twice, or a name that is not legal")
     return found
 
 
 def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
-    """The logical type counts when it is one of the type; else readers ignore it, as here."""
+    """The type with its logical type, if that is valid for the type. An invalid logical type is
+    ignored, as the specification requires for readers ("Logical Types").
+    """
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
-        precision, scale = index(declared["precision"]), index(declared.get("scale", 0))
-        size = found.size if found.kind == "fixed" else None
-        most = precision if size is None else (8 * size - 1) * math.log10(2)
-        found.decimal = nodes.Decimal(precision, scale, size)
-        found.logical = f"decimal({precision},{scale})"
-        if not 0 <= scale <= precision <= most or not precision:
-            raise _wrong(f"{found.logical} is none, or its fixed too short")
-    elif (found.kind, str(logical)) in _LOGICAL:
+        found.decimal = _decimal(declared, found.size if found.kind == "fixed" else None)
+        if found.decimal is not None:
+            found.logical = f"decimal({found.decimal.precision},{found.decimal.scale})"
+    elif (found.kind, str(logical)) in _LOGICAL and found.size in (0, _UUID_BYTES):
         found.logical = str(logical)
     return found
+
+
+def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
+    """The decimal type; None without a precision, with a scale above it, or if its fixed can't hold
+    it.
+    """
+    precision, scale = declared.get("precision"), declared.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not precision:
+        return None
+    most = precision if size is None else (8 * size - 1) * math.log10(2)
+    return nodes.Decimal(precision, scale, size) if 0 <= scale <= precision <= most else None
 
 
 def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _wrong(problem: str) -> SchemaError:
-    return matching.unusable(f"the Avro schema can't be used: {problem}")
+def _wrong(problem: str, hint: str | None = None) -> SchemaError:
+    return matching.unusable(f"the Avro schema can't be used: {problem}", hint)
 
 
 # -- a schema, made of columns
 
 
 def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """``name`` is that of a record, if it is free: those of others are in ``used``."""
+    """The type made from a column. ``name`` is the name of a record, if it is free: ``used`` has
+    the names of other records.
+    """
     kind, logical = column.kind.avro
     made: object = kind
     if column.kind is _K.STRUCT:
@@ -269,6 +298,8 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
     exact = column.kind.avro
     exact_first = sorted(kind.branches, key=lambda it: (it[1].kind, it[1].logical) != exact)
     problems: list[SchemaError] = []
+    if column.kind is _K.DECIMAL and (several := _decimals(exact_first, column, path)):
+        return Value(nodes.Decimals(several), b"", null)
     for prefix, branch in exact_first:
         try:
             if id(column) in branch.problems:  # else branches within each other were endless
@@ -282,8 +313,21 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
     raise problems[0] if len(problems) == 1 else matching.unfit(column, path, what)
 
 
+def _decimals(
+    branches: Sequence[tuple[bytes, _Type]], column: ColumnType, path: str
+) -> tuple[tuple[bytes, nodes.Decimal], ...]:
+    """Each branch that is a decimal, after its prefix, if there are several: the value decides
+    which branch holds it. The column's own precision and scale come first.
+    """
+    own = (column.precision, column.scale)
+    found = [(prefix, _node(one, column, path)) for prefix, one in branches if one.decimal]
+    fit = [(prefix, one) for prefix, one in found if isinstance(one, nodes.Decimal)]
+    fit.sort(key=lambda it: (it[1].precision, it[1].scale) != own)
+    return tuple(fit) if len(fit) > 1 else ()
+
+
 def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
-    """None when a ``kind`` is nothing that ``column`` could be."""
+    """The node; None when a ``kind`` can't be written from ``column``."""
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
             owner = f"record is {kind.name}"
@@ -302,7 +346,7 @@ def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
             return nodes.Bytes(kind.size)
         case _K.DECIMAL, _ if (number := kind.decimal) is not None:
             fits = column.scale == number.scale or number.precision <= _DIGITS
-            if fits and kind.size <= _LONGEST_DECIMAL:
+            if fits and kind.size <= _LONGEST_DECIMAL:  # (of bytes the size is 0)
                 return number
     return _NODES.get(column.kind, {}).get((kind.kind, kind.logical))
 
@@ -323,8 +367,8 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 
 
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
-    """A default of a schema's JSON, encoded. Raises one of _NOT_OF_TYPE, and StopIteration when it
-    has ``more`` values than there may be.
+    """A default of a schema's JSON, encoded. Raises an error of _NOT_OF_TYPE, and StopIteration
+    when it has ``more`` values than there may be.
     """
     next(more)
     match kind.kind, value:

@@ -1,9 +1,9 @@
-"""The types of columns as formats see them: neither Spark's classes nor Arrow's.
+"""The types of columns for formats, independent of Spark's and Arrow's classes.
 
-Owns: :class:`ColumnType`, and :class:`ColumnKind`, the one table of types: what columns of each
-kind are in a schema that is made of them. Never: Spark (``datasource/schemas/column_types.py``
-makes them), Arrow; what else a column may be written as (the match of each format). ``make docs``
-makes the table of docs/formats.md of both.
+Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table of types: the types of each kind of
+column in a schema that is made from columns. Never: Spark (``datasource/schemas/column_types.py``
+makes column types), Arrow; other types that a column may be written as (the match of each format).
+``make docs`` generates the table of docs/formats.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from enum import Enum
 
 
 class ColumnKind(Enum):
-    """What a column holds: Spark's classes without "Type" at their end, Avro's type and its logical
-    type, Protobuf's type (None where it is no field by itself), and JSON's.
+    """The kind of a column's type: the name of Spark's class without "Type", Avro's type and its
+    logical type, Protobuf's type (None if it can't be a single field), and JSON's type.
     """
 
     # fmt: off

@@ -1,10 +1,10 @@
 """Composes the columns that options name for value, key and headers into one column each: before
 step 3 of a record's way.
 
-Owns: :func:`with_composed`, which makes of a batch and a plan that name columns a batch and a plan
-that don't, and :func:`parts_of`, which keeps what that costs small. Never: the text of values
-(``json_text``), the bytes of a format (its encoder), of headers (``record_headers``), what becomes
-of rows that a format refuses.
+Owns: :func:`with_composed`, which turns a batch and a plan with named columns into a batch and a
+plan without them, and :func:`parts_of`, which limits the memory for that. Never: the text of values
+(``json_text``), the bytes of a format (its encoder), the bytes of headers (``record_headers``), the
+treatment of refused rows.
 """
 
 from __future__ import annotations
@@ -14,21 +14,28 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.errors import IllegalStateError, safe_text
+from spark_kafka_sink.base.errors import DataError, IllegalStateError, safe_text
 from spark_kafka_sink.config.named_columns import ColumnFormat
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
-from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
-from spark_kafka_sink.records.gather import bools, ends_of, list_items
-from spark_kafka_sink.records.json.json_text import json_objects, json_value, plain_binary, text_of
-from spark_kafka_sink.records.record_columns import without_views
-from spark_kafka_sink.records.row_pieces import Payloads
+from spark_kafka_sink.records.column_plan import (
+    TOMBSTONE,
+    ColumnPlan,
+    ComposedColumns,
+    NamedColumn,
+)
+from spark_kafka_sink.records.gather import bools, ends_of, integers, list_items, valid_of
+from spark_kafka_sink.records.json.json_text import json_objects, json_value, text_of
+from spark_kafka_sink.records.json.plain_text import plain_binary
+from spark_kafka_sink.records.record_columns import rows_of, without_views
+from spark_kafka_sink.records.row_pieces import Mask, Payloads, Refusal
 
 #: Bytes of input that are composed at a time: their text adds to the memory of a task (rule R5).
 _MOST_BYTES = 4 * 1024 * 1024
-#: What is composed, and why a row that a format refuses lacks it.
+#: The composed fields, and the reason of a row whose field a format refuses.
 _PARTS = {"value": Reason.VALUE_REFUSED, "key": Reason.KEY_REFUSED}
 _HINT = (
     "correct the value or filter such rows out before they are written, or write with a schema that"
@@ -46,28 +53,35 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """``batch`` with a column for each field that ``plan`` composes, and the plan of that. Rows
-    that a format refuses are noted in ``bad``, and have JSON of their columns in place of the key
-    or value, for letters; DataError for the first one when that is None.
+    """``batch`` with a column for each field that ``plan`` composes, and the plan for that batch.
+    Rows that a format refuses are noted in ``bad``; if ``bad`` is None, the first such row raises
+    DataError. These rows, and rows without the topic that selects their schema, get JSON of their
+    columns in place of the key or value, for dead letters.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
+    gone = _tombstones(batch, plan)
     headers = [(one.name, plain_binary(columns[one.index])) for one in plan.headers]
     for name, reason in _PARTS.items():
         part: ComposedColumns | None = getattr(plan, name)
         if part is None:
             continue
-        made = _payloads(part, batch)
+        made, header = _with_header(part, batch, plan.topic_column)
         refused = np.zeros(batch.num_rows, np.bool_)
+        if gone is not None and name == "value":
+            made = _without_tombstones(made, gone)
         for one in made.refusals:
             said = f"column {safe_text(one.column, 200)}: it {one.reason}, so the row has no {name}"
             bad.refuse(one.rows, reason, said, hint=_HINT)
             refused |= one.rows
+        if part.by_topic:
+            refused |= _without_topic(batch.column(plan.topic_column))
         payloads, rows = made.array, bools(refused)
-        if part.header is not None:
-            header, value = part.header
+        if header is not None:
             there = pc.and_not(payloads.is_valid(), rows)
-            headers.append((header, pc.if_else(there, pa.scalar(value, pa.binary()), None)))
-        columns.append(_with_json(payloads, batch, part, rows) if made.refusals else payloads)
+            headers.append((header[0], pc.if_else(there, header[1], None)))
+        if refused.any():
+            payloads = _with_json(payloads, batch, part, rows)
+        columns.append(payloads)
         done: dict[str, Any] = {name: None, f"{name}_column": len(columns) - 1}
         plan = replace(plan, **done)
     if headers:
@@ -78,7 +92,77 @@ def with_composed(
     return pa.RecordBatch.from_arrays(columns, names=names), plan
 
 
-def _payloads(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
+def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
+    """The rows of a change feed whose value is null; None when there are none."""
+    if plan.changes is None:
+        return None
+    gone: Mask = batch.column(plan.changes.marks).to_numpy() == TOMBSTONE
+    return gone if gone.any() else None
+
+
+def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
+    """No schema refuses the row of a delete, which may have its key only."""
+    refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
+    array = pc.if_else(bools(gone), None, made.array)
+    return Payloads(array, tuple(one for one in refusals if one.rows.any()))
+
+
+def _with_header(
+    part: ComposedColumns, batch: pa.RecordBatch, topic_column: int | None
+) -> tuple[Payloads, tuple[str, pa.Array | pa.Scalar] | None]:
+    """Payloads, and the name and the values of the header that goes with them."""
+    if part.by_topic:
+        assert topic_column is not None, "planning makes encoders by topic for a column topic"
+        return _payloads_by_topic(part, batch, batch.column(topic_column))
+    if part.header is None:
+        return payloads_of_part(part, batch), None
+    name, value = part.header
+    return payloads_of_part(part, batch), (name, pa.scalar(value, pa.binary()))
+
+
+def _payloads_by_topic(
+    part: ComposedColumns, batch: pa.RecordBatch, topics: pa.Array
+) -> tuple[Payloads, tuple[str, pa.Array] | None]:
+    """The payloads by topic. Rows of another topic are refused; rows without a topic have no
+    payload, and are refused later.
+    """
+    names = plain_binary(topics)
+    known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
+    which = pc.index_in(names, known)
+    numbers = which.fill_null(-1).to_numpy()
+    unknown = pc.and_(names.is_valid(), which.is_null()).to_numpy(zero_copy_only=False)
+    refusals = [Refusal(unknown, "topic", "is not in schemaTopics")] if unknown.any() else []
+    rest = (numbers < 0).nonzero()[0]
+    order, arrays = [rest], [pa.nulls(len(rest), pa.large_binary())]
+    for number, (_, one) in enumerate(part.by_topic):
+        rows = (numbers == number).nonzero()[0]
+        if not len(rows):
+            continue
+        made = payloads_of_part(one, batch if len(rows) == len(numbers) else rows_of(batch, rows))
+        order.append(rows)
+        arrays.append(made.array.cast(pa.large_binary()))
+        for refusal in made.refusals:
+            flags = np.zeros(len(numbers), np.bool_)
+            flags[rows] = refusal.rows
+            refusals.append(refusal._replace(rows=flags))
+    place = integers(np.concatenate(order).argsort())
+    payloads = Payloads(pa.concat_arrays(arrays).take(place), tuple(refusals))
+    headers = [one.header for _, one in part.by_topic]
+    name = next((header[0] for header in headers if header is not None), None)
+    if name is None:
+        return payloads, None
+    values = pa.array([None if one is None else one[1] for one in headers], pa.binary())
+    return payloads, (name, values.take(which))
+
+
+def _without_topic(topics: pa.Array) -> npt.NDArray[np.bool_]:
+    """True for the rows whose topic is null."""
+    nulls: npt.NDArray[np.bool_] = plain_binary(topics).is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
+    """The key or value of each row, of ``part`` without ``by_topic``."""
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoding is not None:
         from spark_kafka_sink.records.formats.binary.encoder import payloads_of
@@ -86,16 +170,74 @@ def _payloads(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
         names = [column.name for column in part.columns]
         if part.is_bare:
             return payloads_of(part.encoding, columns[0], "" if part.is_struct else names[0])
-        return payloads_of(part.encoding, pa.StructArray.from_arrays(columns, names), "")
+        struct = pa.StructArray.from_arrays(columns, names, mask=_no_payload(part, columns))
+        return payloads_of(part.encoding, struct, "")
     if part.format is ColumnFormat.STRING:
         return Payloads(text_of(columns[0]))
-    return Payloads(_json(part, columns, batch.num_rows))
+    return _json_payloads(part, columns, batch.num_rows)
+
+
+def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
+    """JSON of each row. Rows with bytes that are no VARIANT are refused."""
+    try:
+        return Payloads(_json(part, columns, rows))
+    except DataError:
+        refusals = [
+            Refusal(bad, one.name, "holds bytes that are no variant")
+            for one, column in zip(part.columns, columns, strict=True)
+            if (bad := _without_json(part, one, column)).any()
+        ]
+    good = bools(~np.logical_or.reduce([refusal.rows for refusal in refusals]))
+    text = _json(part, [column.filter(good) for column in columns], good.true_count)
+    kind = pa.large_binary()
+    return Payloads(
+        pc.replace_with_mask(pa.nulls(rows, kind), good, text.cast(kind)), tuple(refusals)
+    )
+
+
+def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> Mask:
+    """The rows of a column that have no JSON, found by halves: such rows are rare."""
+    found = np.zeros(len(column), np.bool_)
+    todo = [(0, len(column))]
+    while todo:
+        start, stop = todo.pop()
+        try:
+            json_value(column.slice(start, stop - start), part.json, one.units)
+        except DataError:
+            middle = (start + stop) // 2
+            if middle == start:
+                found[start] = True
+            else:
+                todo += [(start, middle), (middle, stop)]
+    return found
+
+
+def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
+    """True for the rows whose ``columns`` are all null, if ``part`` has a null for these; None when
+    there are no such rows.
+    """
+    if not part.nulls_are_null:
+        return None
+    found: pa.BooleanArray | None = None
+    for column in columns:
+        # A null of a dictionary may be a value of it.
+        valid = valid_of(
+            column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+        )
+        if valid is None:
+            return None
+        found = bools(~valid) if found is None else pc.and_(found, bools(~valid))
+    return found if found is not None and found.true_count else None
 
 
 def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    units = [column.units for column in part.columns]
     if part.is_struct:
-        return json_value(columns[0])
-    return json_objects([column.name for column in part.columns], columns, rows)
+        return json_value(columns[0], part.json, units[0])
+    names = [column.name for column in part.columns]
+    text = json_objects(names, columns, rows, part.json, units)
+    nulls = _no_payload(part, columns)
+    return text if nulls is None else pc.if_else(nulls, None, text)
 
 
 def _with_json(
@@ -107,7 +249,7 @@ def _with_json(
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:
         text = _json(part, columns, rows.true_count)
-    except IllegalStateError:
+    except (IllegalStateError, DataError):
         text = pa.array([b""] * rows.true_count)
     large = pa.large_binary()
     return pc.replace_with_mask(payloads.cast(large), rows, text.cast(large))
@@ -117,7 +259,9 @@ _ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])
 
 
 def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, rows: int) -> pa.Array:
-    """As a column of lists of headers; a null is none. ``before``: lists that they are added to."""
+    """The headers as a column of lists of headers; a null is no header. ``before``: lists that they
+    are added to.
+    """
     there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for _, one in named], axis=1)
     row, which = there.nonzero()
     everything = pa.concat_arrays([one.cast(pa.large_binary()) for _, one in named])

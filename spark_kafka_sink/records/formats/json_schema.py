@@ -1,11 +1,12 @@
 """JSON with a schema: the JSON that ``valueFormat=json`` writes, after the id of its schema.
 
 Owns: :class:`JsonSchemaFormat`: a schema of columns, and whether columns fit a schema. Never: the
-text of values (``records/json``), which is not compared with what a schema says of values
-(``pattern``, ``minimum``, ``enum``), as serializers don't by default.
+text of values (``records/json``). A schema's rules for values (``pattern``, ``minimum``, ``enum``)
+are not checked, and Confluent's serializers do not check them by default either.
 
-Nulls are left out. So a field that a schema requires is refused where its column is null, and a
-null in an array or a map must be allowed.
+Nulls are left out, unless the schema requires the field and allows a null there (as pydantic
+declares an ``Optional`` without a default). So a row is refused if a required field is null and
+must not be, or if an array or a map holds a null that the schema does not allow.
 """
 
 from __future__ import annotations
@@ -13,35 +14,38 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import urljoin
 
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.binary.matching import unfit
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
-from spark_kafka_sink.records.nodes import JsonText, Value
+from spark_kafka_sink.records.formats.schema_format import References, SchemaFormat
+from spark_kafka_sink.records.nodes import ITEMS, JsonText, Value
 
 _K = ColumnKind
 _NULL: Final = ColumnType(_K.NULL, "void")
+_REQUIRED: Final = "is null, and the schema requires the field"
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-#: Steps through references and alternatives: those of one document could go round for ever.
+#: The limit of steps through references and alternatives: references of a document could go round
+#: for ever.
 _MOST_STEPS: Final = 200_000
 
 
 #: A part of a schema.
 _Json = Any
-#: The way to a field, and its path.
-_Required = tuple[tuple[int, ...], str]
+#: The way to a value, its path, and why its nulls are refused; "": they are written.
+_Required = tuple[tuple[int, ...], str, str]
 
 
 class _Place(NamedTuple):
-    """Of a column within the payload: ``way`` are the indexes of fields on the way to it, None
-    within an array or a map.
+    """The place of a column within the payload: ``way`` are the steps to it, like in
+    ``nodes.JsonText``.
     """
 
     path: str = ""
-    way: tuple[int, ...] | None = ()
+    way: tuple[int, ...] = ()
 
 
 class JsonSchemaFormat(SchemaFormat):
@@ -53,25 +57,31 @@ class JsonSchemaFormat(SchemaFormat):
         made = {"$schema": _DIALECT, "title": name, **_derived(column)}
         return json.dumps(made, separators=(",", ":"))
 
-    def is_bare(self, schema: str) -> bool:
+    def is_bare(self, schema: str, references: References = ()) -> bool:
+        del references
         given = _parsed(schema).get("type")
         return given is not None and "object" not in str(given)
 
-    def name_of(self, schema: str) -> str:
+    def name_of(self, schema: str, references: References = ()) -> str:
+        del references
         title = _parsed(schema).get("title")
         return title if isinstance(title, str) else ""
 
-    def match(self, schema: str, column: ColumnType) -> Value:
+    def match(self, schema: str, column: ColumnType, references: References = ()) -> Value:
         root = _parsed(schema)
+        others = {name: _parsed(text) for name, text in references}
         try:
-            required = tuple(_Check(root).required(root, column, _Place()))
+            check = _Check(root, others)
+            # A branch may require what another does, too.
+            found = dict.fromkeys(check.required(root, column, _Place()))
         except RecursionError:
             raise _wrong("it is nested too deeply, or within itself") from None
         except _UnusableError as error:
-            raise _wrong(str(error)) from None
+            raise _wrong(str(error), error.hint) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        return Value(JsonText(required))
+        required = tuple(one for one in found if one[2])
+        return Value(JsonText(required, frozenset(way for way, _, why in found if not why)))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
@@ -82,14 +92,21 @@ def _derived(column: ColumnType) -> dict[str, object]:
         if required := [name for name, child in fields.items() if not child.nullable]:
             made["required"] = required
     elif column.children:
-        item = _derived(column.children[-1])
-        inner = {"oneOf": [{"type": "null"}, item]} if column.children[-1].nullable else item
+        child = column.children[-1]
+        inner = _derived(child)
+        # Two branches that are null would both be valid for a null, and oneOf takes one only.
+        if child.nullable and child.kind is not _K.NULL:
+            inner = {"oneOf": [{"type": "null"}, inner]}
         made["items" if column.kind is _K.ARRAY else "additionalProperties"] = inner
     return made
 
 
 class _UnusableError(Exception):
-    """Of the schema, whatever the columns are."""
+    """The schema can't be used, whatever the columns are."""
+
+    def __init__(self, problem: str, hint: str | None = None) -> None:
+        super().__init__(problem)
+        self.hint = hint
 
 
 class _Check:
@@ -97,11 +114,13 @@ class _Check:
     TypeError and AttributeError (of a part that is of another type) for the schema itself.
     """
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> None:
         self.root = root
+        self._others = dict(others)
         self._steps = 0
-        # Draft 7 and older ignore what is beside a reference.
-        self._beside_references = "/draft/20" in str(root.get("$schema"))
+        # A document is also known by its own address.
+        for one in others.values():
+            self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
 
     def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
         """The fields whose nulls are refused. SchemaError when ``column`` does not fit."""
@@ -113,8 +132,14 @@ class _Check:
         if declared is False:
             raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
-            yield from self.required(self._referred(declared["$ref"]), column, at)
-            if not self._beside_references:
+            here = self.root
+            # A referenced schema is in a document whose own references are within it.
+            self.root, target = self._referred(declared["$ref"])
+            found = list(self.required(target, column, at))
+            self.root = here
+            yield from found
+            # Draft 7 and older ignore what is beside a reference.
+            if "/draft/20" not in str(here.get("$schema")):
                 return
         alternatives = [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
         if alternatives:
@@ -147,14 +172,20 @@ class _Check:
         if isinstance(declared, list):
             said = f"items of {safe_text(at.path)} is a list, a schema for each position"
             raise _UnusableError(said)
-        inside = _Place(f"{at.path}[]", None)
-        if child.nullable:
-            try:
-                list(self.required(declared, _NULL, inside))
-            except SchemaError:
-                what = "may be null, and the schema allows no null there"
-                raise unfit(child, inside.path, what) from None
+        inside = _Place(f"{at.path}[]", (*at.way, ITEMS))
+        if child.nullable and child.kind is not _K.NULL and not self._allows_null(declared):
+            yield inside.way, inside.path, "is null, and the schema allows no null there"
         yield from self.required(declared, child, inside)
+
+    def _allows_null(self, declared: _Json) -> bool:
+        here = self.root
+        try:
+            list(self.required(declared, _NULL, _Place()))
+        except SchemaError:
+            return False
+        finally:
+            self.root = here
+        return True
 
     def _struct(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
         properties, required = declared.get("properties") or {}, declared.get("required") or []
@@ -162,27 +193,37 @@ class _Check:
         for index, (name, child, path) in enumerate(matching.fields_of(column, at.path)):
             if name not in properties and rest is False:
                 raise unfit(child, path, "and the schema has no such property, and no other")
-            way = None if at.way is None else (*at.way, index)
-            yield from self.required(properties.get(name, rest), child, _Place(path, way))
+            way = (*at.way, index)
+            inner = properties.get(name, rest)
+            yield from self.required(inner, child, _Place(path, way))
             if name in required and child.nullable:
-                if way is None:
-                    raise unfit(child, path, "may be null in an array, and the schema requires it")
-                yield way, path
+                why = "" if self._allows_null(inner) else _REQUIRED
+                yield way, path, why
         missing = next((str(name) for name in required if name not in column.names), None)
         if missing is not None:
-            hint = ": names of JSON are those of the columns, letter by letter"
+            hint = ": names in JSON are the columns' names, letter by letter"
             raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
-    def _referred(self, reference: object) -> object:
-        found: _Json = self.root
-        if not isinstance(reference, str) or reference.partition("/")[0] != "#":
-            raise _UnusableError("it refers to another document, or to a name instead of a path")
-        for part in reference.split("/")[1:]:
+    def _referred(self, reference: object) -> tuple[Mapping[str, Any], _Json]:
+        """The document of a reference, and the referenced part of it."""
+        address, _, path = str(reference).partition("#")
+        root = self.root
+        if address:
+            base = str(root.get("$id") or "")
+            known = (self._others.get(one) for one in (address, urljoin(base, address)))
+            root = next((one for one in known if one is not None), {})
+        if not root or (path and not path.startswith("/")):
+            raise _UnusableError(
+                f"{safe_text(str(reference))} is no path in it, and none of its references",
+                matching.WITH_REFERENCES,
+            )
+        found: _Json = root
+        for part in path.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, dict) else None
         if found is None:
-            raise _UnusableError(f"{safe_text(reference)} is not in it")
-        return found
+            raise _UnusableError(f"{safe_text(str(reference))} is not in it")
+        return root, found
 
 
 def _rest(declared: _Json) -> _Json:
@@ -202,5 +243,5 @@ def _parsed(schema: str) -> dict[str, Any]:
     return found
 
 
-def _wrong(problem: str) -> SchemaError:
-    return matching.unusable(f"the JSON schema can't be used: {problem}")
+def _wrong(problem: str, hint: str | None = None) -> SchemaError:
+    return matching.unusable(f"the JSON schema can't be used: {problem}", hint)

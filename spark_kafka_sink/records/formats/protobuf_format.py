@@ -1,19 +1,22 @@
-"""Protobuf behind the seam of formats.
-
-Owns: :class:`ProtobufFormat`: schemas, read by protoc or made of columns; which column is which
-field of a message, how it is written, and the errors that planning can find. Never: Arrow, a value
-of a row, a registry. A field that no column is for is left out, as is a null. The only place that
-imports protobuf, on the driver, which needs the extra of this name; tasks need numpy and Arrow.
+"""Protobuf, one of the formats with a schema. Owns: :class:`ProtobufFormat`: schemas, read by
+protoc or made from columns; the field of each column in a message, its encoding, and the errors
+that planning can find. Never: Arrow, a value of a row, a registry. A field without a column is left
+out, and so is a null. Only this module imports protobuf, and only on the driver, so the driver
+needs the extra ``protobuf``. Tasks need numpy and Arrow only.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -21,7 +24,7 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError, safe_text
 from spark_kafka_sink.records import nodes
 from spark_kafka_sink.records.formats.binary import matching
 from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
-from spark_kafka_sink.records.formats.schema_format import SchemaFormat
+from spark_kafka_sink.records.formats.schema_format import References, SchemaFormat
 from spark_kafka_sink.records.nodes import Coding, Number, Value
 from spark_kafka_sink.records.varint import unsigned_varint, varint
 
@@ -31,7 +34,15 @@ if TYPE_CHECKING:
 _K = ColumnKind
 _FILE: Final = "schema.proto"
 _TIMESTAMP: Final = _K.TIMESTAMP.protobuf
+#: Messages with one field, value.
+_WRAPPERS: Final = {
+    f"google.protobuf.{kind}Value"
+    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+}
 _KEYS: Final = (_K.STRING, _K.INT, _K.LONG, _K.BOOLEAN)
+#: Of protoc's run, and of its reasons in an error.
+_LONGEST_S: Final = 60
+_MOST_REASONS: Final = 3
 _NO_FIELD: Final = "which Protobuf has no field for"
 #: FieldDescriptor's numbers of types.
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING = range(1, 10)
@@ -74,31 +85,37 @@ class ProtobufFormat(SchemaFormat):
     def derive(self, column: ColumnType, name: str) -> str:
         package, _, short = name.rpartition(".")
         lines = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
-        body = _derived(column, short, "", "")
-        if any(f" {_TIMESTAMP}" in line for line in body):
+        # A field or a package of this name would be taken for the beginning of the type's name.
+        is_hidden = package.startswith("google") or any("google" in it for it in _names(column))
+        timestamp = f".{_TIMESTAMP}" if is_hidden else f"{_TIMESTAMP}"
+        body = _derived(column, short, "", "", timestamp)
+        if any(f"{_TIMESTAMP} " in line or f"{_TIMESTAMP}>" in line for line in body):
             lines.append('import "google/protobuf/timestamp.proto";')
         return "\n".join([*lines, "", *body, ""])
 
-    def name_of(self, schema: str) -> str:
-        return str(message_of(schema, self.name)[0].full_name)
+    def name_of(self, schema: str, references: References = ()) -> str:
+        return str(message_of(schema, self.name, references)[0].full_name)
 
-    def indexes(self, schema: str) -> bytes:
-        path = message_of(schema, self.name)[1]
+    def indexes(self, schema: str, references: References = ()) -> bytes:
+        path = message_of(schema, self.name, references)[1]
         return b"\x00" if path == (0,) else b"".join(map(varint, (len(path), *path)))
 
-    def match(self, schema: str, column: ColumnType) -> Value:
-        return Value(_message(message_of(schema, self.name)[0], column, ""))
+    def match(self, schema: str, column: ColumnType, references: References = ()) -> Value:
+        return Value(_message(message_of(schema, self.name, references)[0], column, ""))
 
 
 # -- a schema, read
 
 
 @lru_cache(64)
-def file_descriptor(text: str) -> FileDescriptor:
-    """The file that ``text`` declares. Raises SchemaError, and ConfigError without protoc."""
+def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
+    """The file that ``text`` declares; ``references`` are files by the paths of their imports.
+    Raises SchemaError, and ConfigError without protoc.
+    """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
-        from grpc_tools import protoc
+
+        known = _known_imports()
     except ImportError as error:
         raise ConfigError(
             "the format protobuf reads schemas with protoc, which is not installed on the driver",
@@ -106,17 +123,11 @@ def file_descriptor(text: str) -> FileDescriptor:
             kind=Kind.MISSING_PACKAGE,
         ) from error
     with tempfile.TemporaryDirectory(prefix="kprod-") as directory:
-        (Path(directory) / _FILE).write_text(text, "utf-8", "replace")
+        for name, one in (*references, (_FILE, text)):
+            _write_file(Path(directory), name, one)
         out = Path(directory) / "descriptors"
-        known = files("grpc_tools") / "_proto"
-        arguments = ["-I", directory, "-I", str(known), "--include_imports"]
-        if protoc.main(["protoc", *arguments, f"--descriptor_set_out={out}", _FILE]) != 0:
-            raise matching.unusable(
-                "protoc does not accept the Protobuf schema; its reason is on the standard error of"
-                " this process",
-                "imports are those of google/protobuf only: a registry's references are not looked"
-                " up",
-            )
+        paths = [f"--proto_path={one}" for one in (directory, *known)]
+        _run_protoc(directory, [*paths, "--include_imports", f"--descriptor_set_out={out}", _FILE])
         found = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for one in found.file:
@@ -124,10 +135,60 @@ def file_descriptor(text: str) -> FileDescriptor:
     return pool.FindFileByName(_FILE)
 
 
-def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]]:
+def _known_imports() -> list[str]:
+    """Directories of files that every registry has without a reference: google/protobuf, confluent,
+    google/type, google/api. ImportError without protoc.
+    """
+    found = [str(files("grpc_tools") / "_proto"), str(files(__package__) / "protos")]
+    with contextlib.suppress(ImportError):  # of an older installation, which has protoc only
+        found.append(str(Path(str(files("google.type") / "money.proto")).parents[2]))
+    return found
+
+
+def _write_file(directory: Path, name: str, text: str) -> None:
+    """An import's file. Its name is a registry's word, and must not lead out of ``directory``."""
+    path = PurePosixPath(name)
+    parts = path.parts
+    if path.is_absolute() or ".." in parts or not parts or "\\" in name or "\0" in name:
+        raise matching.unusable(
+            f"the Protobuf schema refers to {safe_text(name)}, which is no path"
+        )
+    (directory / path).parent.mkdir(parents=True, exist_ok=True)
+    (directory / path).write_text(text, "utf-8", "replace")
+
+
+def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
+    """Runs protoc as a separate process. If it refuses a schema of ``directory``, its standard
+    error has the reason. Raises SchemaError.
+    """
+    paths = os.pathsep.join(sys.path)
+    run = subprocess.run(  # noqa: S603 - this Python, with paths made here
+        [sys.executable, "-m", "grpc_tools.protoc", *arguments],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": paths},
+        stdin=subprocess.DEVNULL,
+        timeout=_LONGEST_S,
+    )
+    if run.returncode != 0:
+        text = run.stderr.decode("utf-8", "replace").replace(f"{directory}/", "")
+        lines = text.splitlines()
+        reasons = [one for one in lines if ": warning: " not in one and "directory does" not in one]
+        raise matching.unusable(
+            "protoc does not accept the Protobuf schema:"
+            f" {safe_text('; '.join(reasons[:_MOST_REASONS]), 600)}",
+            "imports are the schema's references in the registry, and google/protobuf, google/type,"
+            f" google/api and confluent; {matching.WITH_REFERENCES}",
+        )
+
+
+def message_of(
+    text: str, name: str | None, references: References = ()
+) -> tuple[Descriptor, tuple[int, ...]]:
     """The message of this name (None: the first), and the indexes on the way to it."""
     # In upb's order, which is the file's.
-    messages = list(_messages(file_descriptor(text).message_types_by_name.values(), ()))
+    file = file_descriptor(text, references)
+    messages = list(_messages(file.message_types_by_name.values(), ()))
     named = [it for it in messages if name in (None, it[0].full_name)]
     named += [it for it in messages if it[0].name == name]
     if not named:
@@ -140,7 +201,9 @@ def message_of(text: str, name: str | None) -> tuple[Descriptor, tuple[int, ...]
 def _messages(
     messages: Iterable[Descriptor], way: tuple[int, ...]
 ) -> Iterator[tuple[Descriptor, tuple[int, ...]]]:
-    """Each, and those within it, with the indexes on the way to it. Entries of maps are none."""
+    """Each message and the messages within it, with the indexes on the way to it, except entries of
+    maps.
+    """
     for at, one in enumerate(it for it in messages if not it.GetOptions().map_entry):
         yield one, (*way, at)
         yield from _messages(one.nested_types, (*way, at))
@@ -149,16 +212,27 @@ def _messages(
 # -- a schema, made of columns
 
 
-def _derived(column: ColumnType, name: str, path: str, indent: str) -> list[str]:
-    """A message; fields are numbered in the order of the columns."""
+def _names(column: ColumnType) -> Iterator[str]:
+    """The names of all fields within it."""
+    yield from column.names
+    for child in column.children:
+        yield from _names(child)
+
+
+def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: str) -> list[str]:
+    """A message; fields are numbered in the order of the columns. ``timestamp`` is the name of
+    that type.
+    """
     lines, inner = [f"{indent}message {name} {{"], indent + "  "
     for number, (field, child, inside) in enumerate(matching.fields_of(column, path), 1):
         matching.check_name(field, inside, "Protobuf")
         held = child.children[-1] if child.kind in (_K.ARRAY, _K.MAP) else child
-        kind = held.kind.protobuf
+        kind = timestamp if held.kind is _K.TIMESTAMP else held.kind.protobuf
         if held.kind is _K.STRUCT:
             kind = f"Type{number}"
-            lines += _derived(held, kind, inside, inner)
+            while kind in column.names:  # a field and a message share their names
+                kind += "_"
+            lines += _derived(held, kind, inside, inner, timestamp)
         if kind is None:
             raise matching.unfit(held, inside, _NO_FIELD)
         declared = f"optional {kind}" if child.nullable else kind
@@ -177,7 +251,9 @@ def _derived(column: ColumnType, name: str, path: str, indent: str) -> list[str]
 
 
 def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
-    """The fields of a struct, or of columns, as those of a message. Raises SchemaError."""
+    """Matches the fields of a struct, or the columns, with the fields of a message. Raises
+    SchemaError.
+    """
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]
     owner = f"message is {message.full_name}"
@@ -211,7 +287,7 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
-    """What other producers leave out, too: a key has the same bytes."""
+    """The zeros that other producers leave out as well, so that a key has the same bytes."""
     if field.has_presence:
         return ()
     if field.type == _ENUM:
@@ -236,6 +312,9 @@ def _node(field: FieldDescriptor, column: ColumnType, path: str) -> nodes.Node:
         return replace(_message(field.message_type, column, path), length=True)
     if column.kind is _K.TIMESTAMP and message == _TIMESTAMP:
         return nodes.Timestamp()
+    if message in _WRAPPERS:
+        inner = field.message_type.fields_by_name["value"]
+        return nodes.Message(Value(_node(inner, column, path), _tag(inner), b"", _zeros(inner)))
     raise _unfit(field, column, path)
 
 

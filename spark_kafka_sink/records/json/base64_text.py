@@ -1,4 +1,4 @@
-"""Binary columns as Base64 (RFC 4648, section 4), all rows at once.
+"""Binary columns as Base64 (RFC 4648, section 4), all rows in one pass.
 
 Owns: :func:`base64_column`. Never: the use of the text.
 """

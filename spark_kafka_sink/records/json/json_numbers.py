@@ -1,14 +1,18 @@
 """Columns of floating point numbers as Java writes them: ``1.0``, ``1.0E10``, ``"NaN"``.
 
-Owns: :func:`json_floats`. Never: other types (``json_text``).
+Owns: :func:`json_floats`, :func:`java_digits` and :func:`plain_decimals`. Never: other types
+(``json_text``).
 
-The digits are the fewest that give the same number back (``Double.toString`` since JDK 19; older
-ones write more for a few numbers, such as 4.9E-324 for 5E-324).
+The digits are the fewest, but two at least, that give the same number back (``Double.toString``
+since JDK 19; older JDKs write more digits for a few numbers, such as 1.9999999999999998E23 for
+2.0E23).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +23,8 @@ import pyarrow.compute as pc
 _PARTS = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]+))?(?:e(?P<exponent>[+-]?[0-9]+))?$"
 #: ``Double.toString``: between these without an exponent.
 _LEAST_PLAIN, _LEAST_SCIENTIFIC = 1e-3, 1e7
+#: Times the least number above zero. One digit gives numbers below that back, and two are closer.
+_LEAST_OF_ONE_DIGIT = 1000
 
 
 def json_floats(column: pa.Array) -> pa.Array:
@@ -37,6 +43,8 @@ def json_floats(column: pa.Array) -> pa.Array:
         return text
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     finite = np.isfinite(numbers)
+    tiny = (size < _LEAST_OF_ONE_DIGIT * np.finfo(numbers.dtype).smallest_subnormal) & (size > 0)
+    text = _put(text, tiny, partial(_digits_of_tiny, numbers[tiny]))
     text = _put(text, finite & ~plain, _scientific)
     for odd, name in (
         (np.isnan(numbers) & valid, '"NaN"'),
@@ -48,14 +56,45 @@ def json_floats(column: pa.Array) -> pa.Array:
     return text
 
 
+def java_digits(number: np.floating[Any] | float, text: str) -> str:
+    """``text``, the fewest digits of a finite ``number``, with the two digits that are the closest
+    to it where one digit is enough: 4.9E-324 for Java, and not 5E-324.
+    """
+    two = f"{float(number):.1e}"
+    return two if type(number)(two) == number else text
+
+
+def plain_decimals(column: pa.Array) -> pa.Array:
+    """Decimals with the digits of their scale and without an exponent (``BigDecimal``'s
+    ``toPlainString``), a string array. Nulls stay.
+    """
+    precision, scale = column.type.precision, column.type.scale
+    if scale <= 0:
+        return column.cast(pa.string())
+    digits = column.view(pa.decimal128(precision, 0)).cast(pa.string())
+    sign = pc.if_else(pc.starts_with(digits, "-"), "-", "")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
+    whole, part = (
+        pc.utf8_slice_codeunits(digits, 0, -scale),
+        pc.utf8_slice_codeunits(digits, -scale),
+    )
+    return pc.binary_join_element_wise(sign, whole, ".", part, "")
+
+
 def _put(
     text: pa.Array, where: npt.NDArray[np.bool_], change: Callable[[pa.Array], pa.Array]
 ) -> pa.Array:
-    """``text`` with ``change`` of those rows in place of them."""
+    """``text`` with ``change`` in place of those rows."""
     if not where.any():
         return text
     mask = pa.array(where)
     return pc.replace_with_mask(text, mask, change(text.filter(mask)))
+
+
+def _digits_of_tiny(numbers: npt.NDArray[np.floating[Any]], text: pa.Array) -> pa.Array:
+    """These are rare, so number by number."""
+    found = zip(numbers, text.to_pylist(), strict=True)
+    return pa.array([java_digits(number, shown) for number, shown in found], text.type)
 
 
 def _scientific(text: pa.Array) -> pa.Array:

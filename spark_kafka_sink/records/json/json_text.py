@@ -1,11 +1,12 @@
-"""Columns as JSON, as Spark's ``to_json`` writes them, all rows at once.
+"""Columns as JSON, the same text as from Spark's ``to_json``, all rows in one pass.
 
 Owns: :func:`json_objects`: a row's columns as one object. Never: numbers and times
-(``json_numbers``, ``json_times``), which columns (``column_plan``), whether a type can be written
-(``datasource/write/named_columns.py`` refuses at planning what can't).
+(``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that can't be
+written (``datasource/write/named_columns.py`` refuses them at planning).
 
-As ``to_json`` with its defaults: a null field is left out, a null in an array or as a value of a
-map is ``null``; no blanks; Jackson's escapes; bytes are Base64; decimals keep their scale.
+The rules are the defaults of ``to_json``, unless ``JsonOptions`` change them: a null field is left
+out, a null in an array or as a value of a map is ``null``; no blanks; Jackson's escapes; bytes are
+Base64; decimals keep their scale.
 """
 
 from __future__ import annotations
@@ -21,61 +22,70 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import IllegalStateError
+from spark_kafka_sink.config.named_columns import AS_TO_JSON, JsonOptions
+from spark_kafka_sink.records.column_plan import IntervalUnits
 from spark_kafka_sink.records.gather import binary_of, data_of, list_items, offsets_of, valid_of
 from spark_kafka_sink.records.json.base64_text import base64_column
-from spark_kafka_sink.records.json.json_numbers import json_floats
+from spark_kafka_sink.records.json.escapes import ESCAPES
+from spark_kafka_sink.records.json.json_intervals import json_intervals, json_times_of_day
+from spark_kafka_sink.records.json.json_numbers import json_floats, plain_decimals
 from spark_kafka_sink.records.json.json_times import json_dates, json_timestamps
+from spark_kafka_sink.records.json.plain_text import (
+    internal_text,
+    is_bytes,
+    is_string,
+    joined,
+    large,
+    plain_binary,
+    scalar,
+    with_nulls_of,
+)
+from spark_kafka_sink.records.json.variant_text import is_variant, variant_column
 from spark_kafka_sink.records.row_pieces import Mask, RowPieces
 from spark_kafka_sink.records.varint import highest
 
-_ESCAPES: Final = {
-    byte: b"\\u%04X" % byte for byte in range(0x20)
-} | {ord(char): b"\\" + short for char, short in zip(
-    '"\\\b\t\n\f\r', (b'"', b"\\", b"b", b"t", b"n", b"f", b"r"), strict=True
-)}  # fmt: skip
 _IS_ESCAPED = np.zeros(256, np.bool_)
-_IS_ESCAPED[list(_ESCAPES)] = True
+_IS_ESCAPED[list(ESCAPES)] = True
 _BACKSLASH = ord("\\")
-_INT32_MAX = 2**31 - 1
+
+
+#: In the metadata of a struct's field: its null is not left out.
+NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """Values as JSON, a (large) binary array with nulls; ``in_quotes``: but for quotes around."""
+    """Values as JSON, a (large) binary array with nulls; ``in_quotes``: the quotes are still
+    missing.
+    """
 
     texts: pa.Array
     in_quotes: bool = False
 
 
-def json_objects(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> pa.Array:
+def json_objects(
+    names: Sequence[str],
+    columns: Sequence[pa.Array],
+    rows: int,
+    how: JsonOptions = AS_TO_JSON,
+    units: Sequence[IntervalUnits] = (),
+) -> pa.Array:
     """An object for each row, with a field for each of ``columns`` that is not null there: a
-    (large) binary array without nulls.
+    (large) binary array without nulls. ``units`` are the units of intervals in each of the columns.
     """
-    return _objects(names, [_json(column) for column in columns], rows)
+    units = units or [None] * len(columns)
+    fields = [_json(column, how, of) for column, of in zip(columns, units, strict=True)]
+    return _objects(names, fields, rows, how)
 
 
-def json_value(column: pa.Array) -> pa.Array:
-    """Each row by itself as JSON, with the nulls of the column."""
-    made = _json(column)
+def json_value(
+    column: pa.Array, how: JsonOptions = AS_TO_JSON, units: IntervalUnits = None
+) -> pa.Array:
+    """Each row separately as JSON, with the nulls of the column."""
+    made = _json(column, how, units)
     if not made.in_quotes:
         return made.texts
-    return _with_nulls_of(_quoted(made), made.texts)
-
-
-def plain_binary(column: pa.Array) -> pa.Array:
-    """Any array of strings or bytes, also dictionaries, views and nulls, as (large) binary."""
-    types = pa.types
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    if types.is_null(column.type):
-        return pa.nulls(len(column), pa.binary())
-    if types.is_binary(column.type) or types.is_large_binary(column.type):
-        return column
-    if types.is_large_string(column.type):
-        return column.cast(pa.large_binary())
-    if types.is_string(column.type) or types.is_fixed_size_binary(column.type):
-        return column.cast(pa.binary())
-    return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
+    return with_nulls_of(_quoted(made), made.texts)
 
 
 def not_utf8(column: pa.Array) -> Mask:
@@ -96,8 +106,8 @@ def not_utf8(column: pa.Array) -> Mask:
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """A column of strings or bytes as it is, and one of numbers, booleans or dates as Spark's cast
-    to string writes it: (large) binary with nulls.
+    """A column as (large) binary with nulls: strings and bytes unchanged; numbers, booleans and
+    dates as text like Spark's cast to string.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -111,87 +121,106 @@ def _as_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string()) if written else column
 
 
-def _json(column: pa.Array) -> JsonColumn:
+def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColumn:
     types = pa.types
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     kind = column.type
     if types.is_null(kind) or column.null_count == len(column):
         return JsonColumn(pa.nulls(len(column), pa.binary()))
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if is_string(kind):
         return JsonColumn(_escaped(plain_binary(column)), in_quotes=True)
-    if types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind):
+    if types.is_integer(kind) or types.is_boolean(kind):
         return JsonColumn(plain_binary(column.cast(pa.string())))
+    if types.is_decimal(kind):
+        text = plain_decimals(column) if how.plain_decimals else column.cast(pa.string())
+        return JsonColumn(plain_binary(text))
     if types.is_floating(kind):
         return JsonColumn(plain_binary(json_floats(column)))
-    if types.is_date(kind):
-        return JsonColumn(plain_binary(json_dates(column)), in_quotes=True)
-    if types.is_timestamp(kind):
-        return JsonColumn(plain_binary(json_timestamps(column)), in_quotes=True)
+    if is_variant(kind):
+        return JsonColumn(variant_column(column, how.time_zone))
     if types.is_struct(kind):
-        return JsonColumn(_struct(column))
+        return JsonColumn(_struct(column, how, units))
     if types.is_map(kind):
-        return JsonColumn(_map(column))
+        return JsonColumn(_map(column, how, units))
     if types.is_list(kind) or types.is_large_list(kind):
-        return JsonColumn(_list(column))
-    if (
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or (types.is_fixed_size_binary(kind))
-    ):
-        return JsonColumn(base64_column(plain_binary(column)), in_quotes=True)
+        return JsonColumn(_list(column, how, units))
+    return JsonColumn(_text_in_quotes(column, how, units), in_quotes=True)
+
+
+def _text_in_quotes(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
+    """The text in quotes, for a type whose text needs no escapes."""
+    types, kind = pa.types, column.type
+    if types.is_date(kind):
+        return plain_binary(json_dates(column))
+    if types.is_timestamp(kind):
+        pattern = how.timestamp_ntz_format if kind.tz is None else how.timestamp_format
+        return plain_binary(json_timestamps(column, pattern))
+    if types.is_time64(kind):
+        return plain_binary(json_times_of_day(column))
+    if types.is_duration(kind) and isinstance(units, str):
+        return plain_binary(json_intervals(column, units))
+    if is_bytes(kind):
+        return base64_column(plain_binary(column))
     raise IllegalStateError(f"planning let a column of Arrow's type {kind} pass, for JSON")
 
 
-def _struct(column: pa.Array) -> pa.Array:
+def _inner(units: IntervalUnits, index: int) -> IntervalUnits:
+    return units[index] if isinstance(units, tuple) else None
+
+
+def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
     names = [field.name for field in column.type]
-    fields = [_json(column.field(index)) for index in range(len(names))]
-    return _with_nulls_of(_objects(names, fields, len(column)), column)
+    fields = [
+        _with_null(_json(column.field(i), how, _inner(units, i)), column.type.field(i))
+        for i in range(len(names))
+    ]
+    return with_nulls_of(_objects(names, fields, len(column), how), column)
 
 
-def _list(column: pa.Array) -> pa.Array:
+def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
+    """``made`` with the text ``null`` for nulls, if the field's type requires it."""
+    written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
+    return JsonColumn(_quoted(made)) if written and made.texts.null_count else made
+
+
+def _list(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
     items, offsets = list_items(column)
-    return _joined(column, offsets, _quoted(_json(items)), b"[", b"]")
+    return joined(column, offsets, _quoted(_json(items, how, _inner(units, 0))), b"[", b"]")
 
 
-def _map(column: pa.Array) -> pa.Array:
+def _map(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
     entries, offsets = list_items(column)
-    key, value = _json(entries.field(0)), _quoted(_json(entries.field(1)))
-    names = _quoted(JsonColumn(key.texts, in_quotes=True))
-    texts = pc.binary_join_element_wise(names, value, _scalar(b":"))
-    return _joined(column, offsets, texts, b"{", b"}")
-
-
-def _joined(
-    column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
-) -> pa.Array:
-    """For each row of a list or map its entries with commas between: ``texts``, from one of
-    ``offsets`` to the next.
-    """
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), texts)
-    if column.null_count:
-        lists = pc.if_else(column.is_valid(), lists, None)
-    return pc.binary_join_element_wise(
-        _scalar(begin), pc.binary_join(lists, _scalar(b",")), _scalar(end), _scalar(b"")
-    )
+    key, value = entries.field(0), _quoted(_json(entries.field(1), how, _inner(units, 1)))
+    names = internal_text(key)
+    if is_string(key.type) or pa.types.is_nested(key.type) or pa.types.is_dictionary(key.type):
+        names = _escaped(names)
+    names = _quoted(JsonColumn(names, in_quotes=True))
+    texts = pc.binary_join_element_wise(names, value, scalar(b":"))
+    return joined(column, offsets, texts, b"{", b"}")
 
 
 def _quoted(column: JsonColumn) -> pa.Array:
-    """With quotes, and ``null`` for nulls."""
-    texts = _large(column.texts)
+    """The text with quotes, and ``null`` for nulls."""
+    texts = large(column.texts)
     if column.in_quotes:
-        quote = _scalar(b'"')
-        texts = pc.binary_join_element_wise(quote, texts, quote, _scalar(b""))
-    return pc.fill_null(texts, _scalar(b"null")) if texts.null_count else texts
+        quote = scalar(b'"')
+        texts = pc.binary_join_element_wise(quote, texts, quote, scalar(b""))
+    return pc.fill_null(texts, scalar(b"null")) if texts.null_count else texts
 
 
-def _objects(names: Sequence[str], fields: Sequence[JsonColumn], rows: int) -> pa.Array:
+def _objects(
+    names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
+) -> pa.Array:
     """``{"name":value,...}``, concatenated from two strings for each field, and the end.
 
     The text before a value depends, row by row, on three bits: whether this value is present,
     whether one before it was, and whether the last one's quotes are still open.
     """
+    if not how.ignore_null_fields:
+        fields = [
+            JsonColumn(_quoted(field)) if field.texts.null_count else field for field in fields
+        ]
     there = [
         (name, field)
         for name, field in zip(names, fields, strict=True)
@@ -241,7 +270,7 @@ def _before(name: str, field: JsonColumn, bits: int) -> bytes:
 
 def _escaped_name(name: str) -> bytes:
     data = name.encode("utf-8", "replace")
-    return b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in data)
+    return b"".join(ESCAPES.get(byte, bytes([byte])) for byte in data)
 
 
 def _escaped(column: pa.Array) -> pa.Array:
@@ -251,7 +280,7 @@ def _escaped(column: pa.Array) -> pa.Array:
     column = _as_utf8(column)
     escaped = data[_IS_ESCAPED.take(data)]
     for byte in sorted(set(np.unique(escaped).tolist()), key=lambda byte: byte != _BACKSLASH):
-        column = pc.replace_substring(column, bytes([byte]), _ESCAPES[byte])
+        column = pc.replace_substring(column, bytes([byte]), ESCAPES[byte])
     return column
 
 
@@ -269,15 +298,3 @@ def _as_java_reads(data: bytes) -> bytes:
 
 #: One character to Java, three to Python.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-
-
-def _large(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_large_binary(column.type) else column.cast(pa.large_binary())
-
-
-def _scalar(data: bytes) -> pa.Scalar:
-    return pa.scalar(data, pa.large_binary())
-
-
-def _with_nulls_of(texts: pa.Array, column: pa.Array) -> pa.Array:
-    return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts

@@ -7,12 +7,17 @@ type of the Arrow column. Never: other types (``json_text``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.base.time_zones import time_zone
+from spark_kafka_sink.config.timestamp_pattern import Part, pattern_parts
+from spark_kafka_sink.records.json.zone_offsets import Offsets, offsets_at
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 #: Days and milliseconds of 10000-01-01: from then on java.time writes a plus before the year.
@@ -20,7 +25,6 @@ _DAY_MS = 86_400_000
 _FIVE_DIGITS = {"date": 2_932_897, "ms": 2_932_897 * _DAY_MS}
 #: Days from 1970 to years that Arrow may have no text for: it writes "<value out of range".
 _FAR_DAYS = 11_000_000
-_ALWAYS_UTC = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "+00:00", "GMT+0", "UT"})
 
 
 def json_dates(column: pa.Array) -> pa.Array:
@@ -30,54 +34,83 @@ def json_dates(column: pa.Array) -> pa.Array:
     return _with_plus(text, days >= _FIVE_DIGITS["date"])
 
 
-def json_timestamps(column: pa.Array) -> pa.Array:
+def json_timestamps(column: pa.Array, pattern: str | None = None) -> pa.Array:
     """A timestamp array as text; one without a time zone (TIMESTAMP_NTZ) has no offset. Nulls stay.
+    ``pattern`` has the letters of ``config/timestamp_pattern.py``.
 
     Raises ConfigError when this machine does not have the time zone.
     """
-    zone = column.type.tz
-    local = column if zone is None or zone in _ALWAYS_UTC else _local(column, zone)
     unit = _PER_SECOND[column.type.unit]
-    ticks = _numbers(local)
+    numbers = column.view(pa.int64())
+    # In place of nulls an instant of the same years, so that no others are looked at.
+    ticks = pc.fill_null(numbers, pc.coalesce(pc.min(numbers), 0)).to_numpy()
     millis = ticks * 1000 if unit == 1 else ticks // (unit // 1000)
+    found: Offsets | None = None
+    if column.type.tz is not None:
+        found = offsets_at(time_zone(column.type.tz), millis)
+        millis = millis + found.of_rows() * 1000
     text = pa.array(millis).view(pa.timestamp("ms")).cast(pa.string())
     far = abs(millis // _DAY_MS) >= _FAR_DAYS
     text = _with_far(text, millis.astype("M8[ms]"), far)
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
     text = _with_plus(text, millis >= _FIVE_DIGITS["ms"])
-    if zone is not None:
-        text = pc.binary_join_element_wise(text, _offsets((ticks - _numbers(column)) // unit), "")
+    if pattern is not None:
+        micros = ticks % unit * 1_000_000 // unit
+        parts = pattern_parts(pattern, has_zone=found is not None)
+        made = [_of_pattern(part, text, micros, found) for part in parts]
+        # An array among them, in case that all parts are the same for all rows.
+        text = pc.binary_join_element_wise(pc.utf8_slice_codeunits(text, 0, 0), *made, "")
+    elif found is not None:
+        text = pc.binary_join_element_wise(text, _offsets(found, _offset), "")
     return pc.if_else(column.is_valid(), text, None) if column.null_count else text
 
 
-def _local(column: pa.Array, zone: str) -> pa.Array:
-    try:
-        return pc.local_timestamp(column)
-    except pa.ArrowInvalid as error:
-        raise ConfigError(
-            f"time zone '{safe_text(zone)}', the session's, is not known on this machine, and"
-            " timestamps in JSON are written in it",
-            hint="set spark.sql.session.timeZone to UTC or to a name of the IANA data base, and"
-            " install that (the package tzdata) where tasks run",
-        ) from error
+#: The position of a letter's part in ``2026-01-31T12:00:00.123``, from the end: a year may be
+#: longer.
+_PLACES = {
+    "M": (-18, -16), "d": (-15, -13), "H": (-12, -10), "m": (-9, -7), "s": (-6, -4),
+}  # fmt: skip
+_YEAR_ENDS = -19
 
 
-def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    numbers = column.view(pa.int64())
-    found: npt.NDArray[np.int64] = pc.fill_null(numbers, 0).to_numpy()
-    return found
+def _of_pattern(
+    part: Part, text: pa.Array, micros: npt.NDArray[np.int64], offsets: Offsets | None
+) -> pa.Array | pa.Scalar:
+    """A part of a pattern: of each row's text, or the same for all rows."""
+    if part.count == 0:
+        return pa.scalar(part.text)
+    if part.text in "yu":
+        return pc.utf8_slice_codeunits(text, 0, _YEAR_ENDS)
+    if part.text == "S":
+        digits = pc.utf8_lpad(pa.array(micros).cast(pa.string()), 6, "0")
+        return pc.utf8_rpad(pc.utf8_slice_codeunits(digits, 0, part.count), part.count, "0")
+    if part.text in "Xx":
+        assert offsets is not None, "the pattern was checked"
+        return _offsets(offsets, partial(_short_offset, part))
+    found = pc.utf8_slice_codeunits(text, *_PLACES[part.text])
+    return found if part.count > 1 else found.cast(pa.int8()).cast(pa.string())
 
 
-def _offsets(seconds: npt.NDArray[np.int64]) -> pa.Array | pa.Scalar:
-    """Each as ``+01:00``, or ``Z``; an old local mean time has seconds, too."""
-    used, which = np.unique(seconds, return_inverse=True)
-    texts = [_offset(int(one)) for one in used]
-    if len(texts) == 1:
+def _short_offset(part: Part, seconds: int) -> str:
+    """The offset without seconds."""
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    if hours == minutes == 0 and part.text == "X":
+        return "Z"
+    sign = "-" if seconds < 0 and (hours or minutes) else "+"
+    shown = minutes > 0 or part.count > 1
+    return f"{sign}{hours:02}{':' * (part.count > 2)}{f'{minutes:02}' * shown}"
+
+
+def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Scalar:
+    """The result of ``write`` for each row's seconds."""
+    texts = [write(int(one)) for one in offsets.seconds]
+    if offsets.which is None:
         return pa.scalar(texts[0])
-    return pa.array(texts).take(pa.array(which))
+    return pa.array(texts).take(pa.array(offsets.which))
 
 
 def _offset(seconds: int) -> str:
+    """The offset as ``+01:00``, or ``Z``; an old local mean time also has seconds."""
     if seconds == 0:
         return "Z"
     minutes, rest = divmod(abs(seconds), 60)

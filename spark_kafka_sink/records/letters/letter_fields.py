@@ -1,7 +1,7 @@
-"""What a dead letter says of itself: its headers, read back.
+"""The fields of a dead letter, read from its headers.
 
-Owns: :func:`letter_fields`, and the names of the headers. Never: their writing
-(``letter_writer``). No Arrow.
+Owns: :func:`letter_fields`, and the names of the headers. Never: their writing (``letter_writer``).
+No Arrow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
-    """By their names as columns. None where a record has no such header: it may be another's
-    letter, Connect's for example. Of several headers of a name the last one counts: a row may have
-    been a letter before.
+    """The fields by their names as columns. None if a record has no such header: it may be the dead
+    letter of another program, such as Connect. If several headers have the same name, the last one
+    counts, because a row may already have been a dead letter before.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 
@@ -36,6 +36,6 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
 
 def _number(text: str | None) -> int | None:
-    """None when it is none: any client may write to the topic."""
+    """The number, or None if the header has none: any client may write to the topic."""
     number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
     return number if number is None or -(1 << 63) <= number < 1 << 63 else None

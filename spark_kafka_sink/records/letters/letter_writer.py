@@ -1,12 +1,13 @@
 """Dead letters: rows that can't be sent, as records of another topic with the reason in headers.
 
 Owns: :class:`LetterWriter`, which makes them by columns: the headers ``__connect.errors.*`` of
-Kafka Connect and our own, and what of a value, a timestamp and headers can be sent. Never: which
-rows these are (``bad_rows``), their sending, the end of a write that has too many.
+Kafka Connect and our own, and the parts of a value, a timestamp and headers that can be sent.
+Never: the choice of the rows (``bad_rows``), their sending, the end of a write with too many dead
+letters.
 
-A letter's headers are the row's, then pieces that are the same for all rows of a finding, or differ
-from row to row; one gather puts them together. As in Connect, one of the same name that the row has
-stays in front: the last one counts.
+A dead letter's headers are the row's headers, then pieces that are the same for all rows of a
+finding, or that differ from row to row; one gather joins them. If the row already has a header of
+the same name, that header stays in front, and the last header counts, like in Connect.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes letters as the ``options`` want them, within the ``limits`` of the producer and of
-    their topic. ``connector``, ``task`` and ``batch_id`` are for headers.
+    """Makes dead letters by ``options``, within the ``limits`` of the producer and of their topic.
+    ``connector``, ``task`` and ``batch_id`` are for headers.
     """
 
     options: DeadLetterOptions
@@ -96,7 +97,7 @@ class LetterWriter:
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[tuple[str, _Value]]:
-        """All but the last one; ``sizes`` are those of the values."""
+        """All headers except the last; ``sizes`` are the sizes of the values."""
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
         exceptions = [f"org.apache.kafka.{one.of}.errors.{one.exception}" for one in reasons]
@@ -120,7 +121,7 @@ class LetterWriter:
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
-    """The topics that rows ask for, empty where that is null."""
+    """The topics of the rows, empty for a null topic."""
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 

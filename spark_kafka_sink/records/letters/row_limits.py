@@ -1,10 +1,10 @@
 """Rows that the producer or the topic's brokers would refuse for their size or their time.
 
-Owns: :class:`RowLimits`, which notes them before anything is sent. Never: other checks of rows
+Owns: :class:`RowLimits`, which notes these rows before sending. Never: other checks of rows
 (``record_columns``), an error.
 
-Only writes with dead letters need it: without, the encoder raises for the first row that is too
-large for the producer, and what brokers refuse fails the task.
+Only writes with dead letters need it. In other writes the encoder raises for the first row that is
+too large for the producer, and a row that brokers refuse fails the task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The limits of a producer and of the topic of its rows."""
+    """The limits for rows: of the producer, and of the rows' topic."""
 
     config: ProducerConfig
     topic: TopicLimits
@@ -45,6 +45,10 @@ class RowLimits:
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
         """Note the rows that are too large, or whose timestamp the topic does not accept."""
+        self.check_sizes(columns, bad)
+        self.check_times(columns, now_ms, bad)
+
+    def check_sizes(self, columns: RecordColumns, bad: BadRows) -> None:
         # A bound from each column's longest row: mostly nothing more is needed.
         parts = (columns.key, columns.value, columns.headers)
         ends = [offsets_of(part) for part in parts if part is not None]
@@ -65,6 +69,8 @@ class RowLimits:
                 found[row] = HEADER_SIZE + len(codec.compress([record])) > most
             text = f"the message is larger than {most} bytes, the topic's max.message.bytes"
             bad.refuse(found, Reason.TOO_LARGE, text)
+
+    def check_times(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
         if columns.timestamp is not None:
             limits = "message.timestamp.before.max.ms or message.timestamp.after.max.ms"
             text = f"Invalid timestamp: the topic's {limits} does not allow it"

@@ -36,7 +36,7 @@ _halves: tuple[UInt32s, UInt32s] | None = None
 
 
 def crc32(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The checksum of every key; of null, that of the empty key (0)."""
+    """The checksum of every key; for a null key, the checksum of the empty key (0)."""
     return hash_blocks(keys, _hash_block)
 
 
@@ -46,7 +46,9 @@ def crc32_of(key: bytes) -> int:
 
 
 def _half_tables() -> tuple[UInt32s, UInt32s]:
-    """What the two lower and the two upper bytes of a word do: half a megabyte, made when used."""
+    """The effect of the two lower and of the two upper bytes of a word: half a megabyte, made on
+    demand.
+    """
     global _halves
     if _halves is None:
         lower, upper = np.arange(65536) & 0xFF, np.arange(65536) >> 8

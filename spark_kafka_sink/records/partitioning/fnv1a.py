@@ -18,9 +18,8 @@ _SIGN = 1 << 31
 
 
 def fnv1a(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of every key as a signed number without its sign; null is the empty key.
-
-    The lowest number has no positive one, and stays 2^31, as it does in librdkafka.
+    """The hash of every key as a signed number without its sign; null counts as the empty key. The
+    lowest number has no positive counterpart, and stays 2^31, like in librdkafka.
     """
     return hash_blocks(keys, _hash_block)
 

@@ -23,7 +23,7 @@ _TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 _FEW = 8
 #: Words of a key hashed by columns; the rest of longer keys is hashed key by key.
 _MOST_STEPS = 4096
-#: Keys hashed at once: every array of a step stays in the processor's cache.
+#: Keys hashed together: every array of a step stays in the processor's cache.
 _BLOCK = 16384
 
 
@@ -84,9 +84,8 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """How many keys, from the first on, have one more word, and those words.
-
-        It ends while a few keys have more: :meth:`unfinished` are those.
+        """The number of keys, from the first on, that have one more word, and those words. It ends
+        while a few keys have more words: :meth:`unfinished` returns these keys.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -112,7 +111,7 @@ class KeyBlock:
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
     def key(self, key: int) -> bytes:
-        """One whole key."""
+        """A whole key."""
         start = int(self._starts[key])
         return self._data[start : start + int(self.lengths[key])].tobytes()
 

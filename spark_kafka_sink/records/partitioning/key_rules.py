@@ -1,12 +1,13 @@
-"""What a key, an empty key and no key mean to each partitioner that goes by keys.
+"""The treatment of a key, an empty key and no key by each partitioner that uses keys.
 
-Owns: :class:`KeyRule` and the table of them by the names that ``partitioner.class`` takes
+Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
 (:data:`KEY_RULES`). Beside step 5 of a record's way; the same rule serves columns
 (``partitioners``) and single records (``producer/send/record_partitioner``). Never: a partition
-(the caller has their number, and which have a leader).
+(the caller has their number and their leaders).
 
-librdkafka's names mean what they mean there (``rdkafka_msg.c``): its partitioners with ``_random``
-leave a null key to load, and ``consistent_random`` alone an empty one, too; the others hash it.
+librdkafka's names have librdkafka's meaning (``rdkafka_msg.c``): its partitioners with ``_random``
+distribute null keys by load. ``consistent_random`` also distributes empty keys by load; the others
+hash an empty key.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _POSITIVES = np.uint32(_POSITIVE)
 
 
 class Choice(Enum):
-    """What decides a record's partition."""
+    """The way to choose a record's partition."""
 
     #: The number that the key makes, modulo the count of all partitions, with a leader or not.
     HASH = "hash"
@@ -64,11 +65,13 @@ class KeyRule:
     numbers: Callable[[pa.Array], UInt32s]
     number: Callable[[bytes], int]
     widths: tuple[int, ...] | None = None
-    #: What the number is, for people.
+    #: The description of the number, for people.
     doc: str = ""
 
     def choice(self, key: bytes | None) -> Choice:
-        """What decides for one record. Raises DataError for a key that has no number."""
+        """The way to choose the partition of one record. Raises DataError for a key that has no
+        number.
+        """
         if key is None:
             return self.null
         if self.widths is not None and len(key) not in self.widths:
@@ -117,8 +120,8 @@ _WIDTH_HINT = (
 
 
 def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
-    """The rule of a name of ``partitioner.class`` (None: the built-in one, which alone can ignore
-    keys); None when that partitioner does not go by keys.
+    """The rule of a name of ``partitioner.class`` (None: the built-in partitioner, the only one
+    that can ignore keys); None when that partitioner does not use keys.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE

@@ -29,7 +29,7 @@ _WORDS = [_unpack_words(words) for words in range(64)]
 
 
 def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The unsigned 32-bit hash of every key; of null, the hash of the empty key.
+    """The unsigned 32-bit hash of every key; for a null key, the hash of the empty key.
 
     Java's (signed) number is ``.view(np.int32)``; the partition is ``(h & 0x7fffffff) % count``.
     """

@@ -27,7 +27,7 @@ INTEGER_WIDTHS = (4, 8)
 
 
 def murmur3(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The unsigned 32-bit hash of every key; of null, the hash of the empty key (0)."""
+    """The unsigned 32-bit hash of every key; for a null key, the hash of the empty key (0)."""
     return hash_blocks(keys, _hash_block)
 
 
@@ -37,9 +37,10 @@ def murmur3_of(key: bytes) -> int:
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of keys that are integers of 4 or 8 bytes, the highest first; else of 0.
+    """The hash of keys that are integers of 4 or 8 bytes, the highest byte first; other keys hash
+    as 0.
 
-    Iceberg hashes an int as the long of the same value: 8 bytes, the lowest first.
+    Iceberg hashes an int as the long of the same value: 8 bytes, the lowest byte first.
     """
     lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
     longs = np.zeros(len(keys), np.int64)

@@ -24,7 +24,9 @@ Int32s = npt.NDArray[np.int32]
 
 
 class ColumnPartitioner(Protocol):
-    """What a class named in ``partitioner.class`` has. Made without arguments, in each task."""
+    """The interface of a class named in ``partitioner.class``. Each task makes an object without
+    arguments.
+    """
 
     def partition(
         self,

@@ -1,12 +1,13 @@
-"""Which partition each row goes to.
+"""The choice of each row's partition.
 
-Owns: :class:`Partitioner` and the built-in ones, by name (:func:`partitioner`). Never:
+Owns: :class:`Partitioner` and the built-in partitioners, by name (:func:`partitioner`). Never:
 metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
-The rule, row by row: an explicit partition wins; else the hash of the key over *all* partitions
-(which hash, and which keys, is in ``key_rules``); else the row is sticky (KIP-794): rows go to one
-partition until it has received enough, then to another. In columns, sticky rows are cut into runs
-by their cumulative size, and KIP-794's condition for a switch is evaluated once for each run.
+The rule, row by row: an explicit partition wins. Without it, the hash of the key over *all*
+partitions decides (``key_rules`` has the hash and its keys). A row without either is sticky
+(KIP-794): rows go to one partition until it has received enough, then to another. In columns,
+sticky rows are cut into runs by their cumulative size, and KIP-794's condition for a switch is
+evaluated once for each run.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from spark_kafka_sink.records.batch_cutter import size_bounds
 from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, KeyRule, key_rule
 from spark_kafka_sink.records.partitioning.own_partitioner import OwnPartitioner
 from spark_kafka_sink.records.partitioning.topic_view import (
+    Candidates,
     TopicView,
     counts,
     explicit,
@@ -51,19 +53,20 @@ class Partitioner(Protocol):
     ) -> Int32s:
         """The partition of every row, each within [0, count) of its topic.
 
-        A row's explicit partition beats; one that its topic lacks raises DataError.
+        A row's explicit partition wins; DataError if its topic does not have that partition.
         """
         ...
 
 
-#: The weight of each of ``available`` in the choice for the next sticky run; None: all the same.
-#: These are KIP-794's adaptive weights (queue sizes of the accumulator).
-Weights = Callable[[str, Sequence[int]], Sequence[int] | None]
+#: The partitions of a topic for the next sticky run, among those that are available, with KIP-794's
+#: adaptive weights (queue sizes of the accumulator).
+Choose = Callable[[str, Sequence[int]], Candidates]
 
 
-def no_weights(topic: str, available: Sequence[int]) -> None:
+def all_alike(topic: str, available: Sequence[int]) -> Candidates:
     """Every partition with a leader is as likely as any other."""
-    del topic, available
+    del topic
+    return available, None
 
 
 @dataclass(slots=True)
@@ -75,20 +78,19 @@ class _Sticky:
 
 
 class BuiltInPartitioner:
-    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without one.
-
-    Another ``rule`` makes it another partitioner that goes by keys.
+    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without a key.
+    Another ``rule`` makes another partitioner by key.
     """
 
     def __init__(
         self,
         *,
-        weights: Weights = no_weights,
+        candidates: Choose = all_alike,
         rng: random.Random | None = None,
         rule: KeyRule = JAVA_RULE,
     ) -> None:
         self._rule = rule
-        self._weights = weights
+        self._candidates = candidates
         # A task's start must not be every other task's start, or they gang up on one partition.
         self._random = random.Random() if rng is None else rng  # noqa: S311 - spreads load
         self._sticky: dict[str, _Sticky] = {}
@@ -184,16 +186,15 @@ class BuiltInPartitioner:
         return bool(view.available) and state.partition not in view.available
 
     def _next(self, topic: str, view: TopicView) -> int:
-        """The next sticky partition: random among those with a leader, by their weights."""
-        available = view.available or range(view.count)
-        weights = self._weights(topic, available)
+        """The next sticky partition: random among the candidates, by their weights."""
+        among, weights = self._candidates(topic, view.available or range(view.count))
         if weights is None:
-            return self._random.choice(available)
-        return self._random.choices(available, weights)[0]
+            return self._random.choice(among)
+        return self._random.choices(among, weights)[0]
 
 
 def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-    """Each key's number modulo the count; of rows that the rule leaves to load, anything."""
+    """Each key's number modulo the count; rows that the rule distributes by load have any value."""
     if columns.key is None:
         numbers = np.full(columns.rows, rule.number(b""), np.uint32)
     else:
@@ -206,8 +207,8 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     """Raw bytes that a sticky partition still gets (KIP-794, ``updatePartitionInfo``).
 
     Java switches once ``produced`` reached batch.size *and* the last batch is full (or none is
-    open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, the
-    ones that follow it each after ``limit``; so the first such row can be computed.
+    open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, and
+    each later batch after ``limit``, so the first such row can be computed.
     """
     if room is None:
         if produced >= limit:
@@ -224,9 +225,9 @@ ROUND_ROBIN = "RoundRobinPartitioner"
 
 
 class RoundRobinPartitioner:
-    """Java's class of that name: rows go to the partitions with a leader in turn, keys or not.
-
-    It starts anywhere, because tasks that all start at 0 would fill partition 0 first.
+    """Java's class of the same name: rows go to the partitions with a leader in order, with or
+    without keys. It starts at a random partition, because tasks that all start at 0 would fill
+    partition 0 first.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -251,7 +252,9 @@ class RoundRobinPartitioner:
         return out
 
     def next(self, topic: str, among: Sequence[int]) -> int:
-        """The partition of one row: the same turns as by columns. ``among``: with a leader."""
+        """The partition of a single row, in the same turns as for columns. ``among``: with a
+        leader.
+        """
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
@@ -264,15 +267,16 @@ class RoundRobinPartitioner:
 
 
 def partitioner(
-    name: str | None, *, ignore_keys: bool = False, weights: Weights = no_weights
+    name: str | None, *, ignore_keys: bool = False, candidates: Choose = all_alike
 ) -> Partitioner:
-    """A new partitioner by its name in a configuration: None for the built-in one, one of
-    ``key_rules``, RoundRobinPartitioner, or the import path of a user's class. (Java's other names
-    are the built-in one, see ``config/cross_checks.py``.) ``weights`` are for sticky rows.
+    """A new partitioner by its name in a configuration: None for the built-in partitioner, a name
+    of ``key_rules``, RoundRobinPartitioner, or the import path of a user's class. (Java's other
+    names are the built-in partitioner, see ``config/cross_checks.py``.) ``candidates`` are for
+    sticky rows.
 
     Raises ConfigError for a class that can't be made.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:
-        return BuiltInPartitioner(weights=weights, rule=rule or JAVA_RULE)
+        return BuiltInPartitioner(candidates=candidates, rule=rule or JAVA_RULE)
     return RoundRobinPartitioner() if name == ROUND_ROBIN else OwnPartitioner(name)

@@ -1,4 +1,4 @@
-"""What every partitioner needs of columns: topics, explicit partitions, rows by topic.
+"""The input of every partitioner: topics, explicit partitions, rows by topic.
 
 Owns: :class:`TopicView`, and reading the topic and partition columns. Never: a choice.
 """
@@ -18,15 +18,19 @@ from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.varint import Int64s
 
+#: Partitions to choose from, ascending, and the weight of each; None: all equal.
+Candidates = tuple[Sequence[int], Sequence[float] | None]
+
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """What a partitioner sees of a topic: how many partitions, and those with a leader.
+    """The data of a topic for a partitioner: the number of partitions, and the partitions with a
+    leader.
 
-    ``raw_limit`` is how many raw record bytes a batch of this topic takes (see
+    ``raw_limit`` is the number of raw record bytes that fill a batch of this topic (see
     ``record_encoder.encode_groups``): the size of a sticky run.
     """
 
@@ -61,7 +65,7 @@ def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s |
 
 
 def counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
-    """The partition count of each row's topic, or the one count of all."""
+    """The partition count of each row's topic, or a single count for all."""
     topic = columns.topic
     if isinstance(topic, str):
         return np.int32(views[topic].count)

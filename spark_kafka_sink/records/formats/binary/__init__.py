@@ -1,3 +1,4 @@
-"""What formats share: how nodes (``records/nodes.py``) are made of columns and a schema
-(``matching``), and the columnar encoder that follows them (``encoder``). Never: a schema.
+"""The shared part of binary formats: the match between columns and a schema, which makes nodes
+(``records/nodes.py``; ``matching``), and the columnar encoder that follows them (``encoder``).
+Never: a schema.
 """

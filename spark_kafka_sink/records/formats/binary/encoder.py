@@ -1,16 +1,17 @@
 """Arrow columns in a binary format, one pass for each column.
 
-Owns: :func:`payloads_of`, which follows the nodes of ``nodes``. Never: a schema, a row by itself
-(but one that is not UTF-8).
+Owns: :func:`payloads_of`, which follows the nodes of ``nodes``. Never: a schema; a single row,
+except for a row that is not UTF-8.
 
-A row's bytes are pieces (``RowPieces``). What is nested becomes the pieces of its parent: fields of
-a record directly when it is never null, else and for lists the slices of their joined bytes.
+A row's bytes are pieces (``RowPieces``). Nested values become pieces of their parent. If a record
+is never null, its fields are pieces directly. Other records, and lists, are slices of their joined
+bytes.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.records import nodes
-from spark_kafka_sink.records.gather import binary_of, ends_of, lengths_of, list_items, valid_of
-from spark_kafka_sink.records.json.json_text import json_value, not_utf8, plain_binary
+from spark_kafka_sink.records.gather import (
+    binary_of,
+    bools,
+    data_of,
+    ends_of,
+    lengths_of,
+    list_items,
+    offsets_of,
+    valid_of,
+)
+from spark_kafka_sink.records.json.json_text import NULL_IS_WRITTEN, json_value, not_utf8
+from spark_kafka_sink.records.json.plain_text import plain_binary
 from spark_kafka_sink.records.nodes import Coding, Value
 from spark_kafka_sink.records.row_pieces import Mask, Payloads, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
@@ -30,11 +41,22 @@ Valid = Mask | None
 
 _1, _3, _8, _64 = map(np.uint64, (1, 3, 8, 64))
 _PER_SECOND = 1_000_000
+_UUID_LENGTH, _UUID_BYTES = 36, 16
+_DASHES = [8, 13, 18, 23]
+_DIGITS = [at for at in range(_UUID_LENGTH) if at not in _DASHES]
+#: The value of each hexadecimal digit; 16 for a dash, 32 for other bytes.
+_HEX = np.full(256, 32, np.uint8)
+_HEX[list(b"0123456789abcdefABCDEF")] = [*range(16), *range(10, 16)]
+_HEX[ord("-")] = 16
+#: The kind of character (a value of _HEX by 16) at each place of a UUID: 0 a digit, 1 a dash.
+_UUID_KINDS = np.isin(np.arange(_UUID_LENGTH), _DASHES).astype(np.uint8)
 _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SECOND
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """One for each row, null where ``column`` is; ``path`` names it for refusals."""
+    """A payload for each row, null if ``column`` is null; ``path`` names the column for
+    refusals.
+    """
     out = RowPieces(len(column))
     _encode(value, column, out, path)
     return out.payloads(column)
@@ -45,7 +67,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     valid = valid_of(column)
-    # Most columns have none, and what has no mask is faster.
+    # Most columns have no mask, and a column without a mask is faster.
     if value.zeros and not (there := ~_zeros(value, column)).all():
         valid = there if valid is None else there & valid
     if valid is None or value.null == value.branch:
@@ -64,7 +86,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
 
 
 def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Adds the fields of each row of a struct, whatever they hold where it is null."""
+    """Adds the fields of each row of a struct; the fields of a null struct may have any value."""
     for field in record.fields:
         if isinstance(field.value, bytes):
             out.add_bytes(field.value)
@@ -105,7 +127,7 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
 
 
 def _integers(column: pa.Array, valid: Valid) -> npt.NDArray[np.integer]:
-    """The numbers, or the bits of those with a fraction; 0 for nulls."""
+    """The numbers, or the bits of numbers with a fraction; 0 for nulls."""
     dtype = np.dtype(f"i{column.type.bit_width // 8}")
     found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
     return found if valid is None else np.where(valid, found, dtype.type(0))
@@ -142,6 +164,32 @@ def _bytes(node: nodes.Bytes, column: pa.Array, valid: Valid, out: RowPieces, pa
     out.add_column(data)
 
 
+def _uuid(node: nodes.Uuid, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
+    data = plain_binary(column)
+    lengths = lengths_of(data)
+    rows = (lengths == _UUID_LENGTH).nonzero()[0]
+    starts = offsets_of(data)[:-1][rows]
+    if len(rows) == len(data) > 0:  # without nulls they stand one after the other
+        text = data_of(data)[starts[0] :][: len(data) * _UUID_LENGTH].reshape(-1, _UUID_LENGTH)
+    else:
+        text = data_of(data)[starts[:, None] + np.arange(_UUID_LENGTH, dtype=starts.dtype)]
+    digits = _HEX[text]
+    # Four characters together: the rest of a place is 0 if its character has the right kind.
+    well = ~((digits >> 4) ^ _UUID_KINDS).view(np.uint32).any(1)
+    refused = np.ones(len(data), np.bool_) if valid is None else valid.copy()
+    refused[rows[well]] = False
+    out.refuse(refused, path, "is not a UUID of 8-4-4-4-12 hexadecimal digits")
+    if node.is_fixed:
+        lengths[:] = 0
+        lengths[rows] = _UUID_BYTES
+        digits = digits[:, _DIGITS]
+        joined = digits[:, ::2] << 4 | digits[:, 1::2]
+        data = binary_of(ends_of(lengths), pa.py_buffer(np.ascontiguousarray(joined)))
+    else:
+        out.add_packed(_coded(lengths, Coding.ZIGZAG), valid)
+    out.add_column(data)
+
+
 def _decimal(
     node: nodes.Decimal, column: pa.Array, valid: Valid, out: RowPieces, path: str
 ) -> None:
@@ -167,21 +215,44 @@ def _decimal(
         out.add_packed([Packed(shifted.byteswap(), count, min(most - 8 * at, 8))], valid)
 
 
+def _decimals(
+    node: nodes.Decimals, column: pa.Array, valid: Valid, out: RowPieces, path: str
+) -> None:
+    left = np.ones(len(column), np.bool_) if valid is None else valid
+    for prefix, number in node.branches:
+        large, _, lost = _rescaling(number, column)
+        held = left & ~large & ~lost
+        if held.any():
+            out.add_bytes(prefix, held)
+            _decimal(number, pc.if_else(bools(held), column, None), held, out, path)
+        left = left & ~held
+    out.refuse(left, path, "is a number that none of the schema's decimals can hold")
+
+
 def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
-    """With the schema's scale; rows that it can't hold are refused, and 0."""
-    whole_digits = node.precision - node.scale
-    if column.type.precision - column.type.scale > whole_digits:
-        large = pc.greater_equal(pc.abs(column), pa.scalar(decimal.Decimal(10) ** whole_digits))
-        digits = f"decimal({node.precision},{node.scale})"
-        out.refuse(_flags(large), path, f"has more digits than {digits}")
-        column = pc.if_else(large, pa.scalar(0, column.type), column)
-    if column.type.scale == node.scale:
-        return column
-    scaled = column.cast(pa.decimal128(38, node.scale), safe=False)
-    if node.scale < column.type.scale:
-        lost = _flags(pc.not_equal(scaled.cast(column.type), column))
-        out.refuse(lost, path, f"has more than the schema's {node.scale} decimal places")
+    """The decimals with the schema's scale; rows that it can't hold are refused, and 0."""
+    large, scaled, lost = _rescaling(node, column)
+    out.refuse(large, path, f"has more digits than decimal({node.precision},{node.scale})")
+    out.refuse(lost, path, f"has more than the schema's {node.scale} decimal places")
     return scaled
+
+
+def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
+    """Which rows have too many digits before the point, the column with the schema's scale and 0 in
+    these rows, and which rows have too many digits after the point.
+    """
+    none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
+    large = none
+    if column.type.precision - column.type.scale > whole_digits:
+        most = pa.scalar(decimal.Decimal(10) ** whole_digits)
+        large = _flags(pc.greater_equal(pc.abs(column), most))
+        column = pc.if_else(bools(large), pa.scalar(0, column.type), column)
+    if column.type.scale == node.scale:
+        return large, column, none
+    scaled = column.cast(pa.decimal128(38, node.scale), safe=False)
+    if node.scale > column.type.scale:
+        return large, scaled, none
+    return large, scaled, _flags(pc.not_equal(scaled.cast(column.type), column))
 
 
 def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -208,7 +279,7 @@ def _timestamp(
     outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
     out.refuse(outside, path, "is not in the years 1 to 9999, as google.protobuf.Timestamp is")
     inner = RowPieces(len(micros))
-    # Of a field without presence, zero is left out.
+    # In a field without presence, zero is left out.
     parts = (b"\x08", micros // _PER_SECOND), (b"\x10", micros % _PER_SECOND * 1000)
     for start, numbers in parts:
         there = numbers != 0 if valid is None else (numbers != 0) & valid
@@ -220,15 +291,60 @@ def _timestamp(
 def _json_text(
     node: nodes.JsonText, column: pa.Array, _: Valid, out: RowPieces, _path: str
 ) -> None:
+    if node.kept:
+        column = column.view(_with_kept_nulls(column.type, node.kept))
     out.add_column(json_value(column))
-    for way, name in node.required:
-        owner, field = (pc.struct_field(column, it) for it in (way[:-1], way))
-        refused = pc.and_(owner.is_valid(), field.is_null()).to_numpy(zero_copy_only=False)
-        out.refuse(refused, name, "is null, and the schema requires the field")
+    for way, name, reason in node.required:
+        out.refuse(_nulls_at(column, way), name, reason)
+
+
+def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa.DataType:
+    """The same type, changed so that nulls of the fields at the ends of ``ways`` are kept."""
+    if pa.types.is_struct(kind):
+        fields = []
+        for index, field in enumerate(kind):
+            inner = {way[1:] for way in ways if way[:1] == (index,)}
+            field = field.with_type(_with_kept_nulls(field.type, inner))  # noqa: PLW2901
+            fields.append(field.with_metadata(NULL_IS_WRITTEN) if () in inner else field)
+        return pa.struct(fields)
+    inner = {way[1:] for way in ways if way[:1] == (nodes.ITEMS,)}
+    if not inner:
+        return kind
+    if pa.types.is_map(kind):
+        item = kind.item_field.with_type(_with_kept_nulls(kind.item_type, inner))
+        return pa.map_(kind.key_field, item)
+    item = kind.value_field.with_type(_with_kept_nulls(kind.value_type, inner))
+    return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item)
+
+
+def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
+    """The rows with a null at the end of ``way``, where no owner of that is null."""
+    rows, row_of = len(column), None
+    for step in way:
+        valid = valid_of(column)
+        if valid is not None:
+            kept = valid.nonzero()[0]
+            row_of = kept if row_of is None else row_of[kept]
+            column = column.take(pa.array(kept))
+        if step != nodes.ITEMS:
+            column = column.field(step)
+            continue
+        is_map = pa.types.is_map(column.type)
+        items, offsets = list_items(column)
+        row_of = np.repeat(np.arange(len(column)) if row_of is None else row_of, np.diff(offsets))
+        column = items.field(1) if is_map else items
+    nulls: Mask = column.is_null().to_numpy(zero_copy_only=False)
+    if row_of is None:
+        return nulls
+    found = np.zeros(rows, np.bool_)
+    found[row_of[nulls]] = True
+    return found
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """The rows of ``inner``, those of ``out`` where ``valid``, maybe after their length."""
+    """Adds the rows of ``inner`` to the rows of ``out`` that are ``valid``, maybe after their
+    length.
+    """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
     if valid is not None and inner.rows < out.rows:
@@ -243,12 +359,29 @@ def _struct(node: nodes.Record, column: pa.Array, valid: Valid, out: RowPieces, 
     if valid is None and not node.length:
         _record(node, column, out, path)
         return
-    # The fields of a null may hold anything: only the others are encoded.
-    rows = np.arange(len(column)) if valid is None else valid.nonzero()[0]
-    inner = RowPieces(len(rows))
-    _record(node, column if valid is None else column.take(pa.array(rows)), inner, path)
-    out.refuse_of(inner.refusals, rows)
-    _add_joined(inner, out, valid, length=node.length)
+    there, inner = _nested(column, valid)
+    _record(node, there, inner, path)
+    _add_nested(inner, out, valid, length=node.length)
+
+
+def _message(
+    node: nodes.Message, column: pa.Array, valid: Valid, out: RowPieces, path: str
+) -> None:
+    there, inner = _nested(column, valid)
+    _encode(node.field, there, inner, path)
+    _add_nested(inner, out, valid, length=True)
+
+
+def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
+    """The rows that are not null, and an empty place for their bytes: a null may cover anything."""
+    there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
+    return there, RowPieces(len(there))
+
+
+def _add_nested(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool) -> None:
+    """Adds the rows of ``inner``, which are the ``valid`` rows of ``out``."""
+    out.refuse_of(inner.refusals, np.arange(out.rows) if valid is None else valid.nonzero()[0])
+    _add_joined(inner, out, valid, length=length)
 
 
 def _items(node: nodes.Items, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
@@ -272,6 +405,6 @@ def _items(node: nodes.Items, column: pa.Array, valid: Valid, out: RowPieces, pa
 
 _WRITERS: Final[Mapping[type, Callable[[Any, pa.Array, Valid, RowPieces, str], None]]] = {
     nodes.Boolean: _boolean, nodes.Number: _number, nodes.Bytes: _bytes, nodes.Decimal: _decimal,
-    nodes.Symbols: _enum, nodes.Timestamp: _timestamp, nodes.Record: _struct,
-    nodes.Items: _items, nodes.JsonText: _json_text,
+    nodes.Uuid: _uuid, nodes.Decimals: _decimals, nodes.Symbols: _enum, nodes.Timestamp: _timestamp,
+    nodes.Message: _message, nodes.Record: _struct, nodes.Items: _items, nodes.JsonText: _json_text,
 }  # fmt: skip

@@ -19,6 +19,11 @@ from spark_kafka_sink.records.nodes import Field, Value
 
 F = TypeVar("F")
 #: Names of fields in Avro and in Protobuf.
+#: The way to write with a schema whose text refers to other schemas.
+WITH_REFERENCES: Final = (
+    "a schema that refers to others is registered with its references: register it that way, and"
+    " set use.latest.version=true or use.schema.id in place of valueSchema or keySchema"
+)
 NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -96,7 +101,7 @@ def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
     return misfit(
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
         f" {what}",
-        f"cast the column; what can be written as what is in {page_address('formats')}",
+        f"cast the column; the possible types are in {page_address('formats')}",
     )
 
 

@@ -1,0 +1,195 @@
+"""The meaning of a row in a change feed: an insert, an update, the row before an update, or a
+delete.
+
+Owns: :class:`Changelog`, the feeds that have a name, and the reading of the option ``changelog``.
+Never: the columns of a DataFrame (``datasource/write/change_columns.py``), values of rows
+(``records/changes/``), Spark's expressions (``datasource/jobs/upserts.py``).
+
+Names are those of Delta Lake's change data feed, of Debezium's envelope (its module
+``debezium-core``, class ``Envelope``), and of Flink's ``RowKind`` in the column of Paimon's audit
+log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+
+class ChangelogMode(StrEnum):
+    """The records that a change becomes."""
+
+    #: The row, or a tombstone.
+    UPSERT = "upsert"
+    #: An envelope with the row before and after, and a tombstone after that of a delete.
+    DEBEZIUM = "debezium"
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """A kind of change feed. ``column`` holds the type of each change; the next four fields are its
+    values. ``order``: columns that are greater in a later change, fields with dots. ``metadata``:
+    columns that belong to the feed and not to the table. ``images``: the columns that hold the row
+    before and after a change; None: the row's columns are the DataFrame's. ``time``: the time when
+    the change was committed. ``snapshots``: inserts that are rows of a snapshot, which are older
+    than a change at their position.
+    """
+
+    column: str
+    inserts: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+    preimages: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
+    images: tuple[str, str] | None = None
+    time: str | None = None
+    snapshots: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The type of each change that is known."""
+        return (*self.inserts, *self.updates, *self.deletes, *self.preimages)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """The options ``changelog`` and ``changelog.mode``."""
+
+    log: Changelog
+    mode: ChangelogMode = ChangelogMode.UPSERT
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
+        """Reads the sink's options by attribute, which were all checked before; None: rows are no
+        changes.
+        """
+        text = values["changelog"]
+        return None if text is None else cls(changelog_of(text), values["changelog_mode"])
+
+
+#: Types that ``upserts`` gives to rows that have no place in the order; the sink refuses them.
+TIED: Final = "kprod:several-last-changes"
+UNORDERED: Final = "kprod:no-order"
+
+#: Metadata of a key column after ``upserts``, or of the rows of Debezium: the names of the keys.
+KEYS_OF_UPSERTS: Final = "kprod.keys"
+
+CHANGELOGS: Final = {
+    "delta-cdf": Changelog(
+        "_change_type",
+        ("insert",),
+        ("update_postimage",),
+        ("delete",),
+        ("update_preimage",),
+        order=("_commit_version",),
+        metadata=("_commit_version", "_commit_timestamp"),
+        time="_commit_timestamp",
+    ),
+    "debezium": Changelog(
+        "op",
+        ("c", "r"),
+        ("u",),
+        ("d",),
+        images=("before", "after"),
+        time="ts_ms",
+        snapshots=("r",),
+    ),
+    "flink": Changelog("rowkind", ("+I",), ("+U",), ("-D",), ("-U",)),
+}
+
+#: The names of a description beside column, in the order of the fields after ``column``.
+_NAMES: Final = ("insert", "update", "delete", "before", "order", "metadata")
+#: The position of an event in ``source``, by connector: PostgreSQL, MySQL and MariaDB, SQL Server,
+#: Oracle. Each is in the order of its log.
+_POSITIONS: Final = (
+    ("lsn",),
+    ("file", "pos", "row"),
+    ("commit_lsn", "change_lsn", "event_serial_no"),
+    ("commit_scn", "scn", "rs_id", "ssn"),
+)
+#: The collation that compares bytes.
+_BYTES: Final = "UTF8_BINARY"
+#: 0.0 and -0.0, bits of NaN; the order of a map's entries and of a variant's fields.
+_UNSTABLE: Final = ("float", "double", "map", "variant")
+WORDS: Final = (
+    f"{', '.join(CHANGELOGS)}, or JSON with the column of change types and its values:"
+    ' {"column": "op", "insert": ["I"], "update": ["U"], "delete": ["D"]}'
+)
+
+
+def changelog_of(text: str) -> Changelog:
+    """The feed of that name, or that the JSON describes. Raises ValueError with the reason."""
+    named = CHANGELOGS.get(text.strip().lower())
+    if named is not None:
+        return named
+    if not text.lstrip().startswith("{"):
+        raise ValueError(f"String must be one of {', '.join(CHANGELOGS)}, or JSON")
+    try:
+        given = json.loads(text)
+    except ValueError:
+        raise ValueError("It is no valid JSON") from None
+    return _described(given)
+
+
+def checked_changelog(text: str) -> str:
+    """``text`` if it is a changelog. Raises ValueError with the reason."""
+    changelog_of(text)
+    return text
+
+
+def source_position(fields: Collection[str]) -> tuple[str, ...]:
+    """The fields of Debezium's ``source`` that order its events; none when they are not known."""
+    return next((known for known in _POSITIONS if set(known) <= set(fields)), ())
+
+
+class SparkType(Protocol):
+    """A type of Spark's, which this room does not know."""
+
+    def typeName(self) -> str: ...  # noqa: N802 - Spark's name
+
+
+def unstable_type(data_type: SparkType) -> str | None:
+    """The name of a type within ``data_type`` whose equal values are not always the same bytes;
+    None: there is none. A delete would not find its record by such a key.
+    """
+    name = data_type.typeName()
+    if name in _UNSTABLE:
+        return name
+    if getattr(data_type, "collation", _BYTES) != _BYTES:
+        return "collated string"
+    inner = [field.dataType for field in getattr(data_type, "fields", ())]
+    if hasattr(data_type, "elementType"):
+        inner.append(data_type.elementType)
+    return next(filter(None, map(unstable_type, inner)), None)
+
+
+def _described(given: dict[str, object]) -> Changelog:
+    unknown = sorted(given.keys() - {"column", *_NAMES})
+    if unknown:
+        known = ", ".join(("column", *_NAMES))
+        raise ValueError(f"The JSON has a name {unknown[0]!r}; known are {known}")
+    column = given.get("column")
+    if not isinstance(column, str) or not column:
+        raise ValueError("The JSON needs a name column, the column of change types")
+    inserts, updates, deletes, preimages, order, metadata = (
+        _texts(name, given.get(name, [])) for name in _NAMES
+    )
+    made = Changelog(column, inserts, updates, deletes, preimages, order, metadata)
+    if len(set(made.types)) != len(made.types):
+        raise ValueError("The JSON names a change type twice")
+    if not made.inserts and not made.updates:
+        raise ValueError("The JSON names no change type for insert or update")
+    if made.preimages and not made.updates:
+        raise ValueError("The JSON names a change type for before, and none for update")
+    return made
+
+
+def _texts(name: str, given: object) -> tuple[str, ...]:
+    values = [given] if isinstance(given, str) else given
+    if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
+        raise ValueError(f"{name} takes a text or a list of texts that are not empty")
+    return tuple(values)

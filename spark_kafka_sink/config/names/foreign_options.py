@@ -1,0 +1,70 @@
+"""The option names of other components: a consumer, Connect, a schema registry, librdkafka.
+
+Owns: reading ``foreign_options.toml``, and which component a name belongs to. Never: an option of
+this package, or an error.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.suggestions import nearest_name
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A component that owns option names, and the advice for its names. ``in_files``: its names may
+    stand in a client's properties file beside a producer's, so its lines are skipped, by name.
+    """
+
+    component: str
+    instead: str
+    names: tuple[str, ...] = ()
+    beginnings: tuple[str, ...] = ()
+    in_files: bool = False
+
+    def owns(self, key: str) -> bool:
+        return key in map(str.lower, self.names) or (
+            key.startswith(self.beginnings) and nearest_name(key, SINK_OPTIONS, _MISSPELT) is None
+        )
+
+
+#: A name that is so similar to an option of ours is a misspelling of it, and no other component's.
+_MISSPELT = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignOptions:
+    """The components by key, and librdkafka's names with Java's names, or None if Java has none."""
+
+    owners: Mapping[str, Component]
+    librdkafka: Mapping[str, str | None]
+
+
+@cache
+def foreign_options() -> ForeignOptions:
+    """The names of other components, which are read from their file at the first use."""
+    data = tomllib.loads(files(__package__).joinpath("foreign_options.toml").read_text("utf-8"))
+    owners = {
+        key: Component(
+            one["component"],
+            one["instead"].replace("{formats}", page_address("formats")),
+            tuple(one.get("names", "").split()),
+            tuple(one.get("beginnings", "").split()),
+            one.get("in_files", False),
+        )
+        for key, one in data["owners"].items()
+    }
+    alone = dict.fromkeys(data["librdkafka_only"]["names"].split())
+    return ForeignOptions(owners, data["librdkafka"] | alone)
+
+
+def is_left_out_of_files(key: str) -> bool:
+    """Whether a line of this name, lower-cased and without prefix, is another client's."""
+    return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())

@@ -1,0 +1,54 @@
+"""The given options from every source, with their names checked.
+
+Owns: the one way in for the options of a write, a ``configFile``, ``KafkaProducer`` and ``kprod``.
+Never: a value (``cross_checks``), a line of a file (``config_file``), the error for a wrong name
+(``unknown_options``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from spark_kafka_sink.config.names.config_file import add_file
+from spark_kafka_sink.config.names.given import (
+    CONFIG_FILE,
+    SPARK_KEYS,
+    Given,
+    GivenOptions,
+    add_producer_option,
+    folded,
+)
+from spark_kafka_sink.config.names.unknown_options import SINK_BY_KEY, OptionSource, unknown_option
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
+
+
+def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
+    """Check every name in ``options``, and in their ``configFile``.
+
+    ``prefix`` is ``kafka.`` for a write, which accepts the sink's options, too, and empty for a
+    producer without Spark. Raises ConfigError for a name that is not an option, and for a file that
+    can't be read.
+    """
+    found = GivenOptions(prefix)
+    for key, name, value in folded(options.items()):
+        _add_option(found, key, Given(value, name))
+    file = found.own.get(CONFIG_FILE)
+    if file is not None:
+        location = SINK_OPTIONS[CONFIG_FILE].read(file.value, file.spelled)
+        add_file(found, str(location).strip().removeprefix("file://"))
+    return found
+
+
+def _add_option(found: GivenOptions, key: str, given: Given) -> None:
+    own = SINK_BY_KEY.get(key)
+    if own is not None and (found.prefix or own.name == CONFIG_FILE):
+        found.own[own.name] = replace(given, name=own.name)
+    elif found.prefix and key in SPARK_KEYS:
+        pass
+    elif not (
+        key.startswith(found.prefix)
+        and add_producer_option(found, key.removeprefix(found.prefix), given)
+    ):
+        source = OptionSource(found.prefix, sink=bool(found.prefix))
+        raise unknown_option(key, given.shown, source)

@@ -1,0 +1,120 @@
+"""Changes of one key that an Arrow batch holds in descending order.
+
+Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
+
+Mostly the positions of a batch never fall, which is one comparison for each row. Only otherwise are
+keys looked at: first a hash of each, which shows that most keys occur once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.records.bad_rows.bad_rows import Mask
+from spark_kafka_sink.records.changes.marks import Int8s
+from spark_kafka_sink.records.column_plan import TOMBSTONE, OrderColumn
+from spark_kafka_sink.records.record_columns import without_views
+from spark_kafka_sink.records.varint import Int64s
+
+#: Bits of a key's hash. 10 000 other keys have 380 pairs with one hash.
+_BITS: Final = 17
+#: 2**64 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4).
+_MULTIPLIER: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
+#: Of two changes with one position the later kind counts: a row that is replaced in one commit is
+#: a delete and an insert.
+_RANK_OF_KIND: Final = np.array([2, 2, 1, 0, 0, 0, 0], np.int8)
+
+
+def older_changes(
+    batch: pa.RecordBatch,
+    order: tuple[OrderColumn, ...],
+    kinds: Int8s,
+    marks: Int8s,
+    keys_of: Callable[[], tuple[Int64s, Mask]],
+    dropped: Mask,
+    *,
+    by_kind: bool = True,
+) -> Mask:
+    """The changes that come after a later change of their key. ``keys_of`` gives numbers, which are
+    equal for equal keys, and the rows that have a key. Rows that can't be sent don't count, and
+    ``dropped`` rows, which become no record. ``by_kind``: whether changes at one position are
+    ordered by their kind; events of Debezium are not.
+    """
+    none = np.zeros(len(kinds), np.bool_)
+    if not order or len(kinds) <= 1:
+        return none
+    position, rank = _positions(batch, order), _RANK_OF_KIND.take(kinds)
+    if not by_kind:
+        rank = np.zeros_like(rank)
+    sent = (~dropped).nonzero()[0] if dropped.any() else None
+    if not _falls(position, rank, sent).any():
+        return none
+    keys, has_key = keys_of()
+    rows = (_may_be_twice(keys) & has_key & (marks <= TOMBSTONE) & ~dropped).nonzero()[0]
+    if not len(rows):
+        return none
+    keys = dense(keys.take(rows))
+    ordered = np.argsort(keys, kind="stable")
+    rows, keys = rows.take(ordered), keys.take(ordered)
+    # Both numbers of a change as one; of all changes of a key so far, the latest one.
+    place = dense(position.take(rows)) * 4 + rank.take(rows)
+    span = place.max() + 1
+    latest = np.maximum.accumulate(keys * span + place) - keys * span
+    none[rows[place < latest]] = True
+    return none
+
+
+def _positions(batch: pa.RecordBatch, order: tuple[OrderColumn, ...]) -> Int64s:
+    """Numbers in the order of the columns; null is the first."""
+    made: Int64s | None = None
+    for one in order:
+        column = batch.column(one.index)
+        for name in one.path:
+            column = pc.struct_field(column, name)
+        numbers = _numbers(column)
+        made = numbers if made is None else dense(made) * (len(numbers) + 1) + dense(numbers)
+    assert made is not None
+    return made
+
+
+def _numbers(column: pa.Array) -> Int64s:
+    kind, plain = column.type, not column.null_count
+    if plain and pa.types.is_integer(kind):
+        made = column.cast(pa.int64(), safe=False)
+    elif plain and pa.types.is_timestamp(kind):
+        made = column.view(pa.int64())
+    else:
+        of = {"sort_keys": "ascending", "null_placement": "at_start", "tiebreaker": "dense"}
+        made = pc.rank(without_views(column), **of).cast(pa.int64())
+    numbers: Int64s = made.to_numpy()
+    return numbers
+
+
+def dense(numbers: Int64s) -> Int64s:
+    """From 0 on, in the same order."""
+    places: Int64s = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+    return places
+
+
+def _may_be_twice(keys: Int64s) -> Mask:
+    """False for a number that is there once; may be true for others, whose hash is there twice."""
+    hashes = _hashes(keys)
+    twice: Mask = np.bincount(hashes, minlength=1 << _BITS).take(hashes) > 1
+    return twice
+
+
+def _hashes(keys: Int64s) -> Int64s:
+    return (keys.view(np.uint64) * _MULTIPLIER >> np.uint64(64 - _BITS)).astype(np.int64)
+
+
+def _falls(position: Int64s, rank: Int8s, sent: Int64s | None) -> Mask:
+    if sent is not None:
+        position, rank = position.take(sent), rank.take(sent)
+    first, second = position[:-1], position[1:]
+    falls: Mask = (second < first) | ((second == first) & (rank[1:] < rank[:-1]))
+    return falls

@@ -1,0 +1,112 @@
+"""Changes as Debezium's envelopes: before, after, source, op and ts_ms.
+
+Owns: :func:`envelope_of`, and :class:`TableRows`, from which it is made. Never: the choice of the
+rows (``changed_rows``), the bytes of a format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.base.version import __version__
+from spark_kafka_sink.records.bad_rows.bad_rows import Mask
+from spark_kafka_sink.records.changes.marks import UPDATE, Int8s
+from spark_kafka_sink.records.column_plan import ENVELOPE, TOMBSTONE, ChangePlan, OrderColumn
+from spark_kafka_sink.records.gather import bools, integers
+from spark_kafka_sink.records.record_columns import without_views
+from spark_kafka_sink.records.varint import Int64s
+
+
+@dataclass(slots=True)
+class TableRows:
+    """Rows of ``batch``, taken from the rows of ``whole``. ``old``: the rows of the old key, for an
+    update that ``is_moved`` to another key. ``copies`` counts the rows that were made from one row,
+    from 0. ``was``: the row of ``whole`` before an update, -1: it is missing; None: the feed never
+    has it.
+    """
+
+    batch: pa.RecordBatch
+    whole: pa.RecordBatch
+    kinds: Int8s
+    marks: Int8s
+    old: Mask = field(init=False)
+    is_moved: Mask = field(init=False)
+    copies: Int64s = field(init=False)
+    was: Int64s | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.old = self.is_moved = np.zeros(len(self.kinds), np.bool_)
+        self.copies = np.zeros(len(self.kinds), np.int64)
+
+
+def fields_of(images: pa.StructArray) -> list[pa.Array]:
+    """The fields of a struct, null where it is."""
+    return [without_views(one) for one in images.flatten()]
+
+
+def valid(column: pa.Array) -> Mask:
+    """True where there is a value."""
+    found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
+    """The five columns of Debezium's envelope, in the order of ``ENVELOPE``. ``before`` is the row
+    of a delete, and of an update where the feed has it next to the row after.
+    """
+    made, batch, kinds = changes.envelope, rows.batch, rows.kinds
+    assert made is not None
+    gone = rows.marks == TOMBSTONE
+    names = [column.name for column in made.columns]
+    fields = [columns[column.index] for column in made.columns]
+    after = pa.StructArray.from_arrays(fields, names, mask=bools(gone))
+    # An update of another key is a delete and a create, as from Debezium's connectors.
+    is_update = (kinds == UPDATE) & ~rows.is_moved
+    op = pa.array(["c", "u", "d"]).take(pa.array(np.where(gone, 2, is_update).astype(np.int8)))
+    none = ~gone
+    if changes.images is not None:
+        image = batch.column(changes.images[0])
+        was = [fields_of(image)[column.index - changes.width] for column in made.columns]
+        none &= ~(is_update & valid(image))
+    elif rows.was is not None:
+        none &= rows.was < 0
+        index = integers(np.where(rows.was < 0, 0, rows.was))
+        of_update = bools(rows.was >= 0)
+        was = [
+            pc.if_else(of_update, without_views(rows.whole.column(c.index)).take(index), now)
+            for c, now in zip(made.columns, fields, strict=True)
+        ]
+    else:
+        was = fields
+    before = pa.StructArray.from_arrays(was, names, mask=bools(none))
+    times = pa.nulls(len(kinds), pa.int64()) if made.time is None else _millis(batch, made.time)
+    if made.source is None:
+        source = _source(made.name, times, batch, changes.order)
+    else:
+        source = batch.column(made.source)
+    columns_of = {"before": before, "after": after, "source": source, "op": op, "ts_ms": times}
+    return [columns_of[name] for name in ENVELOPE]
+
+
+def _millis(batch: pa.RecordBatch, index: int) -> pa.Array:
+    column = batch.column(index)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
+    return column.cast(pa.int64())
+
+
+def _source(
+    name: str, times: pa.Array, batch: pa.RecordBatch, order: tuple[OrderColumn, ...]
+) -> pa.Array:
+    rows = batch.num_rows
+    position = pa.nulls(rows, pa.string())
+    if order and not order[0].path:
+        position = without_views(batch.column(order[0].index)).cast(pa.string())
+    same = {"version": __version__, "connector": "spark_kafka_sink", "name": name}
+    fields = {key: pa.repeat(value, rows) for key, value in same.items()}
+    fields |= {"ts_ms": times, "sequence": position}
+    return pa.StructArray.from_arrays(list(fields.values()), list(fields))

@@ -1,0 +1,15 @@
+"""How Jackson escapes the characters of a JSON string.
+
+Owns: :data:`ESCAPES`. Never: its use (``json_text``, ``variant_text``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: By byte. All other bytes are written as they are.
+ESCAPES: Final = {
+    byte: b"\\u%04X" % byte for byte in range(0x20)
+} | {ord(char): b"\\" + short for char, short in zip(
+    '"\\\b\t\n\f\r', (b'"', b"\\", b"b", b"t", b"n", b"f", b"r"), strict=True
+)}  # fmt: skip

@@ -1,0 +1,62 @@
+"""Columns of times of day and of day-time intervals as ``to_json`` writes them.
+
+Owns: :func:`json_times_of_day` and :func:`json_intervals`. Never: other types (``json_text``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_NS_PER_US = 1_000
+#: In the order of an interval: what a unit has, what is before it, and how many microseconds it is.
+_UNITS = {
+    "DAY": ("", 86_400_000_000),
+    "HOUR": (" ", 3_600_000_000),
+    "MINUTE": (":", 60_000_000),
+    "SECOND": (":", 1_000_000),
+}
+
+
+def json_times_of_day(column: pa.Array) -> pa.Array:
+    """A time64 array as ``12:30:00.5``; nulls stay."""
+    numbers = column.view(pa.int64())
+    if column.type.unit == "ns":
+        numbers = pc.divide(numbers, _NS_PER_US)
+    whole = numbers.view(pa.timestamp("us")).cast(pa.string())
+    return _without_zeros(pc.utf8_slice_codeunits(whole, len("1970-01-01 ")))
+
+
+def json_intervals(column: pa.Array, units: str) -> pa.Array:
+    """A duration array in microseconds as ``INTERVAL '1 02:03:04.5' DAY TO SECOND`` with
+    ``units`` at its end; nulls stay. Spark's ``IntervalUtils.toDayTimeIntervalString``.
+    """
+    numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy()
+    # The absolute value of the least number fits into 64 bits without a sign only.
+    rest = np.abs(numbers).view(np.uint64)
+    first, _, last = units.partition(" TO ")
+    names = list(_UNITS)
+    used = names[names.index(first) : names.index(last or first) + 1]
+    parts: list[pa.Array | str] = ["INTERVAL '", pc.if_else(pa.array(numbers < 0), "-", "")]
+    for name in used:
+        before, micros = _UNITS[name]
+        count, rest = rest // np.uint64(micros), rest % np.uint64(micros)
+        if name != first:
+            parts.append(before)
+        parts.append(_digits(count, 1 if name == "DAY" else 2))
+    if used[-1] == "SECOND":
+        fraction = pc.binary_join_element_wise(".", _digits(rest, 6), "")
+        parts.append(_without_zeros(fraction))
+    text = pc.binary_join_element_wise(*parts, f"' {units}", "")
+    return pc.if_else(column.is_valid(), text, None) if column.null_count else text
+
+
+def _digits(numbers: npt.NDArray[np.uint64], width: int) -> pa.Array:
+    return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
+
+
+def _without_zeros(text: pa.Array) -> pa.Array:
+    """The text without zeros at the end of a fraction; a fraction with only zeros is removed."""
+    return pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")

@@ -1,0 +1,117 @@
+"""Columns as text without JSON's quotes and escapes.
+
+Owns: :func:`plain_binary`, strings and bytes of any of Arrow's types as one type,
+:func:`internal_text`, the text of the keys of maps, and the join of lists that both kinds of text
+need. Never: quotes, escapes (``json_text``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.base.errors import IllegalStateError
+from spark_kafka_sink.records.gather import list_items
+from spark_kafka_sink.records.json.base64_text import base64_column
+from spark_kafka_sink.records.json.json_numbers import json_floats
+
+_types = pa.types
+
+
+def plain_binary(column: pa.Array) -> pa.Array:
+    """Any array of strings or bytes, also dictionaries, views and nulls, as (large) binary."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if _types.is_null(column.type):
+        return pa.nulls(len(column), pa.binary())
+    if _types.is_binary(column.type) or _types.is_large_binary(column.type):
+        return column
+    if _types.is_large_string(column.type):
+        return column.cast(pa.large_binary())
+    if _types.is_string(column.type) or _types.is_fixed_size_binary(column.type):
+        return column.cast(pa.binary())
+    return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
+
+
+def internal_text(column: pa.Array) -> pa.Array:
+    """Each row as ``to_json`` writes the key of a map: Spark's internal value, (large) binary with
+    nulls. A date is its days since 1970, a timestamp or an interval its microseconds, a time its
+    nanoseconds; a struct or an array is ``[1,x,null]``. Exception: bytes are Base64, because
+    ``to_json`` writes a number that differs from run to run.
+    """
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    kind = column.type
+    if _types.is_null(kind) or is_string(kind):
+        return plain_binary(column)
+    if is_bytes(kind):
+        return base64_column(plain_binary(column))
+    if _types.is_integer(kind) or _types.is_boolean(kind) or _types.is_decimal(kind):
+        return plain_binary(column.cast(pa.string()))
+    if _types.is_date(kind):
+        return plain_binary(column.cast(pa.int32()).cast(pa.string()))
+    if _types.is_timestamp(kind) or _types.is_duration(kind) or _types.is_time64(kind):
+        return plain_binary(column.view(pa.int64()).cast(pa.string()))
+    if _types.is_floating(kind):
+        return plain_binary(pc.utf8_trim(json_floats(column), '"'))
+    if _types.is_struct(kind):
+        fields = [_or_null(column.field(index)) for index in range(kind.num_fields)]
+        inner = pc.binary_join_element_wise(*fields, scalar(b","))
+        text = pc.binary_join_element_wise(scalar(b"["), inner, scalar(b"]"), scalar(b""))
+        return with_nulls_of(text, column)
+    if _types.is_list(kind) or _types.is_large_list(kind):
+        items, offsets = list_items(column)
+        return joined(column, offsets, _or_null(items), b"[", b"]")
+    raise IllegalStateError(f"planning let a key of Arrow's type {kind} pass, for JSON")
+
+
+def _or_null(column: pa.Array) -> pa.Array:
+    return pc.fill_null(large(internal_text(column)), scalar(b"null"))
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Whether the type is one of Arrow's types of text."""
+    return bool(
+        _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind)
+    )
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether the type is one of Arrow's types of bytes."""
+    return bool(
+        _types.is_binary(kind)
+        or _types.is_large_binary(kind)
+        or _types.is_binary_view(kind)
+        or _types.is_fixed_size_binary(kind)
+    )
+
+
+def joined(
+    column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
+) -> pa.Array:
+    """The entries of each row of a list or map, joined by commas: ``texts``, from an offset of
+    ``offsets`` to the next.
+    """
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), texts)
+    if column.null_count:
+        lists = pc.if_else(column.is_valid(), lists, None)
+    return pc.binary_join_element_wise(
+        scalar(begin), pc.binary_join(lists, scalar(b",")), scalar(end), scalar(b"")
+    )
+
+
+def large(column: pa.Array) -> pa.Array:
+    """The column as large binary."""
+    return column if _types.is_large_binary(column.type) else column.cast(pa.large_binary())
+
+
+def scalar(data: bytes) -> pa.Scalar:
+    """The value as large binary."""
+    return pa.scalar(data, pa.large_binary())
+
+
+def with_nulls_of(texts: pa.Array, column: pa.Array) -> pa.Array:
+    """``texts``, null where ``column`` is."""
+    return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts

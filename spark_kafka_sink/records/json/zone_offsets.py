@@ -1,0 +1,122 @@
+"""The offsets of a time zone from UTC, for many instants at once.
+
+Owns: :class:`Offsets` and :func:`offsets_at`. Never: the name of a zone (``base/time_zones.py``),
+text.
+
+Arrow's own conversion only uses the transitions that a file of the time zone database lists. The
+last of them is in 2037, or years ago in newer files. Python's zoneinfo also follows the rule after
+the last transition (RFC 8536, section 3.3). So this module gets the offsets of each year of a
+column from zoneinfo, once in a process, and looks rows up in a sorted table.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+
+#: No zone has a transition before this year: the first ones are of 1835.
+_FIRST_YEAR: Final = 1800
+#: From here on all zones follow a rule, and the calendar repeats itself after 400 years, with its
+#: days of the week. Morocco has the last transitions without a rule, in 2087.
+_RULES_FROM, _PERIOD_YEARS = 2101, 400
+#: Two transitions within so few days are of no zone: the closest ones are four days apart
+#: (Freetown, 1939).
+_STEP: Final = 2 * 86_400
+_UNIX_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
+#: More years than these are not looked at without need: some rows are of 9999, the others of today.
+_NEAR_YEARS: Final = 30
+
+
+def _ms_of(year: int) -> int:
+    return (dt.date(year, 1, 1).toordinal() - _UNIX_EPOCH) * 86_400_000
+
+
+_RULES_FROM_MS: Final = _ms_of(_RULES_FROM)
+_PERIOD_MS: Final = _ms_of(_RULES_FROM + _PERIOD_YEARS) - _RULES_FROM_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Offsets of rows: row ``i`` has ``seconds[which[i]]``, and each of them ``seconds[0]`` when
+    ``which`` is None.
+    """
+
+    seconds: Int64s
+    which: npt.NDArray[np.intp] | None
+
+    def of_rows(self) -> Int64s:
+        """The offset of each row in seconds; of one element when all rows have the same."""
+        return self.seconds[:1] if self.which is None else self.seconds[self.which]
+
+
+def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
+    """The offsets of ``zone`` at instants in milliseconds since the epoch (UTC), one at least."""
+    if isinstance(zone, dt.timezone):
+        fixed = zone.utcoffset(None).total_seconds()
+        return Offsets(np.array([int(fixed)], np.int64), None)
+    least, most = int(millis.min()), int(millis.max())
+    if most >= _RULES_FROM_MS:
+        periods = np.maximum(millis - _RULES_FROM_MS, 0) // _PERIOD_MS
+        millis = millis - periods * _PERIOD_MS
+        least = min(least, _RULES_FROM_MS)
+        most = min(most, _RULES_FROM_MS + _PERIOD_MS - 1)
+    years: Sequence[int] = range(_year(least), _year(most) + 1)
+    if len(years) > _NEAR_YEARS:
+        found = millis.view("M8[ms]").astype("M8[Y]").view(np.int64) + 1970
+        first_year, last_year = years[0], years[-1]
+        used = np.bincount(found.clip(first_year, last_year) - first_year)
+        years = [first_year + int(after) for after in used.nonzero()[0]]
+    tables = [_table(zone, year) for year in years]
+    starts = np.concatenate([start for start, _ in tables])
+    seconds = np.concatenate([offsets for _, offsets in tables])
+    first, last = np.searchsorted(starts, [least, most], side="right").clip(1) - 1
+    if (seconds[first : last + 1] == seconds[first]).all():
+        return Offsets(seconds[first:], None)
+    return Offsets(seconds, np.searchsorted(starts, millis, side="right").clip(1) - 1)
+
+
+def _year(millis: int) -> int:
+    """The year of an instant, limited to the first year that is looked up."""
+    year = int(np.datetime64(millis, "ms").astype("M8[Y]").astype(np.int64)) + 1970
+    return max(year, _FIRST_YEAR)
+
+
+@lru_cache(maxsize=8192)
+def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
+    """Instants of ``year`` (UTC) in milliseconds, and the offset that counts from each on."""
+    at, end = _ms_of(year) // 1000, _ms_of(year + 1) // 1000 - 1
+    offset = _offset(zone, at)
+    starts, offsets = [at], [offset]
+    while at < end:
+        before, at = at, min(at + _STEP, end)
+        if _offset(zone, at) != offset:
+            starts.append(_transition(zone, before, at))
+            offset = _offset(zone, at)
+            offsets.append(offset)
+    return np.array(starts, np.int64) * 1000, np.array(offsets, np.int64)
+
+
+def _transition(zone: dt.tzinfo, before: int, after: int) -> int:
+    """The second at which the offset changes, the only one after ``before`` up to ``after``."""
+    offset = _offset(zone, before)
+    while after - before > 1:
+        middle = (before + after) // 2
+        if _offset(zone, middle) == offset:
+            before = middle
+        else:
+            after = middle
+    return after
+
+
+def _offset(zone: dt.tzinfo, seconds: int) -> int:
+    offset = dt.datetime.fromtimestamp(seconds, zone).utcoffset()
+    assert offset is not None, "zoneinfo knows the offset of every instant"
+    return int(offset.total_seconds())

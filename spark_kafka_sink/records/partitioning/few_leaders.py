@@ -1,0 +1,127 @@
+"""The few leaders that a task writes rows without a key to.
+
+Owns: :class:`FewLeaders`, the choice of a task's leaders by the task's number, and
+:func:`in_leader_order`. Never: the choice of a partition among those of the leaders
+(``partitioners``), or which leaders are slow (``producer/accumulator/partition_load.py``).
+
+A task that writes to all partitions has a connection to each leader: 2000 tasks and 200 leaders are
+400,000 connections. A task needs one. So task t of a write with k leaders for each task takes the
+points t*k, ..., t*k + k - 1 of the golden-ratio sequence, which has no gaps and no crowds after any
+number of points (Knuth, The Art of Computer Programming, volume 3, 6.4). A point is a place in the
+list of all partitions in the order of their leaders, and so the leader of that place. A leader with
+twice the partitions has twice the points, and no task needs to know how many tasks there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.protocol.cluster import PartitionInfos
+from spark_kafka_sink.records.partitioning.topic_view import Candidates
+
+Int32s = npt.NDArray[np.int32]
+
+#: 2**32 divided by the golden ratio, and odd.
+_GOLDEN = 2_654_435_769
+_BITS = 32
+_MASK = 2**_BITS - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A result, and what it was computed from."""
+
+    infos: PartitionInfos
+    available: Sequence[int]
+    slow: AbstractSet[int]
+    candidates: Candidates
+
+
+class FewLeaders:
+    """At most ``most`` leaders for the task ``number`` (Spark's partition number, from 0).
+
+    The first call of :meth:`candidates` chooses the task's leaders. A leader that leads none of a
+    topic's partitions, or is slow, is replaced while that is so. The others stay, because the task
+    is connected to them.
+    """
+
+    def __init__(self, most: int, number: int) -> None:
+        self._most = most
+        first = number * most
+        self._points = [(first + hit) * _GOLDEN & _MASK for hit in range(most)]
+        self._leaders: list[int] = []
+        self._found: dict[str, _Found] = {}
+
+    def candidates(
+        self,
+        infos: PartitionInfos,
+        available: Sequence[int],
+        slow: AbstractSet[int],
+        is_near: Callable[[int], bool] | None = None,
+    ) -> Candidates:
+        """The partitions of this task's leaders, among the ``available`` partitions of a topic.
+
+        Leaders that are ``slow``, or not near (None: all are near), are left out while there are
+        others. All partitions are candidates if they have no more leaders than a task may have.
+        """
+        found = self._found.get(infos.topic)
+        if (
+            found is None
+            or found.infos is not infos
+            or found.slow != slow
+            or (found.available is not available and found.available != available)
+        ):
+            among = self._among(infos, available, slow, is_near)
+            found = self._found[infos.topic] = _Found(infos, available, slow, among)
+        return found.candidates
+
+    def _among(
+        self,
+        infos: PartitionInfos,
+        available: Sequence[int],
+        slow: AbstractSet[int],
+        is_near: Callable[[int], bool] | None,
+    ) -> Candidates:
+        numbers, ids = np.array(available, np.int32), _leaders_of(infos, available)
+        every = np.unique(ids).tolist()
+        near = every if is_near is None else [node for node in every if is_near(node)] or every
+        usable = [node for node in near if node not in slow] or near
+        if len(usable) < len(every):
+            kept = np.isin(ids, usable)
+            numbers, ids = numbers[kept], ids[kept]
+        known, sizes = np.unique(ids, return_counts=True)
+        if len(known) <= self._most:
+            return numbers.tolist(), None
+        places = np.array(self._points, np.int64) * len(ids) >> _BITS
+        here = known[np.searchsorted(np.cumsum(sizes), places, side="right")].tolist()
+        if not self._leaders:
+            self._leaders = here
+        leads = set(known.tolist())
+        chosen = Counter(
+            own if own in leads else other for own, other in zip(self._leaders, here, strict=True)
+        )
+        kept = np.isin(ids, list(chosen))
+        size_of = dict(zip(known.tolist(), sizes.tolist(), strict=True))
+        weights = [chosen[leader] / size_of[leader] for leader in ids[kept].tolist()]
+        return numbers[kept].tolist(), None if min(weights) == max(weights) else weights
+
+
+def in_leader_order(infos: PartitionInfos) -> Int32s:
+    """For each partition, its place in the list of all partitions in the order of their leaders."""
+    order = np.argsort(_leaders_of(infos, range(len(infos))), kind="stable")
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return places
+
+
+def _leaders_of(infos: PartitionInfos, numbers: Sequence[int]) -> Int32s:
+    """The leaders of some partitions, -1 for a partition that ``infos`` does not have yet."""
+    count = len(infos)
+    found = (infos.leader(number) if number < count else -1 for number in numbers)
+    return np.fromiter(found, np.int32, len(numbers))
