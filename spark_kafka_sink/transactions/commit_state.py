@@ -1,7 +1,7 @@
 """The state of one key in the commit log: its owner, the batches that are done, the decision.
 
-Owns: :class:`CommitState`, its transitions (methods that return the next state), which run may take
-them (:class:`Standing`), and its serialized form. Never: a broker, a clock, the decision itself
+Owns: :class:`CommitState`, its transitions (methods that return the next state), the runs that may
+use them (:class:`Standing`), and its serialized form. Never: a broker, a clock, the decision itself
 (``committer.py``).
 
 The log keeps the newest state of each key. The states of a batch::
@@ -10,32 +10,33 @@ The log keeps the newest state of each key. The states of a batch::
                                      DECIDED N -undo---> DONE N-1
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
-Several writes that are decided together (``spark_kafka_sink.transaction``) are recorded one by one
-before: PREPARED N, which is DONE N-1 with parts.
+Several writes that are decided together (``spark_kafka_sink.transaction``) are first recorded
+separately: PREPARED N, which is DONE N-1 with parts.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
 from spark_kafka_sink.base.errors import (
     CommitError,
+    CommitLogError,
     CommitOutcomeUnknownError,
     IllegalStateError,
     SupersededError,
     safe_text,
 )
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import parse
 
-#: The newest format that is read; 1 is written. In 2, of version 0.1, parts are inside of the
-#: state; they are dropped: only the run that recorded them could decide them. A field that was
-#: added since may be dropped by a reader that doesn't know it.
-FORMAT: Final = 2
+#: The format that is read and written. A field that was added since may be dropped by a reader that
+#: doesn't know it.
+FORMAT: Final = 1
 #: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
 KEPT_RUNS: Final = 32
 KEPT_DONE: Final = 32
@@ -51,9 +52,13 @@ class LogOutcomeUnknownError(CommitOutcomeUnknownError):
 
 
 class LogChangedError(SupersededError):
-    """Another driver has opened the key, or it was read from a deposed leader. Nothing was written;
-    who owns the key is known when it is opened next.
+    """Another driver has opened the key, or it was read from a deposed leader. Nothing was written.
+    The next opening of the key shows its owner.
     """
+
+
+class NewerStateError(CommitLogError):
+    """A newer version of this package wrote the key, so its state is not damaged."""
 
 
 class NoLeaderError(CommitError):
@@ -79,23 +84,34 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What is compared of two writes: writes of the same rows have the same payload, however they
-    are split into tasks. ``bytes`` are those of keys and values; ``topic`` is empty when each row
-    has its own.
+    """The measure for the comparison of two writes: writes of the same rows have the same payload,
+    however they are split into tasks. ``bytes`` counts keys and values; ``topic`` is empty when
+    each row has its own. ``letters`` counts the rows that became dead letters for a reason that
+    does not pass with time; None when their number is unknown.
     """
 
     rows: int = 0
     bytes: int = 0
     topic: str = ""
+    letters: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.rows} rows of {self.bytes} bytes to {self.topic or 'topics of the rows'}"
+        letters = f", {self.letters} of them dead letters," if self.letters else ""
+        to = self.topic or "topics of the rows"
+        return f"{self.rows} rows of {self.bytes} bytes{letters} to {to}"
+
+
+def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
+    """The ``writes``, without dead letters if the number is unknown for some of them."""
+    if any(one.letters is None for payloads in writes for one in payloads):
+        writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
+    return [Counter(payloads) for payloads in writes]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """Batch ``number`` is committed. ``digest`` identifies its input, empty when that is unknown;
-    ``payloads`` are those of its writes, in any order, empty when they are not kept.
+    ``payloads`` are the payloads of its writes, in any order, empty when they are not kept.
     """
 
     number: int
@@ -105,10 +121,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several writes of a batch: all its tasks have prepared their transactions. It has none
-    when its batch is done already: then it is only counted. ``name`` is its own, so that a commit
-    that is tried again does not record it twice. ``letters`` are the rows that became dead letters,
-    and the rows that came in; both are 0 when no limit is to be applied to them.
+    """A write of a batch with several writes. All its tasks have prepared their transactions; if
+    the batch is done already, the write has no transactions and is only counted. ``name`` is
+    unique, so that a repeated commit does not record the write twice. ``letters`` are the rows that
+    became dead letters, and the rows that came in; both are 0 when there is no limit for them.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -119,7 +135,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Batch ``number`` is to be committed, with all of these transactions. Else as in Done."""
+    """Batch ``number`` is to be committed, with all of these transactions. The other fields are the
+    same as in Done.
+    """
 
     number: int
     transactions: tuple[PreparedTransaction, ...]
@@ -134,11 +152,11 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class CommitState:
     """``run_id`` owns the key in this ``generation``; empty when it was aborted. ``superseded`` are
-    earlier owners' run ids, and those of aborted runs.
+    the run ids of earlier owners and of aborted runs.
 
     ``done`` are the newest done batches (micro-batch ids, or txnVersions), oldest first;
-    ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the one in
-    progress, or None; ``lost`` its transactional ids that the broker aborted. ``parts`` are the
+    ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the decision
+    in progress, or None; ``lost`` its transactional ids that the broker aborted. ``parts`` are the
     writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
     ``other`` are fields of a newer version, kept unchanged: name and JSON.
     """
@@ -185,22 +203,24 @@ class CommitState:
         return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
     def done_batch(self, number: int) -> Done | None:
-        """Batch ``number``, if it is among the kept ones."""
+        """Batch ``number``, if it is among the kept batches."""
         return next((one for one in self.done if one.number == number), None)
 
     def has_done(self, decision: Decision) -> bool:
-        """It was finished, and not resolved as done, which keeps neither digest nor payloads."""
+        """Whether the batch was finished. False for a batch that was resolved as done, because its
+        digest and payloads are not kept.
+        """
         done = self.done_batch(decision.number)
         if done is None or done.digest != decision.digest:
             return False
         return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
-        """With ``run_id`` as the owner; unchanged when it is already. An empty query id keeps the
-        current one.
+        """The state with ``run_id`` as the owner; unchanged when it is the owner already. An empty
+        query id keeps the current query id.
 
-        The first generation of a key is the wall clock's time ``now_ms``: after the log was lost,
-        no run that planned before passes for one that planned since.
+        The first generation of a key is the wall clock's time ``now_ms``: after a loss of the log,
+        a run that planned before the loss can't be taken for a run that planned after it.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -223,7 +243,9 @@ class CommitState:
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self) -> CommitState:
-        """Only a new generation, in which no run has planned: the next one ends what was open."""
+        """An empty state with a raised generation, in which no run has planned; the next run aborts
+        the transactions that are still open.
+        """
         return CommitState(generation=self.generation + 1)
 
     def _superseding(self, run_id: str) -> CommitState:
@@ -231,8 +253,9 @@ class CommitState:
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
-        """One more write of the block ``token`` of batch ``number`` is prepared. Parts of another
-        block are dropped: it was abandoned, or it fails when it is to be decided.
+        """The state with one more prepared write of the block ``token`` of batch ``number``. Parts
+        of another block are dropped: that block was abandoned, or it fails when it is to be
+        decided.
         """
         self._require(Phase.DONE)
         others = (p for p in self.parts_by(number, token) if not part.name or p.name != part.name)
@@ -264,8 +287,8 @@ class CommitState:
         return self._with_done(done).without_parts()
 
     def _with_done(self, done: Done) -> CommitState:
-        """Of an earlier batch with several writes only number and digest are kept: a query replays
-        its last one only.
+        """Adds a done batch. For an earlier batch with several writes only number and digest are
+        kept, because a query replays its last batch only.
         """
         kept = tuple(
             replace(one, payloads=one.payloads if len(one.payloads) < 2 else ())
@@ -280,11 +303,15 @@ class CommitState:
         return replace(self, lost=tuple(ids))
 
     def undone(self) -> CommitState:
-        """Nothing of the decision is or will be visible: the batch is written again."""
+        """The state after the decision is undone: none of its rows is or will be visible, and the
+        batch is written again.
+        """
         return replace(self, decision=None, lost=())
 
     def resolved(self, *, done: bool) -> CommitState:
-        """By an operator: the batch counts as done, or is to be written again as a whole."""
+        """The state after an operator's resolution: the batch counts as done, or is written again
+        as a whole.
+        """
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
         state = self._with_done(Done(self.decision.number)) if done else self
@@ -300,7 +327,7 @@ class CommitState:
         """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
-            "format": 1,
+            "format": FORMAT,
             "generation": self.generation,
             "runId": self.run_id,
             "queryId": self.query_id,
@@ -312,6 +339,12 @@ class CommitState:
         batches: list[Done | Decision] = [*self.done, *filter(None, [self.decision])]
         if digests := {str(one.number): one.digest for one in batches if one.digest}:
             fields["digests"] = digests
+        if letters := {
+            str(one.number): [payload.letters for payload in one.payloads]
+            for one in batches
+            if any(payload.letters is not None for payload in one.payloads)
+        }:
+            fields["deadLetters"] = letters
         if self.decision is not None:
             fields["batch"] = self.decision.number
             fields["payloads"] = _payload_fields(self.decision.payloads)
@@ -324,7 +357,7 @@ class CommitState:
         return _json(fields)
 
     def encode_parts(self) -> list[bytes]:
-        """Each part by itself, in their order."""
+        """Each part as bytes, in their order."""
         return [
             _json(
                 {
@@ -334,6 +367,7 @@ class CommitState:
                     "payload": _payload_fields((part.payload,))[0],
                     "transactions": _by_stem(part.transactions),
                     **({"letters": part.letters} if any(part.letters) else {}),
+                    **_if_known("deadLetters", part.payload.letters),
                 }
             )
             for part in self.parts
@@ -341,44 +375,46 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
-        """``parts`` of another block than the one that ``value`` names are leftovers.
+        """If ``parts`` belong to another block than ``value`` names, they are leftovers.
 
-        Raises CommitError for bytes of a newer version, bytes that are not a state, and bytes
-        that name a transaction of another key: a principal that may write to the topic must not
-        end other clients' transactions with our rights.
+        Raises CommitLogError for bytes of a newer version, bytes that are not a state, and bytes
+        that name a transaction of another key: a principal that may write to the topic must not end
+        other clients' transactions with our rights.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
             version = _int64(fields["format"])
             if version > FORMAT:
-                raise CommitError(
+                raise NewerStateError(
                     f"the commit log was written by a newer spark-kafka-sink (format {version}; "
                     f"this one reads {FORMAT})",
                     hint="a stream that ran with a newer version must continue with it",
                 )
-            digests = fields.get("digests", {})
+            digests, letters = fields.get("digests", {}), fields.get("deadLetters", {})
             decision = None
             if "batch" in fields:
                 number = _int64(fields["batch"])
                 decision = Decision(
                     number,
                     _transactions(key, fields["transactions"]),
-                    _payloads(fields.get("payloads", ())),
+                    _payloads(fields.get("payloads", ()), letters.get(str(number))),
                     _text(digests.get(str(number), "")),
                 )
-            superseded = tuple(_text(run) for run in fields["superseded"])
-            run_id = _text(fields["runId"])
             block = _int64(fields.get("partsOf", NOTHING_DONE)), _text(fields.get("partsToken", ""))
             state = cls(
                 generation=_int64(fields["generation"]),
-                run_id="" if run_id in superseded else run_id,  # (version 0.1 kept an aborted one)
+                run_id=_text(fields["runId"]),
                 query_id=_text(fields["queryId"]),
                 last_done=_int64(fields["lastDone"]),
                 done=tuple(
-                    Done(_int64(number), _payloads(rest), _text(digests.get(str(number), "")))
+                    Done(
+                        _int64(number),
+                        _payloads(rest, letters.get(str(number))),
+                        _text(digests.get(str(number), "")),
+                    )
                     for number, *rest in fields.get("done", ())
                 ),
-                superseded=superseded,
+                superseded=tuple(_text(run) for run in fields["superseded"]),
                 decision=decision,
                 lost=tuple(_text(one, _LONGEST_ID) for one in fields.get("lost", ())),
                 parts_of=block[0],
@@ -390,7 +426,7 @@ class CommitState:
             )
             return state if state.parts else state.without_parts()
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            raise CommitError(
+            raise CommitLogError(
                 f"the commit log's record of '{key}' was not written by spark-kafka-sink",
                 hint="no other client may write to the topic of commitLogTopic; 'kprod txn "
                 f"reset {key} --force' forgets the key",
@@ -399,10 +435,8 @@ class CommitState:
 
 _KNOWN: Final = frozenset(
     {
-        "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "superseded",
-        "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
-        # Of version 0.1:
-        "incarnation", "parts", "burnt",
+        "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "deadLetters",
+        "superseded", "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
     }
 )  # fmt: skip
 
@@ -412,11 +446,22 @@ def _json(fields: Mapping[str, object]) -> bytes:
 
 
 def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
-    return [astuple(one) for one in payloads]
+    return [(one.rows, one.bytes, one.topic) for one in payloads]
 
 
-def _payloads(fields: Iterable[Any]) -> tuple[Payload, ...]:
-    return tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
+def _payloads(fields: Iterable[Any], letters: Sequence[Any] | None = None) -> tuple[Payload, ...]:
+    """``letters`` has a number, or None, for each payload. Another count of numbers does not
+    belong to these payloads, and is left out.
+    """
+    found = tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
+    if letters is None or len(letters) != len(found):
+        return found
+    numbers = [None if one is None else _int64(one) for one in letters]
+    return tuple(replace(one, letters=n) for one, n in zip(found, numbers, strict=True))
+
+
+def _if_known(name: str, value: object) -> dict[str, object]:
+    return {} if value is None else {name: value}
 
 
 def _two(numbers: Sequence[Any]) -> tuple[int, int]:
@@ -425,12 +470,12 @@ def _two(numbers: Sequence[Any]) -> tuple[int, int]:
 
 
 def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
-    """Those of ``texts`` that are parts of this block."""
+    """The parts of this block among ``texts``."""
     fields = (json.loads(text) for text in texts)
     return tuple(
         Part(
             _transactions(key, part["transactions"]),
-            _payloads((part["payload"],))[0],
+            _payloads((part["payload"],), [part.get("deadLetters")])[0],
             _text(part["name"]),
             _two(part.get("letters", (0, 0))),
         )
@@ -456,12 +501,9 @@ def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransacti
         for k, pid, epoch, version in entries
     )
     for t in found:
-        # (Version 0.1 named a job's ids by its prefix and its uuid, whatever its key was.)
         parsed = parse(t.transactional_id)
-        if parsed is None or (
-            parsed.key != key and (parsed.worker or parsed.prefix != prefix_of_key(key))
-        ):
-            raise CommitError(
+        if parsed is None or parsed.key != key:
+            raise CommitLogError(
                 f"the commit log's record of '{key}' names the transaction "
                 f"'{safe_text(t.transactional_id, 120)}' of another key; it is left alone",
                 hint="another client has written to the topic of commitLogTopic; 'kprod txn reset "
@@ -478,14 +520,14 @@ def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
 
 
 def _int64(value: object) -> int:
-    """An integer of 64 bits in JSON; ValueError for everything else, also 1.0 and true."""
+    """An integer of 64 bits in JSON; ValueError for any other value, including 1.0 and true."""
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise ValueError
     return value
 
 
 def _id(stem: object, number: object) -> str:
-    """The inverse of :func:`split_number`; ValueError for anything else."""
+    """The inverse of :func:`split_number`; ValueError for any other text."""
     text, count = _text(stem, _LONGEST_ID), _int64(number)
     if not text.endswith("~") or count < 0:
         raise ValueError

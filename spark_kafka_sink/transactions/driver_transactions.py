@@ -64,8 +64,6 @@ def prepare(
     transactional_id: str,
     content: TopicRecord | GroupOffsets,
     deadline_ms: int,
-    *,
-    two_phase_commit: bool = False,
 ) -> PreparedTransaction:
     """Begin a transaction of ``transactional_id``, and write ``content`` in it.
 
@@ -79,11 +77,7 @@ def prepare(
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
-        transactional_id,
-        client.config.transaction_timeout_ms,
-        deadline_ms,
-        once=True,
-        two_phase_commit=two_phase_commit,
+        transactional_id, client.config.transaction_timeout_ms, deadline_ms, once=True
     )
     transaction = PreparedTransaction(transactional_id, *producer, version)
     if version < 2:

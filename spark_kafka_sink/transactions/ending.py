@@ -1,65 +1,80 @@
 """Ends the transactions of a decided batch, each until its outcome is known.
 
-Owns: the rounds of EndTxn and DescribeTransactions, until when a decision is committed and from
-when it is undone. Never: the decision (``committer.py``), what a response means (``outcomes.py``).
+Owns: the rounds of EndTxn and DescribeTransactions, and the times when a decision is committed or
+undone. Never: the decision (``committer.py``), the meaning of a response (``outcomes.py``).
 
-A driver commits its decision while another one, started a moment ago, finds the same decision
-about to time out, and undoes it. Without a rule that both keep, the batch is torn::
+A driver commits its decision while another driver, started a moment ago, finds the same decision
+about to time out, and undoes it. Without a rule for both, the batch would be committed in part::
 
     A decides; the coordinators load for so long that A sends EndTxn(commit) again and again
     B starts: all are open, and about to time out. It sends EndTxn(abort)
     the coordinators are back: one takes A's request first, another one B's
 
-So both look at the ages of the transactions, and do one thing at a time, as "Times" of
-docs/design/commit-protocol.md has it (m is the margin of ``lease.py``): none sends EndTxn(commit)
-after timeout - 3m/8, then each waits until a request that is on its way has arrived, and none sends
-EndTxn(abort) before timeout - m/4, nor after timeout - m/8, unless one was aborted.
+So both check the ages of the transactions, and follow "Times" of docs/design/commit-protocol.md (m
+is the margin of ``lease.py``). No driver sends EndTxn(commit) after timeout - 3m/8. Then each waits
+until a request on its way has arrived. No driver sends EndTxn(abort) before timeout - m/4 or after
+timeout - m/8, unless a transaction was aborted.
 
-When B looks again, A has sent nothing for m/8: B sees what A has committed. If that is one, both
-commit the others, at any age. If it is none, B aborts all, and A finds them aborted. An operator's
-command, which aborts nothing, commits from timeout - 3m/32, and has waited for m/32. Only a request
-that takes longer to arrive still tears the batch.
+When B checks again, A has sent nothing for m/8, so B sees all transactions that A has committed. If
+A has committed at least one, both commit the others, at any age. If A has committed none, B aborts
+all, and A finds them aborted. An operator's command, which aborts nothing, commits from timeout -
+3m/32, after a wait of m/32. Only a request that takes longer to arrive can still leave the batch
+committed in part.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import NEVER, Latch
 from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.transactions.lease import NEVER_TIMES_OUT_MS, margin_ms
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.admin.transaction_client import TransactionClient
+    from spark_kafka_sink.admin.transaction_client import Beside, TransactionClient
 
 #: Between two rounds for transactions that are neither committed nor aborted yet.
 _ROUND_MS = 20
 #: Between two looks at transactions that are too old to be committed, and too young to be undone.
 _WAIT_MS = 1_000
+#: The states of a transaction whose end has begun.
+ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+#: How long transactions that are being ended are waited for: markers follow in milliseconds.
+_MARKERS_MS: Final = 1_000
+#: How long after its timeout an open transaction shows that brokers do not abort it: six scans of a
+#: coordinator, which come every 10 s.
+_OVERDUE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """Transactional ids: ``lost`` were aborted, those of ``unknown`` expired, for ``unclear`` no
-    definite response came in time.
+    """Transactional ids: ``lost`` were aborted, the outcome of ``unknown`` is not known, for
+    ``unclear`` no definite response came in time.
+
+    ``expired`` are the ids of ``unknown`` that coordinators no longer have; they have the others in
+    a state that this transaction does not explain. ``overdue`` are the ids of ``unclear`` that are
+    open for longer than brokers would leave them.
     """
 
     lost: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     unclear: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()
+    overdue: tuple[str, ...] = ()
+    #: The log's leader has confirmed the decision since.
+    is_confirmed: bool = False
 
 
-class _Next(Enum):
-    """What may be done about a decision."""
+class Ending(Enum):
+    """The allowed action for a decision."""
 
     #: Commit, for a while.
     COMMIT = auto()
@@ -69,6 +84,17 @@ class _Next(Enum):
     FINISH = auto()
     WAIT = auto()
     UNDO = auto()
+
+
+class Age(Enum):
+    """How old the open transactions of a decision are, for the process that looks."""
+
+    #: All are young enough for *commit*.
+    YOUNG = auto()
+    #: In the window in which a start undoes because of age, or an operator's command commits.
+    OLD = auto()
+    #: Between these, or later: nobody may begin anything.
+    BETWEEN = auto()
 
 
 def end_decided(
@@ -85,25 +111,54 @@ def end_decided(
     The first look is at ``checked_until_ms``: until then they are known to be young.
     """
     until_ms = checked_until_ms
+    found: Mapping[str, TransactionDescription] = {}
     while True:
         ended = commit_all(client, transactions, deadline_ms, first_by_ms=until_ms)
         begun_ms = client.clock.now_ms()
         if not ended.unclear or begun_ms >= deadline_ms:
-            return ended
+            return replace(ended, overdue=_overdue(client, ended.unclear, found))
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
         margin = min(margin_ms(d.timeout_ms) for d in found.values())
-        if todo is _Next.FINISH:
+        if todo is Ending.FINISH:
             until_ms = deadline_ms
-        elif todo is _Next.COMMIT:
+        elif todo is Ending.COMMIT:
             until_ms = begun_ms + margin // 8
-        elif todo is _Next.HURRY:
+        elif todo is Ending.HURRY:
             until_ms = begun_ms + margin // 32
-        elif todo is _Next.WAIT:
+        elif todo is Ending.WAIT:
             pause_ms = min(_WAIT_MS, margin // 32)
             client.clock.wait(Latch(), min(deadline_ms, begun_ms + pause_ms))
         elif undo(client, transactions, deadline_ms, begun_ms + margin // 16):
             return CommitOutcomes(lost=tuple(found))
+
+
+def ending(
+    transactions: Sequence[PreparedTransaction],
+    found: Mapping[str, TransactionDescription],
+    age: Age | None,
+    *,
+    away: bool,
+    only_lost: bool,
+) -> Ending | None:
+    """The action that is allowed after ``found`` was seen, by the times of
+    docs/design/commit-protocol.md. ``away``: a partition of an open transaction has no leader. None
+    when the action depends on an unknown age.
+    """
+    if not _lost_or_open(transactions, found):
+        if not away:
+            return Ending.FINISH
+        # Brokers drop markers for a partition without a leader. It may get one in time.
+        return None if age is None else Ending.WAIT if age is Age.YOUNG else Ending.FINISH
+    if not all(is_prepared(t, found[t.transactional_id]) for t in transactions):
+        return Ending.UNDO
+    if age is None:
+        return None
+    if age is Age.BETWEEN or (away and (only_lost or age is Age.YOUNG)):
+        return Ending.WAIT
+    if age is Age.YOUNG:
+        return Ending.COMMIT
+    return Ending.HURRY if only_lost else Ending.UNDO
 
 
 def _next(
@@ -113,30 +168,35 @@ def _next(
     deadline_ms: int,
     *,
     only_lost: bool,
-) -> _Next:
-    """Each is judged by its own time-out: its writer may have had other options than we have."""
+) -> Ending:
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
-    # Brokers drop markers for a partition without a leader. It may get one in time.
-    away = client.leaderless(open_, deadline_ms)
-    half = partial(
-        near_timeout, client, margin_of=lambda t: margin_ms(t) // 2, deadline_ms=deadline_ms
-    )
-    if not _lost_or_open(transactions, found):
-        return _Next.WAIT if away and not half(open_) else _Next.FINISH
-    if not all(is_prepared(t, found[t.transactional_id]) for t in transactions):
-        return _Next.UNDO
-    if not half(found):
-        return _Next.WAIT if away else _Next.COMMIT
+    away = bool(client.leaderless(open_, deadline_ms))
+    todo = ending(transactions, found, None, away=away, only_lost=only_lost)
+    if todo is None:
+        age = _age(client, open_, deadline_ms, only_lost=only_lost)
+        todo = ending(transactions, found, age, away=away, only_lost=only_lost)
+    assert todo is not None
+    return todo
+
+
+def _age(
+    client: TransactionClient,
+    open_: Mapping[str, TransactionDescription],
+    deadline_ms: int,
+    *,
+    only_lost: bool,
+) -> Age:
+    """Each is judged by its own time-out: its writer may have had other options than we have."""
+    if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
+        return Age.YOUNG
     wait_until, last = (3, 1) if only_lost else (8, 6)
     # (One that moves to another coordinator is in no list, and may be young: others commit it.)
     old = near_timeout(
-        client, found, lambda t: margin_ms(t) * wait_until // 32, deadline_ms, only_listed=True
+        client, open_, lambda t: margin_ms(t) * wait_until // 32, deadline_ms, only_listed=True
     )
-    if not old or near_timeout(client, found, lambda t: margin_ms(t) * last // 32, deadline_ms):
-        return _Next.WAIT
-    if only_lost:
-        return _Next.WAIT if away else _Next.HURRY
-    return _Next.UNDO
+    if not old or near_timeout(client, open_, lambda t: margin_ms(t) * last // 32, deadline_ms):
+        return Age.BETWEEN
+    return Age.OLD
 
 
 def commit_all(
@@ -152,6 +212,7 @@ def commit_all(
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
     outcomes: dict[str, Outcome] = {}
+    gone: set[str] = set()
     while open_:
         answers = client.end(list(open_.values()), committed=True, deadline_ms=limit_ms)
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
@@ -159,6 +220,7 @@ def commit_all(
         with suppress(KafkaTimeoutError):
             found = client.describe(doubtful, limit_ms) if doubtful else {}
             judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
+            gone |= {i for i, one in found.items() if one.error is not ErrorCode.NONE}
             outcomes |= {i: how for i, how in judged.items() if how is not Outcome.RETRY}
         open_ = {i: t for i, t in open_.items() if i not in outcomes}
         if Outcome.COMMITTED in outcomes.values():
@@ -172,14 +234,48 @@ def commit_all(
     def those(how: Outcome) -> tuple[str, ...]:
         return tuple(i for i in outcomes if outcomes[i] is how)
 
-    return CommitOutcomes(those(Outcome.LOST), those(Outcome.UNKNOWN), tuple(open_))
+    unknown = those(Outcome.UNKNOWN)
+    expired = tuple(i for i in unknown if i in gone)
+    return CommitOutcomes(those(Outcome.LOST), unknown, tuple(open_), expired)
+
+
+def _overdue(
+    client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
+) -> tuple[str, ...]:
+    """The ``ids`` that brokers should have aborted long ago, by this machine's clock: only a
+    hint.
+    """
+    now_ms = client.clock.wall_ms()
+    return tuple(
+        i
+        for i in ids
+        if i in found
+        and found[i].state is TransactionState.ONGOING
+        and (found[i].age_ms(now_ms) or 0) > found[i].timeout_ms + _OVERDUE_MS
+    )
+
+
+def described_when_ended(
+    client: TransactionClient, ids: Collection[str], deadline_ms: int, wait_ms: int = _MARKERS_MS
+) -> Mapping[str, TransactionDescription]:
+    """Describes ``ids``; waits up to ``wait_ms`` for commits and aborts in progress."""
+    found = dict(client.describe(ids, deadline_ms))
+    until_ms, attempts = min(deadline_ms, client.clock.now_ms() + wait_ms), 0
+    while (left := [i for i, one in found.items() if one.state in ENDING]) and (
+        client.clock.now_ms() < until_ms
+    ):
+        client.loop.pause(attempts, until_ms)
+        found |= client.describe(left, deadline_ms)
+        attempts += 1
+    return found
 
 
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Abort each as far as it is open. True: each got a definite response. What can't be described
-    in time, or has no leader somewhere, is left open: a sweep looks at it again, or it times out.
+    """Aborts each transaction that is open. True: each got a definite response. If a transaction
+    can't be described in time, or a partition of it has no leader, it is left open: a sweep checks
+    it again, or it times out.
     """
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
@@ -229,19 +325,19 @@ def near_timeout(
     deadline_ms: int,
     *,
     only_listed: bool = False,
+    beside: Beside | None = None,
 ) -> frozenset[str]:
-    """Those of ``found`` that are open for longer than their own time-out less its margin, as in
-    ``TransactionClient.older_than``. Brokers before 3.8 don't return them; then it is by our clock,
-    which is not theirs. (A transaction of two-phase commit never times out.)
+    """The transactions of ``found`` that are open for longer than their own timeout less its margin
+    (see ``TransactionClient.older_than``). Brokers before 3.8 don't return ages; then this
+    machine's clock counts, which may differ from theirs.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():
-        if description.timeout_ms < NEVER_TIMES_OUT_MS:
-            by_timeout[description.timeout_ms].append(one)
+        by_timeout[description.timeout_ms].append(one)
     near: set[str] = set()
     for timeout_ms, ids in by_timeout.items():
         age_ms = timeout_ms - margin_of(timeout_ms)
-        old = client.older_than(ids, age_ms, deadline_ms, only_listed=only_listed)
+        old = client.older_than(ids, age_ms, deadline_ms, only_listed=only_listed, beside=beside)
         if old is None:
             begun = client.clock.wall_ms() - age_ms
             old = frozenset(i for i in ids if 0 <= found[i].start_ms < begun)

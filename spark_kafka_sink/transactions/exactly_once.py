@@ -1,12 +1,12 @@
 """The driver's side of exactly-once over one cluster's connections: plan, commit, abort.
 
-Owns: :class:`ExactlyOnceDriver`, which puts client, log, committer and aborter together, what
-planning checks before a task starts, and the connections that one process keeps between two
-commits. Never: the protocol's steps (``committer.py``, ``aborter.py``).
+Owns: :class:`ExactlyOnceDriver`, which puts client, log and committer together, the checks of
+planning before a task starts, and the connections that a process keeps between two commits. Never:
+the protocol's steps (``table.py``, ``committer.py``).
 
 Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is called
-again within a minute still has its connections (:func:`shared_driver`); nothing else is kept: the
-log is read again each time.
+again within a minute still has its connections (:func:`shared_driver`), and the key that its last
+commit has left open (``Committer``). A planning reads the log each time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.transactions.aborter import Aborter
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Committer
@@ -49,11 +48,10 @@ class ExactlyOnceDriver:
         self._checked: dict[str, int] = {}
         self.client = TransactionClient(config, clock=clock, new_client=new_client)
         log = CommitLog(self.client, log_topic)
-        aborter = Aborter(log, self.client)
         self._committer = Committer(log, self.client)
         self.commit = self._committer.commit
-        self.abort = aborter.abort
-        self.abort_unknown = aborter.abort_unknown
+        self.abort = self._committer.abort
+        self.abort_unknown = self._committer.abort_unknown
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +64,7 @@ class ExactlyOnceDriver:
         self.client.close()
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
-        """The state of ``key``, after every earlier decision is committed; ``check`` as in
+        """The state of ``key``, after every earlier decision is committed; for ``check`` see
         :meth:`Committer.roll_forward`.
 
         Raises before any task starts: for missing rights on the transactional ids and on the log's
@@ -84,9 +82,10 @@ def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> No
     brokers' limit (ConfigError) and brokers that are too old. Fences no driver: only this function
     uses the id.
     """
-    transactional_id = check_id(prefix)
+    transactional_id, weaker = check_id(prefix), "none"
     try:
         client.init_producer_id(transactional_id, client.config.transaction_timeout_ms, deadline_ms)
+        weaker = "at-least-once"
         client.describe([transactional_id], deadline_ms)
     except AuthorizationError as error:
         raise AuthorizationError(
@@ -97,8 +96,9 @@ def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> No
         ) from error
     except UnsupportedVersionError as error:
         raise UnsupportedVersionError(
-            f"deliveryGuarantee=exactly-once needs Apache Kafka 3.0 or later: {error.message}",
-            hint="use deliveryGuarantee=at-least-once with these brokers",
+            "deliveryGuarantee=exactly-once needs Apache Kafka 3.0 or later, or a service with the "
+            f"same requests: {error.message}",
+            hint=f"use deliveryGuarantee={weaker} with these brokers",
             code=error.code,
         ) from error
 

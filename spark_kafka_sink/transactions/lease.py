@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from typing import Final
 
-#: What must be left of a transaction's timeout for the commit: 10 %, and at least 30 s.
+#: The part of a transaction's timeout that must be left for the commit: 10 %, and at least 30 s.
 _MARGIN_MS: Final = 30_000
 #: Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms: a broker may abort a
 #: transaction this much later than its timeout.
 _SCAN_MS: Final = 10_000
 _LONGEST_MS: Final = 15_000
-#: The timeout that a coordinator reports for a transaction with two-phase commit (KIP-939).
-NEVER_TIMES_OUT_MS: Final = 2**31 - 1
 
 
 def margin_ms(timeout_ms: int) -> int:
@@ -32,8 +30,8 @@ def margin_ms(timeout_ms: int) -> int:
 
 
 def lease_ms(timeout_ms: int) -> int:
-    """How long a decision may be in the log before its EndTxn: 15 s, or half of what a late scan
-    leaves of a shorter margin. Below ``cross_checks.SHORT_TIMEOUT_MS`` it is a second, which
-    guarantees nothing.
+    """The longest time of a decision in the log before its EndTxn: 15 s, or half of the time that a
+    late scan leaves of a shorter margin. Below ``cross_checks.SHORT_TIMEOUT_MS`` it is a second,
+    which guarantees nothing.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

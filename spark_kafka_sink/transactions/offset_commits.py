@@ -1,15 +1,15 @@
 """Offsets with the data: a consumer group's offsets in a transaction that the driver commits.
 
-Owns: :class:`GroupOffsets`: which requests bring a group's offsets into a
-transaction, to which broker, and which errors are retried. Never: its end, where offsets come from
+Owns: :class:`GroupOffsets`: the requests that add a group's offsets to a transaction, their
+brokers, and the errors that are retried. Never: the transaction's end, the source of the offsets
 (``datasource/exactly_once/source_offsets.py``).
 
 They become the group's offsets when the transaction is committed (KIP-98). With transactions of
 version 1 the transaction's coordinator is notified of the group first, by AddOffsetsToTxn; with
 version 2 the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
 
-The requests name no member, so the offsets are committed even if consumers use that group, as with
-Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
+The requests name no member, so the offsets are committed even if consumers use that group, like
+with Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MISSING_TIMEOUT_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a consumer group has read when a batch is committed: the next offsets to read. Their
-    topics must be in the cluster that is written to.
+    """The next offsets to read of a consumer group after a batch. Their topics must be in the
+    cluster that is written to.
 
     DescribeTransactions shows the partitions of such a transaction only to a principal that may see
     the topic __consumer_offsets.

@@ -1,12 +1,11 @@
-"""The outcome of a transaction whose EndTxn(commit) got a doubtful response, by a table.
+"""The outcome of a transaction after an unclear response to EndTxn(commit), by a table.
 
-Owns: the outcome by DescribeTransactions. Never: a broker, a retry
-(``ending.py``).
+Owns: the outcome by DescribeTransactions. Never: a broker, a retry (``ending.py``).
 
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
-"not committable now", for a transaction that the broker aborted as for one that was committed long
-ago (Flink took them for the latter, and lost data: FLINK-23839). The coordinator's state
-distinguishes them; ``_COMMITS`` has what each means.
+"not committable now", both for a transaction that the broker aborted and for a transaction that was
+committed long ago. (Flink treated them as committed, and lost data: FLINK-23839.) The coordinator's
+state distinguishes the two; ``_COMMITS`` has the meaning of each state.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Outcome(Enum):
     """The outcome of a transaction that is to be committed."""
 
     COMMITTED = "committed"
-    #: It is neither committed nor aborted yet.
+    #: The transaction is not committed or aborted yet.
     RETRY = "retry"
     #: Aborted: its rows are gone.
     LOST = "lost"
@@ -73,6 +72,16 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
     """Whether its coordinator has decided to commit it; markers may follow."""
     return found.state.is_committed and outcome_of(transaction, found) is not Outcome.UNKNOWN
+
+
+def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
+    """Whether it was aborted. With version 1, if its id wrote after its commit and that was
+    aborted, the state looks the same, but the transaction is not lost.
+    """
+    is_its_own = (
+        transaction.transaction_version > 1 or found.producer_epoch == transaction.producer_epoch
+    )
+    return is_its_own and outcome_of(transaction, found) is Outcome.LOST
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:

@@ -1,7 +1,7 @@
 """Which run may decide about the batches of a key: the compare half of every compare-and-swap.
 
-Owns: :class:`Owner`, its check against the log's state, and the retry when another driver opens the
-log meanwhile. Never: a decision (``committer.py``), a transaction of the data.
+Owns: :class:`Owner` and its check against the log's state. Never: what follows (``table.py``), a
+transaction of the data.
 
 **The log is the fence.** Planning, commit and abort run in different, short-lived processes, and
 two drivers may run the same query. Two drivers A (older) and B (newer) of one query::
@@ -17,36 +17,18 @@ So the later starter wins, at the earlier one's next commit at the latest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from itertools import count
-from random import random
-from typing import TYPE_CHECKING, Final, TypeVar
 
-from spark_kafka_sink.base.clock import Latch
-from spark_kafka_sink.base.errors import CommitError, KafkaError, SupersededError
-from spark_kafka_sink.transactions.commit_state import (
-    CommitState,
-    LogChangedError,
-    LogOutcomeUnknownError,
-    NoLeaderError,
-    Standing,
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.results import (
+    Commit,
+    LogLost,
+    Refuse,
+    RunAborted,
+    TakenOver,
+    refused,
 )
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.admin.transaction_client import TransactionClient
-    from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
-
-T = TypeVar("T")
-OpenedT = TypeVar("OpenedT")
-
-#: How often a write is tried, at least, when others keep opening the log.
-_MAX_ATTEMPTS: Final = 5
-#: And when its outcome is unknown: the next attempt resolves that, and may write, too.
-_MAX_UNKNOWN: Final = 3
-#: The longest pause while a partition has no leader.
-_LEADER_MS: Final = 500
 
 
 class Numbering(Enum):
@@ -63,7 +45,7 @@ class Numbering(Enum):
 
     @property
     def is_of_micro_batches(self) -> bool:
-        """One run writes many batches, and its workers reuse their ids."""
+        """Whether a run writes many batches, so that its workers reuse their ids."""
         return self in (Numbering.STREAM, Numbering.MICRO_BATCHES)
 
 
@@ -87,96 +69,25 @@ class Owner:
             standing is Standing.UNKNOWN and state.generation == self.generation
         )
 
-    def check(self, state: CommitState) -> None:
-        """Raises SupersededError when another run has taken the key over, CommitError when this run
-        was aborted, or when the log has lost the state that it had when the batch was planned.
+    def refusal(self, state: CommitState) -> Refuse | None:
+        """The refusal when another run has taken the key over, when this run was aborted, or when
+        the log has lost the state that it had when the batch was planned; None when this run may
+        decide.
         """
         if self.may_decide(state):
-            return
+            return None
         forgotten = not state.newest_run or state.generation < self.generation
         if forgotten and self.generation and self.numbering is not Numbering.ONCE:
-            raise CommitError(
-                f"the commit log has lost the state of '{self.key}', which was at generation "
-                f"{self.generation} when this batch was planned; nothing of it is visible",
-                hint="its topic (commitLogTopic) was deleted or created again, or the key was "
-                "reset: the next start continues without that state",
-            )
+            return refused(LogLost(self.generation))
         # (No other run has taken over since it planned.)
         no_other = self.generation == state.generation or self.run_id == state.newest_run
         if no_other and self.run_id in state.superseded:
-            raise CommitError(
-                f"run {self.run_id} of '{self.key}' was aborted, and commits nothing any more",
-                hint="nothing of its last batch is visible, and the next start writes it again; "
-                "Spark aborted it (the driver's log says why, before this), or an operator did "
-                "('kprod txn abort' or 'sweep')",
-            )
-        raise SupersededError(
-            f"another driver has taken over '{self.key}': run {state.newest_run} (generation "
-            f"{state.generation}) in place of run {self.run_id} (generation "
-            f"{self.generation}); this one must stop",
-            hint="two jobs with one txnAppId ran at the same time: nothing of this one is "
-            "visible; run it again, one after the other"
-            if self.numbering is Numbering.VERSIONS
-            else "a query runs twice with one checkpoint, or two queries share a "
-            "transactionalIdPrefix or a name of foreach_batch (use a different one for each "
-            "query), or an operator ended this run's transactions ('kprod txn abort' or 'sweep'; "
-            "then start it again)",
+            return refused(RunAborted(self.run_id))
+        reason = TakenOver(
+            self.run_id,
+            self.generation,
+            state.newest_run,
+            state.generation,
+            self.numbering is Numbering.VERSIONS,
         )
-
-
-def when_open(
-    client: TransactionClient, log: CommitLog, key: str, attempt: Callable[[LogSession], T]
-) -> T:
-    """The result of ``attempt`` with ``key`` open, as in :func:`retry_when_fenced`."""
-    return retry_when_fenced(client, lambda: log.open(key, client.deadline()), attempt)
-
-
-def retry_when_fenced(
-    client: TransactionClient, open_: Callable[[], OpenedT], attempt: Callable[[OpenedT], T]
-) -> T:
-    """The result of ``attempt``, which checks the owner of a key and writes, with what ``open_``
-    has opened. It is retried when another driver opened the key between its check and its write, or
-    when the key was read from a deposed leader.
-
-    Without the retry, a superseded driver would stop the one that superseded it::
-
-        B opens the log, and finds that it may take over
-        A, stalled until now, opens the log: B is fenced
-        A finds itself superseded, and stops
-        B's write is refused
-
-    B's next attempt finds what A left: nothing, or A's decision. It is also retried when it is not
-    known whether the write is in the log: opening the log fences a write in flight, then reads.
-
-    Two that both may take over would keep fencing each other, and threads are as many as their user
-    likes (writes of a block, versions, plannings, and aborts beside them). So each goes on for
-    max.block.ms, and pauses for a random time that grows: from the second retry on, for up to twice
-    as long as its attempt took. One whose partitions lack a leader goes on for as long.
-    """
-    unknown: LogOutcomeUnknownError | None = None
-    clock, until = client.clock, client.deadline()
-    for tries in count(1):
-        begun = clock.now_ms()
-        try:
-            opened = open_()
-        except KafkaError as error:
-            if unknown is None:
-                raise
-            raise unknown from error
-        try:
-            return attempt(opened)
-        except LogOutcomeUnknownError as error:
-            unknown = error
-            if tries >= _MAX_UNKNOWN and clock.now_ms() >= until:
-                raise
-        except (LogChangedError, NoLeaderError) as error:
-            unknown = None
-            if tries >= _MAX_ATTEMPTS and begun >= until:
-                raise
-            now = clock.now_ms()
-            most = (1 + now - begun) * (2 ** min(tries, 11) - 2)
-            pause = random() * most  # noqa: S311 - no secret
-            if isinstance(error, NoLeaderError):
-                pause = min(pause, _LEADER_MS)
-            clock.wait(Latch(), now + round(min(pause, max(0, until - now))))
-    raise AssertionError
+        return Refuse(Commit.SUPERSEDED, reason)

@@ -60,8 +60,9 @@ def sweep(
     keep: Collection[str] = (),
     patient: bool = False,
 ) -> tuple[str, ...]:
-    """Abort the open transactions of ``key`` that are ``is_orphan``, except ``keep``; returns their
-    ids, never other keys': "a" is not "a.b". ``patient`` as in ``open_transactions``.
+    """Aborts the open transactions of ``key`` that are ``is_orphan``, except ``keep``, and never
+    those of another key: "a" is not "a.b". Returns their ids. For ``patient`` see
+    ``open_transactions``.
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)

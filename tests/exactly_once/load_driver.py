@@ -6,12 +6,13 @@ It takes one command per line (JSON) on its standard input and answers each with
 standard output; Spark's log goes to standard error. What it promises to its user it writes to the
 truth file, line by line and durably, before it goes on (``truth.py``).
 
-``batch``: one ``df.write`` of rows ``first .. first + rows``. ``stream``: micro-batches of ``rows``
-rows each until batch ``until`` is in the checkpoint's commit log, or the file ``stop`` is there;
+``batch``: one ``df.write`` of rows ``first .. first + rows``, after a ``shuffle`` if there is one.
+``stream``: micro-batches of ``rows`` rows each until batch ``until`` is in the checkpoint's commit
+log, or the file ``stop`` is there;
 Spark's rate-micro-batch source makes the same rows again after a restart. ``foreach``: the same
 with ``foreach_batch(name)``, called on the stream's own thread or from a thread pool (``where``:
-own, pool). ``streams``: several streams beside each other. ``twice``: writer.commit and
-writer.abort called by hand, in any order.
+own, pool). ``streams``: several streams beside each other. ``backfill``: a backfill. ``twice``:
+writer.commit and writer.abort called by hand, in any order.
 
 The load misbehaves when asked (``misbehave``), for a task and for attempts of it: it is Spark's
 input that throws, sleeps or waits for a file, so the sink has no hook for it.
@@ -207,7 +208,11 @@ class LoadDriver:
     def batch(self, command: dict[str, Any]) -> dict[str, Any]:
         truth = TruthWriter(command["truth"])
         number, first, rows = int(command["batch"]), int(command["first"]), int(command["rows"])
-        source = self.spark.range(first, first + rows, 1, int(command.get("tasks", 2)))
+        tasks = int(command.get("tasks", 2))
+        source = self.spark.range(first, first + rows, 1, tasks)
+        if command.get("shuffle"):
+            # A task of the load writes its rows in the order of their numbers.
+            source = source.repartition(tasks).sortWithinPartitions("id")
         frame = self.labelled(source, command, number)
         truth.invoke(number, first, rows)
         try:
@@ -226,6 +231,11 @@ class LoadDriver:
         return self._watched(
             frame.writeStream.format("kprod").options(**command["options"]), command
         )
+
+    def backfill(self, command: dict[str, Any]) -> dict[str, Any]:
+        from tests.exactly_once import backfill_load
+
+        return backfill_load.run(self.spark, command)
 
     def foreach(self, command: dict[str, Any]) -> dict[str, Any]:
         writer = self._source(command).writeStream.foreachBatch(for_each(command, self.name))

@@ -211,6 +211,16 @@ def sender_of(hit: Hit) -> psutil.Process:
     raise AssertionError(f"nobody has a connection from port {hit.client_port}")
 
 
+def executor_of(hit: Hit) -> psutil.Process:
+    """The executor's JVM whose Python worker sent this."""
+    daemon = sender_of(hit).parent()
+    assert daemon is not None
+    executor = daemon.parent()
+    assert executor is not None
+    assert "CoarseGrainedExecutorBackend" in " ".join(executor.cmdline())
+    return executor
+
+
 def kill_and_wait(process: psutil.Process) -> None:
     _send(process, signal.SIGKILL)
     with contextlib.suppress(psutil.NoSuchProcess):

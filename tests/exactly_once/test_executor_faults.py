@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.datasource.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
-from tests.exactly_once.processes import Driver, of_the_checkout, sender_of
+from tests.exactly_once.processes import Driver, executor_of, of_the_checkout
 from tests.faults.proxy import Action, Fault, Hit, Side
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -53,16 +53,6 @@ def executors(_world, _cluster, _started) -> Driver:
 
 #: What is held must not be sent again meanwhile.
 PATIENT = {"kafka_request_timeout_ms": "240000", "kafka_delivery_timeout_ms": "250000"}
-
-
-def executor_of(hit: Hit) -> psutil.Process:
-    """The executor's JVM whose Python worker sent this."""
-    daemon = sender_of(hit).parent()
-    assert daemon is not None
-    executor = daemon.parent()
-    assert executor is not None
-    assert "CoarseGrainedExecutorBackend" in " ".join(executor.cmdline())
-    return executor
 
 
 def meet_attempt_0(

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 
+from tests.simulation.results_page import table, write_section
 from tests.simulation.run import LifeError, live
 from tests.simulation.scheduler import START_MS
 
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
     parser.add_argument("--trace", action="store_true", help="print all that happened")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
+    parser.add_argument("--page", action="store_true", help="write the result to RESULTS.md")
     given = parser.parse_args()
     # Thousands of lives lose thousands of connections.
     logging.disable()
@@ -41,12 +43,17 @@ def main() -> int:
         turns += world.scheduler.turns
         simulated += world.scheduler.now - START_MS
     seconds = time.monotonic() - began
-    print(
+    result = (
         f"{given.seeds} lives from seed {given.first}, {failed} failed; {turns} turns,"
         f" {simulated / 3_600_000:.1f} simulated hours in {seconds:.0f} s"
     )
-    for name, count in sorted(outcomes.items()) + sorted(fired.items()):
+    happened = sorted(outcomes.items()) + sorted(fired.items())
+    print(result)
+    for name, count in happened:
         print(f"  {count:>9} {name}")
+    if given.page:
+        call = f"make simulate SEEDS={given.seeds} FROM={given.first}"
+        write_section("Producers", call, f"{result}.\n\n{table('what happened | times', happened)}")
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""Broken protocols: what a review of 24 November 2026 tried (x1 to x5), its findings about blocks,
+"""Broken protocols: what a review of 24 November 2026 tried (x1 to x4), its findings about blocks,
 operators and restarts (f1 to f7), and those of random lives (x6 to x8), put back.
 """
 
@@ -14,14 +14,15 @@ from unittest.mock import patch
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.datasource import foreach_batch
-from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
+from spark_kafka_sink.datasource.exactly_once import transaction_plan
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
-from spark_kafka_sink.transactions import committer, ending
+from spark_kafka_sink.transactions import batches, committer, deciding, ending, table
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Part, Payload
-from spark_kafka_sink.transactions.committer import Batch, Committer
-from spark_kafka_sink.transactions.ownership import Owner
-from tests.simulation.mutant import all_of, with_text
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.results import OtherRows, Refuse, refused
+from tests.simulation.mutant import all_of, with_row_text, with_text
 
 
 def _blocks_have_no_token() -> AbstractContextManager[Any]:
@@ -44,7 +45,7 @@ def x1_parts_of_a_dead_run_survive() -> AbstractContextManager[Any]:
 def x2_a_block_decides_what_is_recorded() -> AbstractContextManager[Any]:
     """Neither the function's process nor the committer looks whether a write is missing."""
 
-    def decision(owner: Owner, batch: Batch, state: CommitState) -> Decision:
+    def decision(batch: Batch, state: CommitState) -> Decision:
         if batch.block is None:
             payloads: tuple[Payload, ...] = (batch.payload or Payload(),)
             return Decision(batch.number, batch.transactions, payloads, batch.digest)
@@ -54,7 +55,7 @@ def x2_a_block_decides_what_is_recorded() -> AbstractContextManager[Any]:
         return Decision(batch.number, transactions, payloads, batch.digest)
 
     return all_of(
-        patch.object(committer, "_decision", decision),
+        patch.object(table, "decision_of", decision),
         patch.object(foreach_batch.Transaction, "_refuse_failed", lambda _: None),
         with_text(foreach_batch.Transaction, "commit", "failure is not None", "False"),
     )
@@ -77,23 +78,13 @@ def x4_undo_ignores_what_is_committed() -> AbstractContextManager[Any]:
     )
 
 
-def x5_whoevers_decision_was_ended_counts_as_ours() -> AbstractContextManager[Any]:
-    given = "if self._done_before("
-    broken = (
-        "if decision is not None and state.last_done == batch.number:\n"
-        "        how = Commit.COMMITTED\n"
-        "    elif self._done_before("
-    )
-    return with_text(Committer, "_commit", given, broken)
-
-
 def x6_a_commit_does_not_look_again() -> AbstractContextManager[Any]:
     """It may commit what another driver is about to undo."""
     true, ends = ending._next, ending.end_decided
 
     def next_(*given: Any, **named: Any) -> Any:
         found = true(*given, **named)
-        return ending._Next.FINISH if found is ending._Next.COMMIT else found
+        return ending.Ending.FINISH if found is ending.Ending.COMMIT else found
 
     def end_decided(*given: Any, checked_until_ms: int, only_lost: bool) -> Any:
         until_ms = checked_until_ms and NEVER
@@ -116,7 +107,7 @@ def x7_one_that_moves_counts_as_old() -> AbstractContextManager[Any]:
 
 def x8_a_fence_of_the_drivers_own_is_bare() -> AbstractContextManager[Any]:
     return with_text(
-        Committer, "_prepared_by_us", "(ProducerFencedError, InvalidTxnStateError)", "()"
+        deciding, "_prepared_by_us", "(ProducerFencedError, InvalidTxnStateError)", "()"
     )
 
 
@@ -136,7 +127,7 @@ def f1_whoever_looks_judges_by_his_own_time_out() -> AbstractContextManager[Any]
 
     return all_of(
         patch.object(ending, "near_timeout", near_timeout),
-        patch.object(committer, "near_timeout", near_timeout),
+        patch.object(deciding, "near_timeout", near_timeout),
         _operators_undo(),
     )
 
@@ -162,19 +153,19 @@ def f2_another_block_of_a_number_counts_as_done() -> AbstractContextManager[Any]
 
 
 def f3_the_writes_of_a_block_have_an_order() -> AbstractContextManager[Any]:
-    true = committer.check_payload
+    true = batches.payload_refusal
 
-    def check_payload(key: str, batch: Batch, state: CommitState, name: str = "") -> None:
+    def refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
         done = state.done_batch(batch.number)
         block, payload = batch.block, batch.payload
         if done is None or block is None or payload is None or (batch.digest and done.digest):
-            true(key, batch, state, name)
-            return
+            return true(batch, state, name)
         nth = len(state.parts_by(batch.number, block.token))
         if block.writes is None and payload != [*done.payloads, Payload()][nth]:
-            raise committer._other_rows(key, batch.number, "these rows", "others")
+            return refused(OtherRows(batch.number, "these rows", "others"))
+        return None
 
-    return patch.object(committer, "check_payload", check_payload)
+    return patch.object(batches, "payload_refusal", refusal)
 
 
 def f4_a_write_of_a_block_may_have_any_option() -> AbstractContextManager[Any]:
@@ -189,10 +180,6 @@ def f5_a_group_may_have_members() -> AbstractContextManager[Any]:
     return patch.object(transaction_plan, "refuse_members", lambda *_: None)
 
 
-def f6_the_drivers_own_transactions_time_out() -> AbstractContextManager[Any]:
-    return patch.object(transaction_commit, "_is_two_phase", lambda *_: False)
-
-
 def f7_each_batch_has_a_run_of_its_own() -> AbstractContextManager[Any]:
     return patch.object(NamedWrites, "run", lambda *_: uuid.uuid4().hex)
 
@@ -204,6 +191,5 @@ def a_batch_is_known_by_its_rows_alone() -> AbstractContextManager[Any]:
 
 def offsets_are_committed_without_the_rows() -> AbstractContextManager[Any]:
     """And a report, too: what the driver prepares is not part of the decision."""
-    given = "replace(decision, transactions=decision.transactions + own)"
-    broken = "replace(decision, transactions=decision.transactions or own)"
-    return with_text(Committer, "_decide_and_end", given, broken)
+    given, broken = "decision.transactions + view.own", "decision.transactions or view.own"
+    return with_row_text("it_is_to_be_decided", given, broken)

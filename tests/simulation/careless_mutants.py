@@ -13,49 +13,44 @@ from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.transactions import aborter, committer, ending, outcomes, ownership
-from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions import committer, ending, table
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.committer import Committer
-from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.committer import Committer, _Performance
+from spark_kafka_sink.transactions.ending import CommitOutcomes
+from spark_kafka_sink.transactions.steps import (
+    AbortBatch,
+    Write,
+    Writing,
+    with_decision,
+    with_write,
+)
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
-from tests.simulation.mutant import all_of
+from tests.simulation.mutant import all_of, without_rows
 
 
 def never_sweeps() -> AbstractContextManager[Any]:
-    return all_of(
-        *(patch.object(room, "sweep", lambda *_, **__: ()) for room in (aborter, committer))
-    )
+    return patch.object(committer, "sweep", lambda *_, **__: ())
 
 
 def abort_does_nothing() -> AbstractContextManager[Any]:
     return all_of(
-        patch.object(Aborter, "abort", lambda *_, **__: ()),
-        patch.object(Aborter, "abort_unknown", lambda *_, **__: ()),
+        patch.object(Committer, "abort", lambda *_, **__: ()),
+        patch.object(Committer, "abort_unknown", lambda *_, **__: ()),
     )
 
 
 def no_prepare_check() -> AbstractContextManager[Any]:
-    return patch.object(Committer, "_check_prepared", lambda *_: None)
+    return patch.object(committer, "unready", lambda *_: None)
 
 
 def no_age_check() -> AbstractContextManager[Any]:
     return patch.object(TransactionClient, "older_than", lambda *_, **__: frozenset())
 
 
-def anybody_may_commit() -> AbstractContextManager[Any]:
-    return patch.object(Owner, "check", lambda *_: None)
-
-
 def one_duel() -> AbstractContextManager[Any]:
     """A run that opens the log behind a healthy driver's back stops it."""
-
-    def once(client: Any, open_: Callable[[], Any], attempt: Callable[[Any], Any]) -> Any:
-        return attempt(open_())
-
-    return patch.object(ownership, "retry_when_fenced", once)
+    return patch.object(table, "_again", lambda *_: None)
 
 
 def strangers_are_not_superseded() -> AbstractContextManager[Any]:
@@ -68,30 +63,24 @@ def doubt_is_ignored() -> AbstractContextManager[Any]:
     return patch.object(KafkaProducer, "identity_in_doubt", property(lambda _: False))
 
 
-def lost_counts_as_committed() -> AbstractContextManager[Any]:
-    true = outcomes.outcome_of
-
-    def outcome_of(transaction: Any, found: Any) -> Outcome:
-        outcome = true(transaction, found)
-        return Outcome.COMMITTED if outcome in (Outcome.LOST, Outcome.UNKNOWN) else outcome
-
-    return patch.object(ending, "outcome_of", outcome_of)
-
-
 def done_is_never_noted() -> AbstractContextManager[Any]:
-    return patch.object(Committer, "_write_done", lambda *_: None)
+    return _written_without(Writing.DONE)
 
 
-def abort_gives_nothing_up() -> AbstractContextManager[Any]:
-    return patch.object(
-        Aborter, "_mark_run_aborted", lambda _self, _owner, _number, session: session
-    )
+def _written_without(why: Writing) -> AbstractContextManager[Any]:
+    """As if such a write had succeeded."""
+    true = _Performance._written
+
+    def written(self: Any, step: Write, view: Any) -> Any:
+        return with_write(view, step) if step.why is why else true(self, step, view)
+
+    return patch.object(_Performance, "_written", written)
 
 
 def abort_ignores_the_decision() -> AbstractContextManager[Any]:
     return all_of(
-        patch.object(aborter, "_decided", lambda _: frozenset()),
-        patch.object(Aborter, "_mark_run_aborted", lambda _self, _owner, _number, session: session),
+        patch.object(committer, "decided_ids", lambda _: frozenset()),
+        without_rows("its_run_may_still_decide", "it_was_decided", goal=AbortBatch),
     )
 
 
@@ -123,13 +112,13 @@ def doubtful_counts_as_committed() -> AbstractContextManager[Any]:
 
 
 def decides_before_it_checks() -> AbstractContextManager[Any]:
-    def decide(self: Any, owner: Any, session: Any, state: Any, _: Any) -> Any:
+    def decided(self: Any, state: Any, view: Any) -> Any:
         deadline = self._client.deadline()
-        session.write(state, deadline)
-        self._check_prepared(owner, state.decision, deadline)
-        return state
+        self._write(state, deadline)
+        self._check(state.decision, deadline)
+        return with_decision(view, state, 0)
 
-    return patch.object(Committer, "_decide", decide)
+    return patch.object(_Performance, "_decided", decided)
 
 
 def forgets_the_last_end() -> AbstractContextManager[Any]:
@@ -185,21 +174,22 @@ def empties_are_left() -> AbstractContextManager[Any]:
 def forgets_what_is_done() -> AbstractContextManager[Any]:
     """Neither the driver nor its tasks look whether a batch is done."""
     return all_of(
-        patch.object(Committer, "_done_before", lambda *_: False),
+        without_rows("it_can_not_be_the_next_one", "it_is_done"),
         patch.object(TransactionPlan, "is_done", lambda *_: False),
     )
 
 
 def ends_without_a_decision() -> AbstractContextManager[Any]:
     """EndTxn before the commit point."""
-    return patch.object(Committer, "_decide", lambda _self, _owner, _session, state, _: state)
+
+    return patch.object(
+        _Performance, "_decided", lambda _, state, view: with_decision(view, state, 0)
+    )
 
 
 def finishes_nothing() -> AbstractContextManager[Any]:
     """A decided batch counts as done without being ended."""
-    return patch.object(
-        Committer, "_finish", lambda _self, _key, _session, state, **_: state.finished()
-    )
+    return patch.object(committer, "end_decided", lambda *_, **__: CommitOutcomes())
 
 
 def one_id_for_two_tasks() -> AbstractContextManager[Any]:

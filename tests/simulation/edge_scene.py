@@ -21,17 +21,18 @@ import pytest
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource import calling_query, foreach_batch
+from spark_kafka_sink.datasource import foreach_batch
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
     TransactionPlan,
     plan_transactions,
 )
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
+from spark_kafka_sink.datasource.process import calling_query
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
-from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -39,6 +40,7 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
+from spark_kafka_sink.transactions.operations.operator import Operator
 from tests.fakes.fake_cluster.codec import Request, read_request
 from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.processes import Network, Process
@@ -222,12 +224,12 @@ class EdgeScene(Scene):
                 attempts[-1].worker.process.kill()
             messages = [None if a.worker.process.dead else a.message for a in attempts]
             if any(message is None for message in messages):
-                plan.abort(messages)
+                PlannedBatch(plan).abort(messages)
                 raise KafkaError(PLANNED) if ends == "fail" else self._task_errors[-1]
             try:
-                plan.commit(messages)
+                PlannedBatch(plan).commit(messages)
             except KafkaError:
-                plan.abort(messages)
+                PlannedBatch(plan).abort(messages)
                 raise
         return plan
 

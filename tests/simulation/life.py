@@ -6,10 +6,12 @@ A :class:`Life` is a value: printed, it is the script of a failure.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.fakes.simulated_network import NetworkFaults
-from tests.simulation.seeded_cluster import ClusterFaults
+from tests.simulation.seeded_cluster import ClusterFaults, Sick
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,24 @@ class Life:
     preemption: float
     slow_writer: float
     actions: tuple[Action, ...] = field(default=())
+    #: That of rows, all sent singly, which brokers refuse: too large, or of a day in the future.
+    invalid: float = 0.0
+    sick: Sick | None = None
+
+    @property
+    def calm(self) -> bool:
+        """Nothing but what is invalid or sick keeps a row from its partition."""
+        least = (NetworkFaults(self.network.latency_ms), ClusterFaults(self.cluster.work_ms))
+        return (
+            (self.network, self.cluster) == least
+            and not self.late_topics
+            and self.heals_after_ms == self.slow_writer == 0
+            and int(self.options["request.timeout.ms"]) > 1_000
+        )
+
+    @property
+    def ill(self) -> bool:
+        return self.invalid > 0 or self.sick is not None
 
     @property
     def idempotent(self) -> bool:
@@ -123,6 +143,7 @@ class Life:
         lines += [f"  {name}={value}" for name, value in self.options.items()]
         lines += [f"  topics {self.topics}, late {self.late_topics}, too large {self.too_large}"]
         lines += [f"  {self.network}", f"  {self.cluster}"]
+        lines += [f"  invalid rows {self.invalid}, {self.sick}"] if self.ill else []
         lines += [f"  transaction version {self.transaction_version}, versions {self.versions}"]
         lines.append(
             f"  heals after {self.heals_after_ms} ms, preemption {self.preemption}, "
@@ -173,7 +194,7 @@ def draw(seed: int) -> Life:
     late = {name: fate.randint(1, 20_000) for name in topics if fate.random() < 0.1}
     too_large = {name: fate.choice((800, 2_000)) for name in topics if fate.random() < 0.3}
     heals = None if short and fate.random() < 0.5 else fate.choice((100, 2_000, 20_000, 200_000))
-    return Life(
+    life = Life(
         seed,
         options,
         topics,
@@ -188,6 +209,46 @@ def draw(seed: int) -> Life:
         fate.choice((0.0, 0.0, 0.0, 0.2)),
         _actions(fate, topics, late, transactional="transactional.id" in options),
     )
+    # By a generator of its own, so that the other lives stay as they are.
+    return _ill(life, random.Random(f"ills {seed}"))
+
+
+def _ill(life: Life, fate: random.Random) -> Life:
+    """Some lives of single records have records that brokers refuse, or a sick partition."""
+    singly = any(isinstance(action, Send) and action.singly for action in life.actions)
+    if not singly or not life.idempotent or life.transactional or fate.random() < 0.4:
+        return life
+    # A failed record fails its attempt, which says it at its end: here there is only one.
+    actions: list[Action] = [
+        replace(action, singly=True)
+        if isinstance(action, Send)
+        else Flush()
+        if isinstance(action, Attempt)
+        else action
+        for action in life.actions
+    ]
+    life = replace(life, actions=tuple(actions), invalid=fate.choice((0.0, 0.02, 0.2, 0.2)))
+    if fate.random() < 0.4:
+        latency, work = life.network.latency_ms, life.cluster.work_ms
+        life = replace(
+            life,
+            network=NetworkFaults(latency),
+            cluster=ClusterFaults(work),
+            late_topics={},
+            slow_writer=0.0,
+            heals_after_ms=0,  # a turn that is taken away costs next to no time either
+        )
+    if fate.random() < 0.6:
+        topic = fate.choice(sorted(life.topics))
+        start = fate.choice((0, 10, 1_000))
+        sick = Sick(
+            TopicPartition(topic, fate.randrange(life.topics[topic])),
+            start,
+            start + fate.choice((1_000, 40_000, 300_000)),
+            fate.choice((ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)),
+        )
+        life = replace(life, sick=sick)
+    return life
 
 
 def _options(fate: random.Random) -> dict[str, str]:

@@ -124,15 +124,15 @@ def let_the_first_batch_have_company() -> AbstractContextManager[Any]:
 def _acknowledged_by(wrong: Answer) -> AbstractContextManager[Any]:
     true = sender_module.answer_of
 
-    def method(code: Any) -> Answer:
-        answer = true(code)
+    def method(code: Any, **named: bool) -> Answer:
+        answer = true(code, **named)
         return Answer.ACKNOWLEDGED if answer is wrong else answer
 
     return patch.object(sender_module, "answer_of", method)
 
 
 def take_a_lost_answer_for_success() -> AbstractContextManager[Any]:
-    return _acknowledged_by(Answer.UNCLEAR)
+    return _acknowledged_by(Answer.LOST)
 
 
 def take_out_of_order_for_a_duplicate() -> AbstractContextManager[Any]:
@@ -203,6 +203,25 @@ def go_on_after_a_failed_batch() -> AbstractContextManager[Any]:
         patch.object(Sender, "_fail_producer", lambda *given: None),
         patch.object(ProduceRecorder, "_fails_alone", lambda *given: True),
     )
+
+
+def fail_what_is_behind_a_refused_record() -> AbstractContextManager[Any]:
+    """It is not sent again under the next epoch: a record takes innocents with it."""
+    return patch.object(PartitionSequences, "_may_be_written_twice", lambda *given: True)
+
+
+def hold_every_partition_while_one_moves_on() -> AbstractContextManager[Any]:
+    def broken(true: Any, self: TransactionManager, batch: ProducerBatch) -> bool:
+        return bool(true(self, batch)) and (batch.has_sequence or not self._sequences.in_flight)
+
+    return _wrap(TransactionManager, "may_drain", _every(1, broken))
+
+
+def lose_what_goes_again_under_the_next_epoch() -> AbstractContextManager[Any]:
+    def broken(true: Any, self: BatchReturns, batches: Any, now: int) -> None:
+        true(self, batches[1:], now)
+
+    return _wrap(BatchReturns, "begin_again", _every(1, broken))
 
 
 def never_learn_of_a_new_leader() -> AbstractContextManager[Any]:

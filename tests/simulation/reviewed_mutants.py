@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -14,33 +13,41 @@ from spark_kafka_sink.base.errors import KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import TransactionalProducers
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
-from spark_kafka_sink.transactions import committer, ending, ownership
-from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions import batches, committer, deciding, ending, table
 from spark_kafka_sink.transactions.commit_log import commit_log, log_writer
 from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
 from spark_kafka_sink.transactions.commit_state import (
-    CommitState,
     Done,
-    LogOutcomeUnknownError,
     Payload,
 )
-from spark_kafka_sink.transactions.committer import Commit, Committer
+from spark_kafka_sink.transactions.committer import Committer, _Performance
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
-from tests.simulation.mutant import all_of
+from spark_kafka_sink.transactions.results import Commit, raised
+from spark_kafka_sink.transactions.steps import (
+    AbortBatch,
+    CommitBatch,
+    Failure,
+    Sweep,
+    View,
+    failure_of,
+    with_decision,
+)
+from tests.simulation.mutant import all_of, with_row_text, with_text
 
 
 def s1_unknown_queries_are_not_checked() -> AbstractContextManager[Any]:
     """A foreachBatch that Spark does not name skips what others wrote."""
-    true = committer.check_number
+    true = batches.number_refusal
 
-    def check(key: str, numbering: Numbering, query_id: str, number: int, state: Any) -> None:
+    def refusal(numbering: Numbering, query_id: str, number: int, state: Any) -> Any:
         if query_id or numbering is not Numbering.MICRO_BATCHES:
-            true(key, numbering, query_id, number, state)
+            return true(numbering, query_id, number, state)
+        return None
 
     return all_of(
-        patch.object(committer, "check_number", check),
-        patch.object(transaction_plan, "check_number", check),
-        patch.object(committer, "check_payload", lambda *_: None),
+        patch.object(table, "number_refusal", refusal),
+        patch.object(transaction_plan, "number_refusal", refusal),
+        s18_other_rows_are_dropped(),
     )
 
 
@@ -49,44 +56,39 @@ def s2_the_gap_before_a_write_is_not_looked_at() -> AbstractContextManager[Any]:
 
 
 def s3_an_abort_of_a_superseded_run_does_not_sweep() -> AbstractContextManager[Any]:
-    true = Aborter.abort
-
-    def abort(self: Any, owner: Owner, number: int, transactions: Any, **named: Any) -> Any:
-        state = self._decisions.read(owner.key, self._client.deadline()).state
-        if state is None or state.run_id in ("", owner.run_id):
-            return true(self, owner, number, transactions, **named)
-        with patch.object(Aborter, "_sweep", lambda *_, **__: ()):
-            return true(self, owner, number, transactions, **named)
-
-    return patch.object(Aborter, "abort", abort)
+    is_its_own = "view.state.run_id not in ('', goal.owner.run_id) or view.sweeps"
+    return all_of(
+        with_row_text("its_run_may_have_more_open", "view.sweeps", is_its_own, goal=AbortBatch),
+    )
 
 
 def s4_named_jobs_sweep_no_dead_runs() -> AbstractContextManager[Any]:
-    true = Committer._sweep
+    true = _Performance._swept
 
-    def sweep(self: Any, owner: Owner, state: CommitState, **named: Any) -> None:
-        known = state if "~" not in owner.key else replace(state, superseded=(), generation=0)
-        true(self, owner, known, **named)
+    def swept(self: Any, step: Sweep, view: View) -> View:
+        of_job = isinstance(self._goal, CommitBatch) and "~" in self._goal.key
+        return true(self, replace(step, superseded=step.superseded and not of_job), view)
 
-    return patch.object(Committer, "_sweep", sweep)
+    return patch.object(_Performance, "_swept", swept)
 
 
 def s5_a_decision_is_no_lease() -> AbstractContextManager[Any]:
     """Checked first, and written whenever it gets there."""
 
-    def decide(self: Any, owner: Any, session: Any, state: Any, _: Any) -> Any:
-        self._check_prepared(owner, state.decision, self._client.deadline())
-        session.write(state, self._client.deadline())
-        return state
+    def decided(self: Any, state: Any, view: Any) -> Any:
+        deadline = self._client.deadline()
+        self._check(state.decision, deadline)
+        self._write(state, self._client.deadline())
+        return with_decision(view, state, 0)
 
     return all_of(
-        patch.object(Committer, "_decide", decide),
+        patch.object(_Performance, "_decided", decided),
         patch.object(commit_log, "lease_ms", lambda timeout_ms: timeout_ms),
     )
 
 
 def s6_the_roll_forward_undoes_nothing() -> AbstractContextManager[Any]:
-    return patch.object(ending, "_next", lambda *_, **__: ending._Next.FINISH)
+    return patch.object(ending, "_next", lambda *_, **__: ending.Ending.FINISH)
 
 
 def s7_brokers_are_as_they_were_minutes_ago() -> AbstractContextManager[Any]:
@@ -125,18 +127,13 @@ def s11_invalid_txn_state_stops_the_healthy() -> AbstractContextManager[Any]:
 
 
 def s11_an_unclear_write_is_not_looked_up() -> AbstractContextManager[Any]:
-    true = ownership.retry_when_fenced
+    true = failure_of
 
-    def retry_when_fenced(client: Any, open_: Any, attempt: Any) -> Any:
-        def once(opened: Any) -> Any:
-            try:
-                return attempt(opened)
-            except LogOutcomeUnknownError as error:
-                raise KafkaTimeoutError(error.message, hint="") from error
+    def never_unclear(error: Any) -> Failure:
+        found = true(error)
+        return Failure.FINAL if found is Failure.UNCLEAR else found
 
-        return true(client, open_, once)
-
-    return patch.object(ownership, "retry_when_fenced", retry_when_fenced)
+    return patch.object(committer, "failure_of", never_unclear)
 
 
 def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
@@ -167,23 +164,19 @@ def s12_readers_wait_for_strangers() -> AbstractContextManager[Any]:
 
 
 def s13_every_broker_must_answer() -> AbstractContextManager[Any]:
-    true = Committer._check_prepared
+    true = deciding.unready
 
-    def check(self: Any, owner: Owner, decision: Any, deadline: int) -> None:
-        found = self._client.open_transactions(owner.key, deadline, patient=True)
+    def unready(client: Any, decision: Any, log: str, deadline: int) -> Any:
+        found = client.open_transactions(log.removesuffix("~~log"), deadline, patient=True)
         if found.silent:
             raise KafkaTimeoutError("a broker gave no answer", hint="")
-        true(self, owner, decision, deadline)
+        return true(client, decision, log, deadline)
 
-    return patch.object(Committer, "_check_prepared", check)
+    return patch.object(committer, "unready", unready)
 
 
 def s14_errors_behind_the_decision_are_bare() -> AbstractContextManager[Any]:
-    @contextmanager
-    def decided(*_: Any) -> Iterator[None]:
-        yield
-
-    return patch.object(committer, "_decided", decided)
+    return patch.object(table, "_failure", lambda _goal, _view, failed: raised(failed.error))
 
 
 def s15_an_abort_without_a_run_takes_all() -> AbstractContextManager[Any]:
@@ -213,18 +206,13 @@ def s17_an_empty_version_counts() -> AbstractContextManager[Any]:
 
     return all_of(
         patch.object(Committer, "commit", commit),
-        patch.object(committer, "check_payload", lambda *_: None),
+        s18_other_rows_are_dropped(),
     )
 
 
 def s18_other_rows_are_dropped() -> AbstractContextManager[Any]:
-    return patch.object(committer, "check_payload", lambda *_: None)
+    return patch.object(batches, "payload_refusal", lambda *_: None)
 
 
 def s19_a_dropped_version_sweeps_its_run() -> AbstractContextManager[Any]:
-    true = Committer._sweep
-
-    def sweep(self: Any, *of: Any, own_run: bool) -> None:
-        true(self, *of, own_run=True)
-
-    return patch.object(Committer, "_sweep", sweep)
+    return with_text(table, "_sweep", "is_own = ", "is_own = True or ")

@@ -24,6 +24,16 @@ NODES = 3
 
 
 @dataclass(frozen=True)
+class Sick:
+    """A partition that brokers do not append to in this time: a retriable error in its place."""
+
+    tp: TopicPartition
+    from_ms: int
+    to_ms: int
+    code: ErrorCode
+
+
+@dataclass(frozen=True)
 class ClusterFaults:
     """Probabilities per request, or per partition and request."""
 
@@ -94,7 +104,6 @@ class SeededCluster(FakeCluster):
         too_large: Mapping[str, int],
         transaction_version: int = 2,
         versions: Mapping[int, int] | None = None,
-        two_phase_commit: bool | None = None,
         trace: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(
@@ -102,9 +111,9 @@ class SeededCluster(FakeCluster):
             random=fate,
             transaction_version=transaction_version,
             versions=versions,
-            two_phase_commit=two_phase_commit,
         )
         self.faults = faults
+        self.sick: Sick | None = None
         self.fired: Counter[str] = Counter()
         self.fate = fate
         self.trace = trace
@@ -244,11 +253,30 @@ class _SeededControl(Control):
         ms = cluster.fate.choice((50, 1_000, 6_000, 40_000))
         return Fault(Kind.HOLD, request.api, 1, delay_ms=ms)
 
+    def _meets(self, request: Request, sick: Sick) -> bool:
+        pieces = {
+            TopicPartition(str(topic.name), int(piece.index))
+            for topic in request.body.topic_data
+            for piece in topic.partition_data
+        }
+        return sick.tp in pieces and sick.from_ms <= self._cluster.now < sick.to_ms
+
     def _produce(self, request: Request) -> Fault | None:
         """For one of the request's partitions; acks=0 has no answer to be wrong."""
         if request.body.acks == 0:
             return None
         cluster, faults = self._cluster, self._cluster.faults
+        if cluster.sick is not None and self._meets(request, cluster.sick):
+            cluster.fired["sick partition"] += 1
+            sick = cluster.sick
+            return Fault(
+                Kind.ANSWER,
+                request.api,
+                1,
+                topic=sick.tp.topic,
+                partition=sick.tp.partition,
+                answer=sick.code,
+            )
         topic = cluster.fate.choice(request.body.topic_data)
         piece = cluster.fate.choice(topic.partition_data)
         tp = TopicPartition(str(topic.name), int(piece.index))

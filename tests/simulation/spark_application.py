@@ -15,17 +15,16 @@ from typing import TypeVar
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import (
-    CommitError,
+    BatchError,
     CommitOutcomeUnknownError,
     ConfigError,
     KafkaError,
     PartialCommitError,
-    SupersededError,
 )
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_key
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import SimulationError
@@ -110,18 +109,12 @@ class Application(SparkWorld):
         }
         if life.report:
             self.given["reportTopic"] = REPORTS
-        if life.two_phases:
-            self.given["twoPhaseCommit"] = "auto"
 
     def topics(self) -> dict[str, int]:
         found = super().topics()
         if self.life.report:
             found[REPORTS] = 1
         return found | ({SOURCE: 1} if self.life.knows_offsets else {})
-
-    @property
-    def two_phase_commit(self) -> bool | None:
-        return self.life.two_phases or None
 
     @property
     def longest_timeout_ms(self) -> int:
@@ -170,9 +163,6 @@ class Application(SparkWorld):
         self.scheduler.block(lambda: all(a.over for a in self.attempted), NEVER)
         helpers = self.disturbances.helpers + self.operators.helpers
         self.scheduler.block(lambda: all(p.over for p in helpers), NEVER)
-        if life.two_phases:
-            self.heal()
-            self.operators.clean_up()
 
     def _resolve(self) -> None:
         """An operator decides what becomes of a torn batch."""
@@ -188,7 +178,7 @@ class Application(SparkWorld):
             for w in self.writes
             if self.life.sibling or w.number == len(self.commits)
         )
-        told = (CommitError, ConfigError, SupersededError, LostCallError)
+        told = (BatchError, ConfigError, LostCallError)
         last = [isinstance(error, told) for _, _, error in self.errors[-3:]]
         return written and len(last) == 3 and all(last)
 

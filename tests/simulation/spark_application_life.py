@@ -141,12 +141,10 @@ class ApplicationLife(SparkLife):
     #: The option checkpointLocation is given; or is that of another query still.
     checkpoint: bool = False
     old_checkpoint: bool = False
-    #: offsetsGroup, reportTopic, twoPhaseCommit; and the group has members, until the user stops
-    #: them.
+    #: offsetsGroup, reportTopic; and the group has members, until the user stops them.
     offsets: bool = False
     group_in_use: bool = False
     report: bool = False
-    two_phases: bool = False
     #: What becomes of a batch that is PARTIAL: "" (the end), or how an operator resolves it.
     resolved_as: str = ""
 

@@ -149,9 +149,7 @@ class Disturbances:
             self._lost = True
             app.fired["= a coordinator was lost behind the decision"] += 1
             node, ms = app.fate.randint(1, NODES), app.life.lost_coordinator
-            # (A task's transaction; or the driver's own, where those of tasks never time out.)
-            one = decided[-1 if app.life.two_phases else 0]
-            app.cluster.move_coordinator(one, node, resigned_ms=ms)
+            app.cluster.move_coordinator(decided[0], node, resigned_ms=ms)
 
     def _meet(self) -> None:
         """Somebody else comes behind the first decision; and coordinators of data load for a while,

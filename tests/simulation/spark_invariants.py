@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spark_kafka_sink.base.errors import CommitError, ConfigError, SupersededError
+from spark_kafka_sink.base.errors import BatchError, ConfigError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.transactional_ids import parse
@@ -162,10 +162,8 @@ def _nothing_open(app: Application) -> None:
 
 def _torn_by_a_death_alone(app: Application) -> None:
     """A batch is visible in part only when its driver went away between the first and the last
-    end, for longer than a transaction lives, and then it was reported; never where transactions
-    never time out.
+    end, for longer than a transaction lives, and then it was reported.
     """
-    assert not (app.life.two_phases and app.partial), "partial, and transactions never time out"
     for write, ends in app.observer.torn():
         committed = [end.at_ms for end in ends if end is not None and end.committed]
         lost = [end.at_ms for end in ends if end is not None and not end.committed]
@@ -242,7 +240,7 @@ def _every_start_ended_well_or_knew_why(app: Application) -> None:
     if life.twice:
         # (Of a run that is superseded the tasks stop, too: then Spark says that they failed. Its
         # checkpoint may be ahead of it.)
-        told = (SupersededError, CommitError, LostCallError, ConfigError)
+        told = (BatchError, LostCallError, ConfigError)
         assert all(isinstance(e, told) for _, _, e in app.errors), app.errors
         for one, other in app.pairs:
             # (A third one, which came while the first was idle, may have stopped both.)

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Blow, Strike
+from tests.simulation.results_page import table, write_section
 from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_application import Application
 from tests.simulation.spark_application_life import OPERATIONS, ApplicationLife, Kind
@@ -174,6 +175,7 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--long", type=int, help="one query of so many micro-batches instead")
     parser.add_argument("--kind", choices=["stream", "foreach_batch"], default="stream")
+    parser.add_argument("--page", action="store_true", help="write the result to RESULTS.md")
     arguments = parser.parse_args()
     if arguments.long:
         return long_run(Kind(arguments.kind), arguments.long)
@@ -191,9 +193,14 @@ def main() -> int:
         if (seed + 1) % 100 == 0:  # (where --from may go on)
             print(f"up to seed {seed}: {failed} failed", file=sys.stderr, flush=True)
     seconds = time.monotonic() - begun
-    print(f"{arguments.seeds} queries, {failed} failed, {seconds:.0f} s")
+    result = f"{arguments.seeds} queries, {failed} failed, {seconds:.0f} s"
+    print(result)
     for name, count in sorted(fired.items()):
         print(f"{count:>9} {name}")
+    if arguments.page:
+        call = f"make queries SEEDS={arguments.seeds} FROM={arguments.first}"
+        happened = table("what happened | times", sorted(fired.items()))
+        write_section("Queries and jobs", call, f"{result}.\n\n{happened}")
     return 1 if failed else 0
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import CommitError, SupersededError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.lease import lease_ms, margin_ms
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id, parse
 from tests.fakes.fake_cluster.transaction_coordinator import State, Transaction
 from tests.fakes.record_reader import parse_batch

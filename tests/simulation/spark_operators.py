@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError, RefusedError
-from spark_kafka_sink.cli.operations.operator import Operator
+from spark_kafka_sink.transactions.operations.operator import Operator
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.processes import Process
 from tests.simulation.spark_world import PREFIX
@@ -48,15 +48,6 @@ class Operators:
             self.resolved[number] = how
 
         self._wait_for(f"resolve as {how}", resolves)
-
-    def clean_up(self) -> None:
-        """As documentation has it where transactions never time out, and no start comes."""
-
-        def ends_all(operator: Operator) -> None:
-            self._commit(operator)
-            operator.end(operator.plan_sweep(PREFIX, force=True))
-
-        self._wait_for("clean up", ends_all)
 
     def _wait_for(self, what: str, does: Callable[[Operator], None]) -> None:
         process = self._start(what, does)

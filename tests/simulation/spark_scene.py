@@ -22,10 +22,11 @@ from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER, Control, Fault

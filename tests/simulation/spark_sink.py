@@ -20,10 +20,9 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource import calling_query, foreach_batch
+from spark_kafka_sink.datasource import foreach_batch
 from spark_kafka_sink.datasource.exactly_once import (
     checkpoint,
     offsets_group,
@@ -31,13 +30,15 @@ from spark_kafka_sink.datasource.exactly_once import (
     transaction_plan,
 )
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
+from spark_kafka_sink.datasource.process import calling_query
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.transactions import exactly_once
-from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
+from spark_kafka_sink.transactions.operations.operator import Operator
+from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_checkpoints import read_by_spark

@@ -259,8 +259,8 @@ def reads_of_another_query(fate: random.Random, life: ApplicationLife) -> Applic
     )
 
 
-def transactions_never_time_out(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
-    """The driver dies between two ends, and is away for long."""
+def dies_between_two_ends(fate: random.Random, life: ApplicationLife) -> ApplicationLife:
+    """Offsets and a report are committed with the rows; the driver is away for long."""
     life = replace(life, kind=fate.choice((*_MICRO_BATCHES, Kind.VERSIONS)))
     return replace(
         life if fate.random() < 0.3 else calm(fate, life),
@@ -270,7 +270,6 @@ def transactions_never_time_out(fate: random.Random, life: ApplicationLife) -> A
         transaction_version=2,
         offsets=True,
         report=fate.random() < 0.7,
-        two_phases=True,
         away_ms=fate.choice(((3_000,), (90_000,), (90_000,), (90_000,))),
         times_ms=SHORT,
     )
@@ -369,7 +368,7 @@ SITUATIONS: tuple[Misfortune, ...] = (
     a_write_fails_unseen,
     a_block_dies_half_written,
     reads_of_another_query,
-    transactions_never_time_out,
+    dies_between_two_ends,
     made_anew_for_each_batch,
     a_copied_checkpoint,
     other_bytes_each_time,

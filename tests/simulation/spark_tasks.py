@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
@@ -167,6 +168,9 @@ def write_rows(
             columns.topic,
             task=identity.partition_id,
             batch_id=plan.number or 0,
+            admin=lambda: AdminClient(
+                config, clock=scheduler, new_client=new_client(worker.process)
+            ),
         )
     task = WriteTask(
         columns,

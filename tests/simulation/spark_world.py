@@ -88,7 +88,6 @@ class SparkWorld:
             too_large={},
             transaction_version=life.transaction_version,
             versions={} if life.transaction_version == 2 else {0: 11, 26: 4},
-            two_phase_commit=self.two_phase_commit,
             trace=self.note,
         )
         self.machine = Machine(
@@ -104,11 +103,6 @@ class SparkWorld:
         self.timeline = Timeline(self.scheduler)
         self.scheduler.sources.append(self.timeline)
         self.attempted: list[Attempt] = []
-
-    @property
-    def two_phase_commit(self) -> bool | None:
-        """As of ``FakeCluster``."""
-        return None
 
     def topics(self) -> dict[str, int]:
         """Those that are there from the beginning, and their partitions."""

@@ -14,7 +14,7 @@ from spark_kafka_sink.datasource.foreach_batch import ForeachBatch
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.results import Commit
 from tests.simulation.processes import Process
 from tests.simulation.spark_sink import Planned
 from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from spark_kafka_sink import transaction
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitError,
     CommitOutcomeUnknownError,
@@ -16,10 +17,11 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
-from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
-from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
@@ -46,28 +48,6 @@ def _commit_the_job(scene: EdgeScene) -> None:
     (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(log_id("")))
     with scene.by_hand() as commands:
         commands.commit(commands.plan_commit(log.removesuffix(log_id(""))))
-
-
-@VERSIONS
-@pytest.mark.parametrize("command", ["abort", "sweep"])
-@pytest.mark.life(tasks=2)
-def test_a_decision_that_an_operator_prevents_was_not_made(scene: EdgeScene, command: str) -> None:
-    """The operator fences its write: it is not written, and the next attempt says what is true."""
-    first = scene.first_batch()
-
-    def operator() -> None:
-        with scene.by_hand() as commands:
-            if command == "abort":
-                commands.end(commands.plan_abort_run(PREFIX, first.run.id))
-            else:
-                commands.end(commands.plan_sweep(PREFIX))
-
-    met = scene.before_send(first.run, writes_a_log, operator)
-    with pytest.raises(CommitError, match="was aborted, and commits nothing") as caught:
-        scene.commit(*first)
-    assert not isinstance(caught.value, CommitOutcomeUnknownError)
-    assert met
-    scene.ends_with()
 
 
 @VERSIONS
@@ -148,7 +128,7 @@ def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, dela
 
     def fails() -> None:
         with scene.driving(run):
-            failing.abort([None])
+            PlannedBatch(failing).abort([None])
 
     begun = scene.scheduler.now
     abort, told_abort = scene.beside(run.process, fails)
@@ -159,6 +139,26 @@ def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, dela
     for one in (*told_first, *told_abort, *told):
         assert not isinstance(one, BaseException), one
     scene.ends_with(0, 1, 2)
+
+
+@pytest.mark.life(tasks=1)
+def test_a_version_that_the_log_has_forgotten_is_an_error(scene: EdgeScene) -> None:
+    """It was a success, whether or not the version had ever been written: 0 was left out."""
+    run = scene.run("driver")
+    scene.version_of_job(run, 1)
+    scene.version_of_job(run, 2)
+    with pytest.raises(CommitError) as raised:
+        scene.version_of_job(run, 0)
+    assert raised.value.kind is Kind.VERSION_NOT_KNOWN
+    replay = scene.options(txnAppId="app", txnVersion=0, verifyReplays="false")
+    plan = scene.job(run, replay, 0).transactions
+    assert plan is not None
+    assert plan.skips
+    scene.ends_with(1, 2)
+    scene.version_of_job(run, 0, "another")
+    for known in (1, 2, 3):
+        scene.version_of_job(run, known)
+    scene.ends_with(0, 1, 2, 3)
 
 
 @VERSIONS
@@ -359,7 +359,7 @@ def test_no_key_of_a_job_without_a_name_is_no_row(scene: EdgeScene, is_visible: 
             processed=False,
         )
         with pytest.raises(CommitOutcomeUnknownError):
-            plan.commit(messages)
+            PlannedBatch(plan).commit(messages)
         assert unanswered.fired
         control.clear()
         if is_visible:
@@ -367,7 +367,7 @@ def test_no_key_of_a_job_without_a_name_is_no_row(scene: EdgeScene, is_visible: 
             with scene.by_hand() as commands:
                 ended = commands.end(commands.plan_abort(scene.open_ids(), force=True)).ended
             assert len(ended) == 1
-        plan.abort(messages)
+        PlannedBatch(plan).abort(messages)
     with scene.by_hand() as commands:
         if is_visible:
             assert commands.inspector.key(transactions.key).state.last_done == 0

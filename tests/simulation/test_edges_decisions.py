@@ -16,8 +16,8 @@ from spark_kafka_sink.base.errors import (
     PartialCommitError,
 )
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER

@@ -10,8 +10,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster import api_list_transactions
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER

@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets
 from tests.fakes.fake_cluster.codec import Request
@@ -267,17 +267,6 @@ def test_a_neighbours_open_transaction_in_the_log_delays_no_one(scene: EdgeScene
 
 
 # -- a write whose end is not clear ----------------------------------------------------------------
-
-
-def test_a_log_write_with_lost_answers_is_settled_in_the_commit(scene: EdgeScene) -> None:
-    """The log's EndTxn is done, its answers are lost for longer than max.block.ms."""
-    written = scene.second_batch()
-    lost = scene.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
-    scene.timeline.after(22_000, scene.control.clear)
-    assert scene.commit(*written) is Commit.COMMITTED
-    assert lost.fired
-    assert scene.batch(written.run, 2) is Commit.COMMITTED
-    scene.ends_with(0, 1, 2)
 
 
 def test_a_decision_answered_not_coordinator_is_unclear(scene: EdgeScene) -> None:

@@ -15,12 +15,12 @@ from spark_kafka_sink.base.errors import (
     PartialCommitError,
     RefusedError,
 )
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import Phase
-from spark_kafka_sink.transactions.committer import Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
+from spark_kafka_sink.transactions.operations.operator import Operator
+from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.spark_scene import of_data, of_id, writes_a_log
@@ -271,17 +271,6 @@ def test_a_batch_torn_by_force_is_not_called_invisible(
     assert (says in caplog.text) == (resolved is None)
 
 
-def test_a_decision_aborted_by_force_is_written_again(scene: EdgeScene) -> None:
-    """Nothing of it was committed, and its driver is dead."""
-    written = scene.first_batch()
-    scene.decides_and_dies(*written)
-    with scene.by_hand() as commands:
-        ended = commands.end(commands.plan_abort(written.ids, force=True)).ended
-        assert set(ended) == set(written.ids)
-    assert scene.batch(scene.run("run-1"), 0) is Commit.COMMITTED
-    scene.ends_with(0)
-
-
 def test_a_commit_by_hand_looks_again_while_coordinators_load(scene: EdgeScene) -> None:
     """The second transaction is 8 s younger than the first one, which brokers abort meanwhile: it
     must not be committed, when its coordinator is back, because both were open before.
@@ -340,7 +329,7 @@ def test_a_reset_that_a_driver_has_fenced_changes_nothing(scene: EdgeScene) -> N
     met = scene.before_send(operator, writes_a_log, driver)
     with (
         scene.by_hand(by=operator) as commands,
-        pytest.raises(RefusedError, match="has changed meanwhile; it is left as it is"),
+        pytest.raises(RefusedError, match="has changed meanwhile; it was not changed"),
     ):
         commands.reset(commands.plan_reset(PREFIX))
     assert met

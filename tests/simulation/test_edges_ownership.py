@@ -8,14 +8,16 @@ import pytest
 
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaError, SupersededError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState
-from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER, Fault
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
 from tests.simulation.spark_scene import Written, of_data, of_the_log, owner_of
@@ -187,7 +189,7 @@ def test_an_abort_without_its_run_leaves_other_runs_alone(
     """
     run = scene.run("run-0")
     config = SinkConfig.parse(scene.options())
-    stream = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None)
+    stream = PlannedBatch(WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None))
     with scene.driving(run):
         for number in range(4):
             stream.commit(scene.write(run, number, scene.plan(run)), number)

@@ -14,8 +14,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import payload_of
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
@@ -42,6 +43,7 @@ def test_a_roll_forward_that_can_not_be_recorded_has_ended_all(scene: EdgeScene)
     with pytest.raises(CommitOutcomeUnknownError, match="are ended, which could not be rec"):
         scene.plan(scene.run("run-1"))
     assert fault.fired
+    scene.scheduler.sleep(100)  # for the markers
     assert scene.batches() == {0}
     assert scene.plan(scene.run("run-2")).state.last_done == 0
 

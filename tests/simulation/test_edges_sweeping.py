@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.simulation.edge_scene import PLANNED, TOLD_OR_NOT, VERSIONS, EdgeScene
 from tests.simulation.seeded_cluster import NODES, ClusterFaults

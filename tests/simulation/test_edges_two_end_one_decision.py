@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import PartialCommitError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.simulation.edge_scene import VERSIONS, EdgeScene

@@ -41,6 +41,8 @@ def test_every_acknowledged_row_is_there_once_and_in_order(seeds: range) -> None
         "coordinator error",
         "= batches sent again",
         "= rows sent singly",
+        "= invalid rows",
+        "sick partition",
         "= transactions aborted",
         "= transactions finished",
     ):

@@ -6,18 +6,13 @@ import pytest
 
 from spark_kafka_sink.base.errors import (
     CommitError,
-    CommitOutcomeUnknownError,
-    KafkaTimeoutError,
-    PartialCommitError,
     SupersededError,
 )
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Commit
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
-from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import of_id, of_the_log
-from tests.simulation.spark_world import LOG_TOPIC, PREFIX, QUERY, TIMEOUT_MS
+from tests.simulation.spark_world import PREFIX, QUERY, TIMEOUT_MS
 
 
 def test_a_stalled_init_producer_id_hurts_no_other_attempt(scene: EdgeScene) -> None:
@@ -37,41 +32,6 @@ def test_a_stalled_init_producer_id_hurts_no_other_attempt(scene: EdgeScene) -> 
     assert scene.commit(run, 0, plan, [second]) is Commit.COMMITTED
     assert scene.open_ids() == [], "the loser's transaction is swept"
     scene.ends_with(0)
-
-
-def test_an_abort_after_an_unclear_decision_undoes_nothing(scene: EdgeScene) -> None:
-    """The log's EndTxn is done, its answers are lost: Spark calls abort, and must not be obeyed."""
-    written = scene.first_batch()
-    lost = scene.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
-    # Nor can the log be opened again to find out.
-    shut = scene.control.drop(
-        ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False, where=of_the_log, nth=2
-    )
-    with pytest.raises(CommitOutcomeUnknownError, match="was decided is not known") as caught:
-        scene.commit(*written)
-    assert lost.fired
-    assert shut.fired
-    assert len(caught.value.transactional_ids) == 1
-    scene.control.clear()
-    assert scene.abort(*written) == ()
-    # The next start finds the decision and ends it; its own tasks have nothing to write.
-    again = scene.written(scene.run("run-1"), 0)
-    assert again.plan.state.last_done == 0
-    assert scene.commit(*again) is Commit.ALREADY_DONE
-    scene.ends_with(0)
-
-
-def test_an_abort_before_the_decision_leaves_nothing(scene: EdgeScene) -> None:
-    written = scene.first_batch()
-    lost = scene.control.drop(ApiKey.PRODUCE, FOREVER, processed=False, topic=LOG_TOPIC)
-    with pytest.raises(KafkaTimeoutError, match="the commit log of 'orders~~log'"):
-        scene.commit(*written)
-    assert lost.fired
-    scene.control.clear()
-    scene.abort(*written)
-    assert scene.open_ids() == []
-    assert any(rows for rows in scene.seen(committed=False).values())
-    scene.ends_with()
 
 
 @VERSIONS
@@ -126,26 +86,6 @@ def test_evicting_a_warm_producer_leaves_its_transaction_alone(scene: EdgeScene)
     scene.ends_with_tasks((0, 0), (0, 1), (0, 2))
 
 
-@pytest.mark.life(tasks=2)
-def test_a_driver_away_too_long_in_its_commit_is_loud(scene: EdgeScene) -> None:
-    """DECIDED, one of two is committed, then no driver for longer than the other one lives."""
-    written = scene.first_batch()
-    late = written.ids[1]
-    lost = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_id(late))
-    with pytest.raises(CommitOutcomeUnknownError, match="is decided, but the outcome of 1"):
-        scene.commit(*written)
-    assert lost.fired
-    scene.abort(*written)
-    scene.scheduler.sleep(2 * TIMEOUT_MS)
-    scene.control.clear()
-    for name in ("run-1", "run-2"):
-        with pytest.raises(PartialCommitError, match="committed in part") as caught:
-            scene.plan(scene.run(name))
-        assert caught.value.transactional_ids == (late,)
-        assert "kprod txn resolve orders --batch 0 --as done" in str(caught.value)
-    scene.ends_with_tasks((0, 0))
-
-
 @VERSIONS
 @pytest.mark.life(tasks=2)
 def test_a_batch_that_a_broker_aborted_by_time_is_aborted_whole(scene: EdgeScene) -> None:
@@ -159,15 +99,6 @@ def test_a_batch_that_a_broker_aborted_by_time_is_aborted_whole(scene: EdgeScene
         scene.commit(run, 0, plan, [*old, late])
     assert scene.open_ids() == []
     scene.ends_with()
-
-
-@VERSIONS
-def test_a_commit_that_spark_asks_for_twice_is_done_once(scene: EdgeScene) -> None:
-    written = scene.first_batch()
-    assert scene.commit(*written) is Commit.COMMITTED
-    assert scene.commit(*written) is Commit.ALREADY_DONE
-    scene.abort(*written)
-    scene.ends_with(0)
 
 
 @pytest.mark.life(new_worker=0.0)

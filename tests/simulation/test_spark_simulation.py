@@ -167,19 +167,13 @@ def test_a_broken_protocol_still_breaks_something_that_is_there(mutant):
         (reviewed.s18_other_rows_are_dropped, misfortunes.a_stranger),
         (of_blocks.x2_a_block_decides_what_is_recorded, situations.a_write_fails_unseen),
         (of_blocks.x3_undo_does_not_look_again, situations.an_end_is_late),
-        (
-            of_blocks.x5_whoevers_decision_was_ended_counts_as_ours,
-            situations.a_copy_meets_a_decision,
-        ),
         (of_blocks.x6_a_commit_does_not_look_again, situations.coordinators_load_for_long),
         (of_blocks.f5_a_group_may_have_members, situations.readers_are_a_live_group),
     ],
     ids=lambda value: value.__name__,
 )
 def test_a_broken_protocol_is_found_by_random_lives(mutant, misfortune):
-    """(Not by one seed: what it means changes with every request that the sink makes. RESULTS.md
-    has all, also why one needs more.)
-    """
+    """Not by one seed: a seed names another life after any change of the sink's requests."""
     lives = 1_000 if mutant is of_blocks.x6_a_commit_does_not_look_again else 500
     assert found_by(mutant, seeds_with(misfortune, range(lives))) is not None
 

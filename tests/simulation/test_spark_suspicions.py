@@ -6,12 +6,13 @@ import pytest
 
 from spark_kafka_sink.base.errors import CommitError, CommitOutcomeUnknownError, SupersededError
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import Written, of_the_log
+from tests.simulation.spark_scene import Written
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX
 
 
@@ -68,36 +69,6 @@ def test_a_batch_of_another_query_is_not_taken_for_the_done_one(scene: EdgeScene
         assert driver.commit(again, batch) is Commit.ALREADY_DONE
         with pytest.raises(CommitError, match=r"batch 0 of query query-a, and query query-b"):
             driver.commit(Owner(key, "run-2", "query-b", generation), batch)
-
-
-@VERSIONS
-@pytest.mark.life(tasks=2)
-def test_a_commit_that_opens_the_log_after_an_abort_fails(scene: EdgeScene) -> None:
-    """A user stops a query that hangs in its commit; Spark calls abort, and the commit's process is
-    still there:
-
-        abort opens the log, no decision; its read takes a while
-        commit opens the log, all are prepared; the answer takes a while
-        abort ends the transactions
-        commit writes DECIDED, with transactions that are gone
-    """
-    written, control = scene.second_batch(), scene.control
-    stalled = control.drop(ApiKey.INIT_PRODUCER_ID, processed=False, where=of_the_log)
-    late, outcomes = scene.beside(written.run.process, lambda: scene.commit(*written))
-    scene.wait(lambda: stalled.fired)
-    slow_read = control.delay(ApiKey.FETCH, 8_000 - 3_500)
-    slow_check = control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 4_500)
-    scene.scheduler.sleep(3_500)
-    scene.abort(*written)
-    scene.wait(lambda: late.done)
-    assert isinstance(outcomes[0], CommitError), outcomes
-    assert slow_read.fired
-    assert slow_check.fired
-    again = scene.run("run-1")
-    assert scene.plan(again).state.last_done == 0
-    assert scene.batch(again, 1) is Commit.COMMITTED
-    assert scene.open_ids() == []
-    scene.ends_with(0, 1)
 
 
 def test_a_query_whose_first_batch_was_aborted_goes_on(scene: EdgeScene) -> None:

@@ -10,7 +10,7 @@ import random
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from tests.simulation.seeded_cluster import SeededCluster
 #: The type of locks. A latch is one, too, and is named ``_gate``.
 Lock = type(threading.Lock())
 T = TypeVar("T")
+_FAR_AWAY_MS = 30 * 86_400_000
 
 
 @dataclass
@@ -48,6 +49,13 @@ class Row:
     attempt: int
     #: send_columns returned; the row is not lost on the way into the producer.
     taken: bool = False
+    #: A broker refuses it, and it never comes into a log.
+    invalid: bool = False
+    timestamp: int | None = None
+    #: When ``send`` returned, when its callback was called, and the partition that this had.
+    sent_ms: int = 0
+    told_ms: int = 0
+    placed: int = -1
     #: ``send`` gave a future that had failed.
     refused: bool = False
     #: Of a row that went by ``send``: how often its callback was called, and with what.
@@ -96,6 +104,10 @@ class World:
             versions=life.versions,
             trace=self._note,
         )
+        if life.sick is not None:
+            self.cluster.sick = replace(
+                life.sick, from_ms=START_MS + life.sick.from_ms, to_ms=START_MS + life.sick.to_ms
+            )
         self.network = SimulatedNetwork(
             self.scheduler, self.cluster, self.cluster.ports, fate, life.network, trace=self._note
         )
@@ -107,6 +119,7 @@ class World:
         if life.heals_after_ms is not None:
             self.timeline.after(life.heals_after_ms, self.heal)
         self.fate = random.Random(f"rows {life.seed}")
+        self._ills = random.Random(f"invalid rows {life.seed}")
         self._mutate = mutate
         self.producer: KafkaProducer | None = None
         self.ended_ms = START_MS
@@ -262,13 +275,15 @@ class World:
         def called(metadata: RecordMetadata, error: KafkaError | None) -> None:
             row.called += 1
             row.error = error
+            row.told_ms, row.placed = self.scheduler.now, metadata.partition
             if error is None:
                 tp = TopicPartition(metadata.topic, metadata.partition)
                 self.ledger.completed[tp].append(number)
 
         value = b"%d:" % number + row.padding
-        record = ProducerRecord(row.topic, value, row.key, row.partition)
+        record = ProducerRecord(row.topic, value, row.key, row.partition, row.timestamp)
         future = self.ledger.futures[number] = producer.send(record, called)
+        row.sent_ms = self.scheduler.now
         # A topic that stays unknown, memory that stays used up: the future says so at once.
         row.refused = future.done() and future.exception(0) is not None
         row.taken = not row.refused
@@ -283,7 +298,18 @@ class World:
             # Half of it can be compressed.
             padding = fate.randbytes(send.size // 2) + b"x" * (send.size - send.size // 2)
             rows.append(Row(topic, partition, key, padding, self.ledger.attempt))
+            if self.life.invalid and self._ills.random() < self.life.invalid:
+                self._make_invalid(rows[-1])
         return rows
+
+    def _make_invalid(self, row: Row) -> None:
+        """Too large for its topic, or of a day that is too far away."""
+        row.invalid = True
+        limit = self.life.too_large.get(row.topic)
+        if limit is None or limit + 200 > int(self.life.options["max.request.size"]):
+            row.timestamp = self.scheduler.wall_ms() + _FAR_AWAY_MS
+        else:
+            row.padding = self._ills.randbytes(limit)
 
     # -- what came of it --
 
@@ -293,6 +319,7 @@ class World:
         found["= rows"] = len(ledger.rows)
         found["= rows acknowledged"] = sum(report.rows for report in ledger.reports)
         found["= rows sent singly"] = len(ledger.futures)
+        found["= invalid rows"] = sum(row.invalid for row in ledger.rows)
         found["= rows sent singly that failed"] = sum(row.error is not None for row in ledger.rows)
         what = "transactions" if self.life.transactional else "attempts"
         found[f"= {what} finished"] = len(ledger.finished)

@@ -43,11 +43,11 @@ class CommittingWorld(ProducerWorld):
     def driver(self) -> ExactlyOnceDriver:
         """A driver process: nothing is shared with another one."""
         return ExactlyOnceDriver(
-            self.config, LOG_TOPIC, clock=self.scheduler, new_client=self._new_client
+            self.config, LOG_TOPIC, clock=self.scheduler, new_client=self.new_client
         )
 
     def client(self) -> TransactionClient:
-        return TransactionClient(self.config, clock=self.scheduler, new_client=self._new_client)
+        return TransactionClient(self.config, clock=self.scheduler, new_client=self.new_client)
 
     def logged(self, key: str) -> CommitState:
         """What another client reads."""

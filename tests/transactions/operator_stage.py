@@ -16,11 +16,11 @@ from typer.testing import CliRunner, Result
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Payload
+from spark_kafka_sink.transactions.operations.operator import Operator
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import TIMEOUT_MS, fence, open_transactions
@@ -64,10 +64,8 @@ class Stage:
     def open(
         self, count: int, run: str = "run-1", worker: str = "w", *, name: str | None = None
     ) -> list[PreparedTransaction]:
-        """Transactions that tasks of ``run`` left open: of a stream, or of the job ``name``.
-        Without a worker they are of a job of version 0.1, whatever its name was.
-        """
-        key = log_key(self.prefix, name if worker else run)
+        """Transactions that tasks of ``run`` left open: of a stream, or of the job ``name``."""
+        key = log_key(self.prefix, name)
         ids = [str(TransactionalId(key, run, worker, k)) for k in range(count)]
         return open_transactions(self.client, ids, TopicPartition(self.topic, 0))
 

@@ -9,11 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-#: Of version 0.1.
-DROPPED = {"incarnation", "parts", "burnt"}
 STATE_FIELDS = {
     "format", "generation", "runId", "queryId", "lastDone", "done", "superseded", "digests",
-    "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
+    "deadLetters", "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
 }  # fmt: skip
 
 
@@ -34,6 +32,7 @@ class ReadPayload:
     rows: int
     bytes: int
     topic: str
+    letters: int | None
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
     if document is None:
         return None
     fields = _object(document)
-    if _integer(fields["format"]) > 2:
+    if _integer(fields["format"]) > 1:
         raise InvalidRecordError("a newer format")
     block = None
     parts: list[tuple[str, ReadPayload, tuple[ReadTransaction, ...]]] = []
@@ -86,26 +85,32 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
             one = _object(part)
             if (one["batch"], one["token"]) != block:
                 continue  # a leftover
-            (payload,) = _payloads([one["payload"]])
+            (payload,) = _payloads([one["payload"]], [one.get("deadLetters")])
             parts.append((str(one["name"]), payload, _transactions(key, one["transactions"])))
+    letters = _mapping(fields.get("deadLetters", {}))
     return ReadState(
         generation=_integer(fields["generation"]),
         owner=str(fields["runId"]),
         query=str(fields["queryId"]),
         last_done=_integer(fields["lastDone"]),
-        done={_integer(number): _payloads(rest) for number, *rest in _array(fields["done"])},
+        done={
+            _integer(number): _payloads(rest, letters.get(str(number)))
+            for number, *rest in _array(fields["done"])
+        },
         superseded=tuple(map(str, _array(fields["superseded"]))),
         digests={
             int(number): str(digest)
             for number, digest in _mapping(fields.get("digests", {})).items()
         },
         decided=_integer(fields["batch"]) if "batch" in fields else None,
-        payloads=_payloads(_array(fields.get("payloads", []))),
+        payloads=_payloads(
+            _array(fields.get("payloads", [])), letters.get(str(fields.get("batch")))
+        ),
         transactions=_transactions(key, fields.get("transactions", {})),
         lost=tuple(map(str, _array(fields.get("lost", [])))),
         block=block,
         parts=tuple(parts),
-        unknown={n: v for n, v in fields.items() if n not in STATE_FIELDS | DROPPED},
+        unknown={n: v for n, v in fields.items() if n not in STATE_FIELDS},
     )
 
 
@@ -134,12 +139,15 @@ def _transactions(key: str, stems: object) -> tuple[ReadTransaction, ...]:
     return tuple(found)
 
 
-def _payloads(values: Iterable[object]) -> tuple[ReadPayload, ...]:
-    found = []
-    for value in values:
-        rows, size, topic = _array(value)
-        found.append(ReadPayload(_integer(rows), _integer(size), str(topic)))
-    return tuple(found)
+def _payloads(values: Iterable[object], letters: object = None) -> tuple[ReadPayload, ...]:
+    written = [_array(value) for value in values]
+    numbers = [] if letters is None else _array(letters)
+    if len(numbers) != len(written):
+        numbers = [None] * len(written)
+    return tuple(
+        ReadPayload(_integer(rows), _integer(size), str(topic), None if n is None else _integer(n))
+        for (rows, size, topic), n in zip(written, numbers, strict=True)
+    )
 
 
 def _object(document: bytes) -> dict[str, object]:

@@ -10,17 +10,15 @@ from typing import TypeVar
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client.client_factory import new_network_client
-from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.network.client.network_client import NetworkClient
 from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
+from tests.fakes.simulated_clients import SimulatedClients
+from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
 
 
-class DriverWorld:
+class DriverWorld(SimulatedClients):
     """Each :meth:`client` is a process of its own. Only :meth:`run` lets time pass."""
 
     def __init__(
@@ -31,13 +29,14 @@ class DriverWorld:
         faults: NetworkFaults | None = None,
         clock: Callable[[Scheduler], Clock] = lambda scheduler: scheduler,
     ) -> None:
-        self.cluster = cluster
+        super().__init__(
+            cluster,
+            Scheduler(random.Random(f"turns {seed}"), preemption=0.0),
+            random.Random(f"network {seed}"),
+            NetworkFaults(latency_ms=1) if faults is None else faults,
+        )
         self.seed = seed
-        self.scheduler = Scheduler(random.Random(f"turns {seed}"), preemption=0.0)
         self.clock = clock(self.scheduler)
-        self.fate = random.Random(f"network {seed}")
-        self.faults = NetworkFaults(latency_ms=1) if faults is None else faults
-        self.networks: list[SimulatedNetwork] = []
         cluster.on_down = self._down
 
     def _down(self, node: int) -> None:
@@ -47,17 +46,7 @@ class DriverWorld:
     def client(self, options: dict[str, str] | None = None) -> TransactionClient:
         addresses = ",".join(f"127.0.0.1:{port}" for port in self.cluster.ports)
         config = ProducerConfig.parse({"bootstrap.servers": addresses, **(options or {})})
-        return TransactionClient(config, clock=self.clock, new_client=self._new_client)
-
-    def _new_client(
-        self, config: ProducerConfig, metadata: Metadata, clock: Clock
-    ) -> NetworkClient:
-        network = SimulatedNetwork(
-            self.scheduler, self.cluster, self.cluster.ports, self.fate, self.faults
-        )
-        self.networks.append(network)
-        self.scheduler.sources.append(network)
-        return new_network_client(config, metadata, clock, selector=network)
+        return TransactionClient(config, clock=self.clock, new_client=self.new_client)
 
     @property
     def fired(self) -> Counter[str]:

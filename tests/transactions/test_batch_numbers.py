@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError
-from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Part, Payload
-from spark_kafka_sink.transactions.committer import (
+from spark_kafka_sink.transactions.batches import (
     Batch,
     Block,
-    Commit,
-    check_number,
-    check_payload,
+    forgotten_refusal,
+    number_refusal,
+    payload_refusal,
 )
+from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, Done, Part, Payload
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.result_errors import error_of, raise_refusal
+from spark_kafka_sink.transactions.results import Commit, Visible
 from tests.transactions.committing_world import CommittingWorld
 
 WRITTEN = Payload(3, 30, "t")
@@ -32,7 +35,7 @@ VERSIONS = replace(
 
 
 def check(numbering: Numbering, number: int, state: CommitState, query: str = "") -> None:
-    check_number("p~app", numbering, query, number, state)
+    raise_refusal("p~app", number_refusal(numbering, query, number, state))
 
 
 # --- numbers -----------------------------------------------------------------------------------
@@ -40,7 +43,7 @@ def check(numbering: Numbering, number: int, state: CommitState, query: str = ""
 
 @pytest.mark.parametrize("number", [0, 3, 5, 9, 10, 1000])
 def test_a_version_that_was_written_or_is_the_newest_may_come(number: int) -> None:
-    """What is older than all that is remembered may have been written."""
+    """Whether a version that is older than all remembered ones was written is not decided here."""
     check(Numbering.VERSIONS, number, VERSIONS)
 
 
@@ -65,15 +68,30 @@ def test_what_version_0_1_wrote_remembers_no_versions() -> None:
         check(Numbering.VERSIONS, number, old)
 
 
-def test_versions_before_the_kept_ones_are_accepted() -> None:
+def test_each_version_that_is_not_known_to_be_written_is_refused_once() -> None:
     state = CommitState(generation=1)
     for number in range(0, 4 * KEPT_DONE, 2):
         state = state.skipped_to(Done(number, (WRITTEN,)))
     assert len(state.done) == KEPT_DONE
-    oldest = state.done[0].number
-    check(Numbering.VERSIONS, oldest - 1, state)
-    with pytest.raises(CommitError, match=f"version {oldest + 1} "):
-        check(Numbering.VERSIONS, oldest + 1, state)
+    known = {one.number for one in state.done}
+    for number in range(state.last_done + 2):
+        refused = [
+            number_refusal(Numbering.VERSIONS, "", number, state),
+            forgotten_refusal(number, state),
+        ]
+        is_good = number in known or number > state.last_done
+        assert refused.count(None) == (2 if is_good else 1), number
+
+
+def test_a_version_that_is_no_longer_remembered_names_both_ways_on() -> None:
+    found = forgotten_refusal(2, VERSIONS)
+    assert found is not None
+    assert found.visible is Visible.NONE
+    refused = error_of("p~app", found)
+    assert refused.kind is Kind.VERSION_NOT_KNOWN
+    assert "older than each version that the commit log remembers (3 to 9)" in refused.message
+    assert "verifyReplays=false for this run" in str(refused)
+    assert "write it under its own txnAppId" in str(refused)
 
 
 MICRO = pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.MICRO_BATCHES])
@@ -137,6 +155,10 @@ def test_a_job_without_a_version_may_always_come(number: int) -> None:
 # --- what is dropped ---------------------------------------------------------------------------
 
 
+def check_payload(key: str, batch: Batch, state: CommitState, name: str = "") -> None:
+    raise_refusal(key, payload_refusal(batch, state, name))
+
+
 def payload(number: int, found: Payload | None) -> None:
     check_payload("p", Batch(number, (), found), STREAM)
 
@@ -158,10 +180,20 @@ def test_other_rows_are_not_dropped(number: int, other: Payload) -> None:
     assert "verifyReplays=false" in str(raised.value)
 
 
+def test_a_replay_with_other_dead_letters_is_not_dropped() -> None:
+    """As many rows and bytes: 2 rows could not be sent, and now all can."""
+    done = replace(STREAM, done=(Done(6, (replace(WRITTEN, letters=2),)),))
+    check_payload("p", Batch(6, (), replace(WRITTEN, letters=2)), done)
+    with pytest.raises(CommitError, match="30 bytes, 2 of them dead letters, to t, and is to be"):
+        check_payload("p", Batch(6, (), replace(WRITTEN, letters=0)), done)
+    for unknown in (STREAM, replace(STREAM, done=(Done(6, (WRITTEN,)),))):  # an earlier version's
+        check_payload("p", Batch(6, (), replace(WRITTEN, letters=2)), unknown)
+
+
 def test_uncounted_and_forgotten_batches_are_not_compared() -> None:
     payload(6, None)  # verifyReplays=false
     payload(3, OTHER)
-    old = replace(STREAM, done=(Done(6),))  # version 0.1 wrote it
+    old = replace(STREAM, done=(Done(6),))
     check_payload("p", Batch(6, (), OTHER), old)
 
 

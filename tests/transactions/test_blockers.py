@@ -13,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.cli.operations.blockers import Blocker, Whose, blockers
-from spark_kafka_sink.cli.operations.inspection import DecidedBy
 from spark_kafka_sink.cli.show import show_blockers
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.operations.blockers import Blocker, Whose, blockers
+from spark_kafka_sink.transactions.operations.inspection import DecidedBy
 from spark_kafka_sink.transactions.transactional_ids import log_key
 from tests.transactions.open_transactions import task_that_wrote
 from tests.transactions.operator_stage import Stage
@@ -140,9 +140,9 @@ def test_a_decided_job_that_was_run_again_is_aborted(stage: Stage, topic: str) -
     stage.write(stage.state([prepared], **aborted), key)
     (found,) = stage.json("blockers", topic, code=3)["blockers"]
     abort = f"abort {name} --force"
-    assert found["advice"].endswith(f": kprod txn {abort}; else: kprod txn commit {key}")
+    assert found["advice"].endswith(f": kprod txn {abort}; otherwise: kprod txn commit {key}")
     question = stage.run("commit", key, "--dry-run").stdout
-    assert "If its job was run again, all rows come twice." in " ".join(question.split())
+    assert "If its job was run again, all rows are duplicated." in " ".join(question.split())
     stage.run(*abort.split(), "--yes")
     assert stage.json("blockers", topic)["blockers"] == []
     assert visible(stage, topic) == []
@@ -217,6 +217,10 @@ def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
     assert advice["orphan"] == f"kprod txn abort {stage.prefix}~run-0~w~0"
     assert "check that its job is not running" in advice["not in the log"]
     assert "--force" in advice["owner"]
+    assert visible(stage, topic) == []
+    for one in advice.values():
+        follow(stage, one)
+    assert stage.json("blockers", topic)["blockers"] == []
     for task in tasks:
         task.close(0)
 

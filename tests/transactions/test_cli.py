@@ -197,7 +197,7 @@ def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
         else:
             text = " ".join(stage.run("commit", stage.prefix, "--yes", code=1).stdout.split())
             assert f"Batch 8 of '{stage.prefix}' is undone" in text
-            assert "a job must be run again" in text
+            assert "A job must be run again" in text
         assert set(stage.states([open_, lost])) <= ABORTED
         assert stage.read() == stage.state()
 
@@ -263,7 +263,7 @@ def test_abort_asks_first(stage: Stage) -> None:
         assert "kprod: nothing was changed" in result.stderr.splitlines()[-1]
         assert ("no answer: --yes skips the confirmation" in result.stderr) == (answer == "")
         assert one.transactional_id in result.stdout, "shown before the question"
-        assert "has not committed anything yet: if it is running, it fails" in result.output
+        assert "has not committed anything yet: if the job is running, it fails" in result.output
     assert stage.still_open() == {one.transactional_id}
     stage.run("abort", one.transactional_id, answer="y\n")
     assert stage.still_open() == set()
@@ -431,7 +431,9 @@ def test_reset_names_the_command_that_ends_a_dead_owners_rest(stage: Stage) -> N
     stage.open(2)
     stage.write(stage.state())
     command = f"txn sweep {stage.prefix} --force"
-    assert f"'kprod {command}' ends what it leaves open" in stage.refused("reset", stage.prefix)
+    assert f"'kprod {command}' ends the transactions that it leaves open" in stage.refused(
+        "reset", stage.prefix
+    )
     stage.run(*command.split()[1:], "--yes")
     assert stage.still_open() == set()
     stage.run("reset", stage.prefix, "--yes")

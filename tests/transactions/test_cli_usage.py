@@ -19,11 +19,11 @@ from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import settings_of
-from spark_kafka_sink.cli.operations.inspection import KeyReport, OpenTransaction, Overview
 from spark_kafka_sink.cli.show import age, phase_of, show_open, show_overview, show_report
 from spark_kafka_sink.cli.txn import txn_commands
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Standing
+from spark_kafka_sink.transactions.operations.inspection import KeyReport, OpenTransaction, Overview
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.programs import run_python
 

@@ -9,14 +9,20 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+)
 
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import (
-    CommitError,
+    CommitLogError,
     ConfigError,
     IllegalStateError,
     RecordTooLargeError,
@@ -34,6 +40,7 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.real_kafka import RealKafka, consume_topic
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.broker
 
@@ -79,13 +86,14 @@ def new_key() -> str:
     return f"p~k{uuid.uuid4().hex[:8]}"
 
 
-def state(number: int, transactions: int = 1, stem: str = "worker") -> CommitState:
-    """Batch ``number`` is decided."""
+def state(number: int, transactions: int = 1, stem: str = "worker", *, key: str) -> CommitState:
+    """Batch ``number`` of ``key`` is decided."""
     return CommitState(generation=1, run_id="run", query_id="query", last_done=number - 1).decided(
         Decision(
             number,
             tuple(
-                PreparedTransaction(f"p~{stem}{i}~0", 7000 + i, 3, 2) for i in range(transactions)
+                PreparedTransaction(f"{key}~run~{stem}{i}~0", 7000 + i, 3, 2)
+                for i in range(transactions)
             ),
         )
     )
@@ -97,40 +105,46 @@ def test_a_state_is_written_read_replaced_and_removed(drivers: Drivers) -> None:
     session = drivers.new().open(key, soon())
     assert session.state == CommitState()
     session.write(None, soon())  # there is nothing to remove
-    for wanted in (state(1), state(1).finished(), state(2), None, state(3)):
+    for wanted in (
+        state(1, key=key),
+        state(1, key=key).finished(),
+        state(2, key=key),
+        None,
+        state(3, key=key),
+    ):
         session.write(wanted, soon())
         assert session.state == (wanted or CommitState())
         assert drivers.new().read(key, soon()).state == wanted
-    assert drivers.new().open(key, soon()).state == state(3)
+    assert drivers.new().open(key, soon()).state == state(3, key=key)
     told = consume_topic(drivers.kafka.bootstrap, drivers.topic, isolation="read_committed")
     assert set(told.keys) == {key.encode()}
     assert [v and CommitState.decode(key, v) for v in told.values] == [
-        state(1),
-        state(1).finished(),
-        state(2),
+        state(1, key=key),
+        state(1, key=key).finished(),
+        state(2, key=key),
         None,
-        state(3),
+        state(3, key=key),
     ]
 
 
 def test_the_earlier_of_two_sessions_is_superseded(drivers: Drivers) -> None:
     key = new_key()
     earlier = drivers.new().open(key, soon())
-    earlier.write(state(1), soon())
+    earlier.write(state(1, key=key), soon())
     later = drivers.new().open(key, soon())
-    assert later.state == state(1)
+    assert later.state == state(1, key=key)
     with pytest.raises(SupersededError, match="another driver now writes the commit log"):
-        earlier.write(state(2), soon())
+        earlier.write(state(2, key=key), soon())
     with pytest.raises(IllegalStateError, match="a write failed; open the key again"):
-        earlier.write(state(2), soon())
-    later.write(state(3), soon())
-    assert drivers.new().read(key, soon()).state == state(3)
+        earlier.write(state(2, key=key), soon())
+    later.write(state(3, key=key), soon())
+    assert drivers.new().read(key, soon()).state == state(3, key=key)
 
 
 def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
     """5000 transactions; and what is left of it when a short one follows."""
     key = new_key()
-    long, longer = state(1, 5000, "w" * 90), state(2, 10_000, "w" * 90)
+    long, longer = state(1, 5000, "w" * 90, key=key), state(2, 10_000, "w" * 90, key=key)
     assert len(long.encode()) > 512 * 1024
     session = drivers.new().open(key, soon())
     for wanted in (long, longer, long):
@@ -138,8 +152,8 @@ def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
         assert drivers.new().read(key, soon()).state == wanted
     session = drivers.new().open(key, soon())
     assert session.state == long
-    session.write(state(3), soon())
-    assert drivers.new().read(key, soon()).state == state(3)
+    session.write(state(3, key=key), soon())
+    assert drivers.new().read(key, soon()).state == state(3, key=key)
     told = consume_topic(drivers.kafka.bootstrap, drivers.topic, isolation="read_committed")
     last = dict(zip(told.keys, told.values, strict=True))
     assert {k for k, v in last.items() if v is not None} == {key.encode()}
@@ -149,12 +163,12 @@ def test_a_long_state_is_cut_and_put_together(drivers: Drivers) -> None:
 def test_an_open_write_is_reported_and_delays_no_other_key(drivers: Drivers) -> None:
     """All keys lie in one partition here."""
     key = new_key()
-    drivers.new().open(key, soon()).write(state(1), soon())
+    drivers.new().open(key, soon()).write(state(1, key=key), soon())
     other = new_key()
     stuck = DyingWriter(drivers, other)
-    assert drivers.new().read(key, soon()) == (state(1), True)
-    drivers.new().open(key, soon()).write(state(2), soon())
-    assert drivers.new().read(key, soon()) == (state(2), True)
+    assert drivers.new().read(key, soon()) == (state(1, key=key), True)
+    drivers.new().open(key, soon()).write(state(2, key=key), soon())
+    assert drivers.new().read(key, soon()) == (state(2, key=key), True)
     assert drivers.new().read(other, soon()) == (None, False)
     assert drivers.new().open(other, soon()).state == CommitState()
     assert drivers.new().read(other, soon()) == (None, True)
@@ -175,7 +189,7 @@ class DyingWriter:
 
     def __init__(self, drivers: Drivers, key: str) -> None:
         self.producer = begun(drivers.kafka, log_id(key))
-        self.producer.produce(drivers.topic, state(99).encode(), key.encode())
+        self.producer.produce(drivers.topic, state(99, key=key).encode(), key.encode())
         assert self.producer.flush(30) == 0
 
     def commits_in_vain(self) -> bool:
@@ -190,16 +204,16 @@ def test_only_what_is_new_is_read_again(drivers: Drivers) -> None:
     key = new_key()
     session = drivers.new().open(key, soon())
     for number in range(1, 6):
-        session.write(state(number), soon())
+        session.write(state(number, key=key), soon())
     fetched = Fetches(drivers)
     log = fetched.log()
-    assert log.read(key, soon()).state == state(5)
+    assert log.read(key, soon()).state == state(5, key=key)
     assert fetched.offsets[0] == 0
     fetched.offsets.clear()
-    assert log.read(key, soon()).state == state(5)
-    assert fetched.offsets == []  # it stands at the end
-    session.write(state(6), soon())
-    assert log.read(key, soon()).state == state(6)
+    assert log.read(key, soon()).state == state(5, key=key)
+    assert fetched.offsets == [10]  # the end
+    session.write(state(6, key=key), soon())
+    assert log.read(key, soon()).state == state(6, key=key)
     assert fetched.offsets[0] == 10
 
 
@@ -245,8 +259,10 @@ def test_a_missing_topic_is_created_compacted(kafka: RealKafka, client: Transact
     }
     keys = [f"p~k{i}" for i in range(5)]
     for number, key in enumerate(keys):
-        log.open(key, soon()).write(state(number), soon())
-    assert [log.read(key, soon()).state for key in keys] == [state(n) for n in range(len(keys))]
+        log.open(key, soon()).write(state(number, key=key), soon())
+    assert [log.read(key, soon()).state for key in keys] == [
+        state(n, key=k) for n, k in enumerate(keys)
+    ]
     partitions = consume_topic(kafka.bootstrap, topic).partitions
     assert len(set(partitions)) > 1
 
@@ -259,7 +275,7 @@ def test_adding_partitions_to_the_topic_loses_nothing(
     log = CommitLog(client, topic)
     keys = [f"p~k{i}" for i in range(4)]
     for number, key in enumerate(keys):
-        log.open(key, soon()).write(state(number), soon())
+        log.open(key, soon()).write(state(number, key=key), soon())
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_partitions([NewPartitions(topic, then)])[topic].result(60)
     deadline, seen = soon(), there
@@ -268,9 +284,9 @@ def test_adding_partitions_to_the_topic_loses_nothing(
         with TransactionClient(client.config) as other:
             again = CommitLog(other, topic)
             found = [again.read(key, soon()).state for key in keys]
-            assert again.states("p", soon()) == {k: state(n) for n, k in enumerate(keys)}
+            assert again.states("p", soon()) == {k: state(n, key=k) for n, k in enumerate(keys)}
             seen = len(other.loop.cluster.topics[topic])
-    assert found == [state(n) for n in range(len(keys))]
+    assert found == [state(n, key=k) for n, k in enumerate(keys)]
 
 
 def test_settings_that_may_lose_decisions_are_warned_of(
@@ -313,7 +329,7 @@ def test_a_refused_record_leaves_no_transaction_open(
     )
     log, key = CommitLog(client, topic), new_key()
     with pytest.raises(RecordTooLargeError):
-        log.open(key, soon()).write(state(1, 1000, uuid.uuid4().hex), soon())
+        log.open(key, soon()).write(state(1, 1000, uuid.uuid4().hex, key=key), soon())
     # Were it open, the read would tell so.
     assert log.read(key, soon()) == (None, True)
 
@@ -324,7 +340,7 @@ def test_what_we_can_not_have_written_does_not_count(
     """Records outside of transactions, of whatever key."""
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    for value, key in ((b"{", b"k"), (b"no key", None), (state(1).encode(), b"k")):
+    for value, key in ((b"{", b"k"), (b"no key", None), (state(1, key="k").encode(), b"k")):
         producer.produce(topic, value, key)
     assert producer.flush(30) == 0
     log = CommitLog(client, topic)
@@ -345,9 +361,31 @@ def test_a_too_large_record_affects_only_its_own_key(
     log = CommitLog(client, topic)
     log.open("other", soon()).write(CommitState(last_done=7), soon())
     assert log.read("other", soon()) == (CommitState(last_done=7), True)
-    with pytest.raises(CommitError, match=rf"offset 0 of {topic}-0, the commit log") as told:
+    with pytest.raises(CommitLogError, match=rf"offset 0 of {topic}-0, the commit log") as told:
         log.read("k", soon())
-    assert "kafka-delete-records" in str(told.value)
+    hint = "with cleanup.policy=compact,delete for a moment kafka-delete-records.sh removes"
+    assert hint in str(told.value)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def set_policy(value: str) -> None:
+        entry = ConfigEntry("cleanup.policy", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+    def is_deleted() -> bool:
+        """The broker applies the new policy a moment after it has answered."""
+        try:
+            admin.delete_records([TopicPartition(topic, 0, 1)])[TopicPartition(topic, 0)].result(30)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.POLICY_VIOLATION  # noqa: PT017
+            return False
+        return True
+
+    set_policy("compact,delete")
+    wait_for(is_deleted, 60, "the record before an offset is removed")
+    set_policy("compact")
+    assert log.read("k", soon()) == (None, True)
+    assert log.read("other", soon()) == (CommitState(last_done=7), True)
 
 
 def test_a_record_of_another_client_is_an_error(
@@ -358,7 +396,7 @@ def test_a_record_of_another_client_is_an_error(
         producer = begun(kafka, f"x-{uuid.uuid4().hex}")
         producer.produce(topic, value, b"k")
         producer.commit_transaction(30)
-        with pytest.raises(CommitError, match=r"no other client may write"):
+        with pytest.raises(CommitLogError, match=r"no other client may write"):
             CommitLog(client, topic).read("k", soon())
         assert CommitLog(client, topic).read("other", soon()) == (None, True)
 
@@ -385,8 +423,8 @@ def test_a_compacted_log_is_read_over_its_holes(
     number = 0
     while True:
         number += 1
-        for session in sessions:
-            session.write(state(number), soon())
+        for i, session in enumerate(sessions):
+            session.write(state(number, key=f"p~k{i}"), soon())
         wanted = [s.state for s in sessions]
         offsets = consume_topic(kafka.bootstrap, topic).offsets
         assert [CommitLog(client, topic).read(f"p~k{i}", soon()).state for i in range(3)] == wanted
@@ -407,8 +445,8 @@ def test_what_a_log_costs(
     for number in range(1, 22):
         start = time.monotonic()
         session = log.open("k", soon())
-        session.write(state(number, 2), soon())
-        session.write(state(number, 2).finished(), soon())
+        session.write(state(number, 2, key="k"), soon())
+        session.write(state(number, 2, key="k").finished(), soon())
         taken.append(time.monotonic() - start)
     record_property("p50 ms", sorted(taken)[10] * 1000)
     assert sorted(taken)[10] < 3 * 0.06, "three times: the machine does other things, too"

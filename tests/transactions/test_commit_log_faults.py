@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
-    CommitError,
+    CommitLogError,
     CommitOutcomeUnknownError,
     ErrorCode,
     KafkaError,
@@ -276,7 +276,7 @@ def test_malformed_bytes_affect_only_the_key_they_name(world: DriverWorld) -> No
     junk = struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
     world.cluster.logs[TP].append(read_batch(junk))
     world.cluster.logs[TP].end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
-    with pytest.raises(CommitError, match="the commit log, can't be read"):
+    with pytest.raises(CommitLogError, match="the commit log, can't be read"):
         log(world).read(KEY, world.soon())
     assert log(world).read("others", world.soon()) == (theirs, True)
     other.write(None, world.soon())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base.errors import CommitError, IllegalStateError
+from spark_kafka_sink.base.errors import CommitLogError, IllegalStateError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import (
     FORMAT,
@@ -27,7 +27,10 @@ from spark_kafka_sink.transactions.commit_state import (
 TEXT = st.from_regex(r"[A-Za-z0-9._-]{0,12}", fullmatch=True)
 PART = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True)
 PAYLOADS = st.lists(
-    st.builds(Payload, st.integers(0, 2**62), st.integers(0, 2**62), TEXT), max_size=3
+    st.builds(
+        Payload, st.integers(0, 2**62), st.integers(0, 2**62), TEXT, st.none() | st.integers(0, 9)
+    ),
+    max_size=3,
 ).map(tuple)
 PREPARED = st.builds(
     PreparedTransaction,
@@ -44,7 +47,12 @@ DECISIONS = st.builds(
     TEXT,
 )
 PARTS = st.lists(
-    st.builds(Part, st.lists(PREPARED, max_size=1).map(tuple), st.just(Payload(1, 2, "t")), TEXT)
+    st.builds(
+        Part,
+        st.lists(PREPARED, max_size=1).map(tuple),
+        st.sampled_from((Payload(1, 2, "t"), Payload(1, 2, "t", 1))),
+        TEXT,
+    )
 )
 STATES = st.builds(
     CommitState,
@@ -98,7 +106,7 @@ NESTED = b"[" * 200_000
 @example(b'{"format": 1e400, "generation": 1}')
 @example(b'{"format":1}')
 def test_foreign_bytes_are_an_error_and_never_a_state(value):
-    with pytest.raises(CommitError, match="commit log"):
+    with pytest.raises(CommitLogError, match="commit log"):
         CommitState.decode("p", value)
 
 
@@ -107,7 +115,7 @@ def test_bytes_without_a_field_are_an_error(state, data):
     fields = json.loads(state.encode())
     name = data.draw(st.sampled_from(["format", "generation", "runId", "queryId", "lastDone"]))
     del fields[name]
-    with pytest.raises(CommitError, match="was not written by spark-kafka-sink"):
+    with pytest.raises(CommitLogError, match="was not written by spark-kafka-sink"):
         CommitState.decode("p", json.dumps(fields).encode())
 
 
@@ -145,7 +153,7 @@ def test_a_foreign_record_is_an_error_that_shows_one_short_line(change):
     """What passes is shown in messages, so it is short and on one line."""
     fields = {k: json.dumps(v).encode() for k, v in json.loads(DECIDED.encode()).items()}
     value = b",".join(b'"%s":%s' % (k.encode(), v) for k, v in (fields | change).items())
-    with pytest.raises(CommitError, match="was not written by spark-kafka-sink") as told:
+    with pytest.raises(CommitLogError, match="was not written by spark-kafka-sink") as told:
         CommitState.decode("p", b"{" + value + b"}")
     assert len(str(told.value)) < 400
     assert "\n" not in told.value.message
@@ -153,7 +161,7 @@ def test_a_foreign_record_is_an_error_that_shows_one_short_line(change):
 
 def test_a_newer_format_is_refused_by_name():
     fields = json.loads(CommitState().encode()) | {"format": FORMAT + 1}
-    with pytest.raises(CommitError, match="newer spark-kafka-sink"):
+    with pytest.raises(CommitLogError, match="newer spark-kafka-sink"):
         CommitState.decode("p", json.dumps(fields).encode())
 
 
@@ -181,7 +189,7 @@ def test_a_decision_with_another_keys_transaction_is_refused():
     for stranger in ("payments-flink~7~w~1", "p.b~r~w~0", "p~name~r~w~0", "q~job~1"):
         decision = Decision(7, (PreparedTransaction(stranger, 1, 2, 2),))
         value = CommitState().decided(decision).encode()
-        with pytest.raises(CommitError, match=f"'{stranger}' of another key"):
+        with pytest.raises(CommitLogError, match=f"'{stranger}' of another key"):
             CommitState.decode("p", value)
 
 
@@ -191,22 +199,6 @@ def test_fields_of_a_newer_version_are_kept_unchanged():
     assert json.loads(state.encode()) | fields == json.loads(state.encode()) | fields
     assert json.loads(state.encode())["later"] == {"a": [1]}
     assert json.loads(state.encode())["more"] is None
-
-
-def test_a_record_of_version_0_1_is_read():
-    state = CommitState.decode(
-        "p",
-        b'{"format":1,"generation":2,"runId":"r","queryId":"q","lastDone":4,"superseded":["a"],'
-        b'"batch":5,"transactions":{"p~r~w~":[[0,1,2,2]]}}',
-    )
-    assert state.phase is Phase.DECIDED
-    assert (state.done, state.parts) == ((), ())
-    assert state.finished().done == (Done(5),)
-    job = b'{"format":1,"generation":1,"runId":"u","queryId":"","lastDone":-1,"superseded":[],'
-    job += b'"batch":1,"transactions":{"p~u~":[[17,1,2,2]]}}'
-    decoded = CommitState.decode("p~app", job)
-    assert decoded.decision is not None
-    assert decoded.decision.ids == ("p~u~17",)
 
 
 def test_a_run_planned_before_a_take_over_is_superseded():
@@ -245,17 +237,6 @@ def test_parts_are_documents_of_their_own_that_a_state_names():
         assert CommitState.decode("p", later.encode(), [document]).parts == ()
 
 
-def test_parts_inside_of_a_state_of_format_2_are_dropped():
-    """Only the run that recorded them could decide them."""
-    fields = json.loads(CommitState(3, "r", "q", 6).encode()) | {
-        "format": 2, "partsOf": 7, "incarnation": "r",
-        "parts": [{"index": 0, "payload": [1, 1, "t"], "transactions": {"p~r~w~": [[0, 1, 2, 2]]}}],
-    }  # fmt: skip
-    state = CommitState.decode("p", json.dumps(fields).encode())
-    assert state == CommitState(3, "r", "q", 6)
-    assert CommitState.decode("p", state.encode()) == state
-
-
 def test_a_digest_stays_with_its_batch():
     decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),), (), "a0")
     state = CommitState().decided(decision)
@@ -264,10 +245,25 @@ def test_a_digest_stays_with_its_batch():
     assert done.done == (Done(7, (), "a0"),)
     assert json.loads(done.encode())["digests"] == {"7": "a0"}
     assert CommitState.decode("p", done.encode()) == done
-    # A package of 0.1 keeps the field, and decides the next batch.
+    # A reader that does not know the field keeps it, and decides the next batch.
     theirs = json.loads(done.encode()) | {"batch": 8, "transactions": {"p~r~w~": [[0, 1, 3, 2]]}}
     decided = CommitState.decode("p", json.dumps(theirs).encode())
     assert decided.finished().done[-1] == Done(8)
+
+
+def test_dead_letters_stay_with_their_payload():
+    payloads = (Payload(3, 30, "t", 2), Payload(3, 30, "u"))
+    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),), payloads)
+    state = CommitState().decided(decision)
+    assert CommitState.decode("p", state.encode()) == state
+    done = state.finished()
+    assert json.loads(done.encode())["deadLetters"] == {"7": [2, None]}
+    assert CommitState.decode("p", done.encode()) == done
+    # An earlier version keeps the field, and may write the batch again after an undo.
+    theirs = json.loads(done.encode()) | {"done": [[7, [4, 40, "t"]]]}
+    assert CommitState.decode("p", json.dumps(theirs).encode()).done == (
+        Done(7, (Payload(4, 40, "t"),)),
+    )
 
 
 def test_the_newest_done_batches_are_kept_with_their_payloads():
@@ -306,12 +302,6 @@ def test_an_earlier_block_keeps_its_number_only():
     state = CommitState().skipped_to(Done(0, two, "a")).skipped_to(Done(1, two, "b"))
     assert state.done == (Done(0, (), "a"), Done(1, two, "b"))
     assert state.skipped_to(Done(2, two[:1])).done[1:] == (Done(1, (), "b"), Done(2, two[:1]))
-
-
-def test_an_owner_that_version_0_1_kept_as_aborted_is_none():
-    fields = json.loads(CommitState(3, "r", "q", 6, ("a",)).encode()) | {"superseded": ["a", "r"]}
-    state = CommitState.decode("p", json.dumps(fields).encode())
-    assert (state.run_id, state.superseded) == ("", ("a", "r"))
 
 
 def test_there_is_nothing_to_resolve_after_a_batch_that_is_done():

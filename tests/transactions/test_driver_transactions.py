@@ -10,11 +10,12 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ApiError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.results import Commit
 from tests.real_kafka import RealKafka, consume_topic
 from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
 
@@ -81,7 +82,7 @@ def commit_until_killed(world: CommittingWorld, mine: Owner, first: Batch, reque
     """Whether the commit was over before."""
 
     def new_client(config: ProducerConfig, metadata: Any, clock: Any) -> Any:
-        return DyingClient(world._new_client(config, metadata, clock), requests)
+        return DyingClient(world.new_client(config, metadata, clock), requests)
 
     driver = ExactlyOnceDriver(
         world.config, LOG_TOPIC, clock=world.scheduler, new_client=new_client
@@ -116,13 +117,13 @@ def test_a_commit_that_waits_for_a_leader_has_one_report(
     looked: list[int] = []
     leaderless = TransactionClient.leaderless
 
-    def lost_before(client: TransactionClient, *given: Any) -> Any:
+    def lost_before(client: TransactionClient, *given: Any, **more: Any) -> Any:
         looked.append(cluster.now)
         if len(looked) == 1:
             leader = cluster.logs[tp].leader
             cluster.move_leader(tp, -1)
             cluster.at(cluster.now + 4_000, lambda: cluster.move_leader(tp, leader))
-        return leaderless(client, *given)
+        return leaderless(client, *given, **more)
 
     monkeypatch.setattr(TransactionClient, "leaderless", lost_before)
     with world.driver() as driver:

@@ -17,13 +17,15 @@ from confluent_kafka.admin import NewTopic
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError
-from spark_kafka_sink.cli.operations.blockers import blockers
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.operations.blockers import blockers
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import Consumed, RealKafka
 from tests.transactions.open_transactions import task_that_wrote

@@ -23,10 +23,11 @@ from spark_kafka_sink.local_kafka import KAFKA_3_VERSION
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.aborter import Aborter
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState, Done, Payload
-from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
+from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.engine.rows import Row, in_pieces, plan, stored, write
 from tests.fakes.kafka_messages import API_VERSIONS
@@ -116,9 +117,6 @@ class Query:
     def driver(self) -> Committer:
         return Committer(self.stage.log, self.stage.client)
 
-    def aborter(self) -> Aborter:
-        return Aborter(self.stage.log, self.stage.client)
-
     def owner(self, run: str = "run-1") -> Owner:
         """As it is planned now."""
         state = self.stage.read() or CommitState()
@@ -163,7 +161,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     orphans = stage.open(2, worker="dead")
     idle = str(TransactionalId(stage.prefix, "run-1", "idle", 0))
     identity = stage.client.init_producer_id(idle, 60_000, stage.soon())
-    swept = query.aborter().abort(owner, 1, [transaction], tasks_may_run=False)
+    swept = query.driver().abort(owner, 1, [transaction], tasks_may_run=False)
     assert sorted(swept) == sorted(names(orphans))
     assert stage.still_open() == set()
     assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch
@@ -171,7 +169,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
     again = Batch(1, (query.task(0, "again", run="run-2"),))
     assert driver.commit(query.owner("run-2"), again) is Commit.COMMITTED
-    assert query.aborter().abort(owner, 1, [transaction], tasks_may_run=False) == ()
+    assert query.driver().abort(owner, 1, [transaction], tasks_may_run=False) == ()
     assert query.shows("kept", "again")
 
 
@@ -201,7 +199,7 @@ def test_the_later_driver_wins_and_sweeps_the_earlier_ones(query: Query) -> None
     assert other.still_open() == set(names(bystander))
     with pytest.raises(SupersededError, match="run run-2"):
         query.driver().commit(earlier, Batch(1, (beaten,)))
-    assert query.aborter().abort(earlier, 1, (), tasks_may_run=False) == ()
+    assert query.driver().abort(earlier, 1, (), tasks_may_run=False) == ()
     assert query.shows("a", "B")
     fence(other.client, names(bystander))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.base.errors import CommitLogError
 from spark_kafka_sink.transactions.commit_log.log_parts import (
     changes,
     cut,
@@ -70,9 +70,9 @@ def test_pieces_of_other_revisions_are_leftovers_or_errors() -> None:
     leftover = cut(KEY, b"abcdefghijkl", 6, 3)[KEY + b"#3"]
     assert join(KEY, records | {KEY + b"#3": leftover}) == b"abcdefgh"
     stale = cut(KEY, b"abcdefgh", 6, 3)[KEY + b"#1"]
-    with pytest.raises(CommitError, match="part 1 of 3 is missing"):
+    with pytest.raises(CommitLogError, match="part 1 of 3 is missing"):
         join(KEY, records | {KEY + b"#1": stale})
-    with pytest.raises(CommitError, match="'orders~app' is not whole: part 2 of 3"):
+    with pytest.raises(CommitLogError, match="'orders~app' is not whole: part 2 of 3"):
         join(KEY, {k: v for k, v in records.items() if k != KEY + b"#2"})
 
 
@@ -90,7 +90,7 @@ def test_pieces_of_other_revisions_are_leftovers_or_errors() -> None:
     ],
 )
 def test_a_first_piece_that_is_none_of_ours_is_an_error(line: bytes) -> None:
-    with pytest.raises(CommitError, match="no other client may write"):
+    with pytest.raises(CommitLogError, match="no other client may write"):
         join(KEY, {KEY: line + b"\nabc"})
 
 

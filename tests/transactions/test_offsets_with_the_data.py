@@ -14,11 +14,12 @@ from spark_kafka_sink.base.errors import ApiError, CommitError
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.committer import Batch, Commit
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.results import Commit
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
 

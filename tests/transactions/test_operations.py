@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError, RefusedError, SupersededError
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions import committer
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 from spark_kafka_sink.transactions.commit_state import (
     CommitState,
@@ -22,8 +22,10 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
     Standing,
 )
-from spark_kafka_sink.transactions.committer import Batch, Commit, Committer
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.operations.operator import Operator
 from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.results import Commit
 from tests.transactions.operator_stage import Stage, names
 
 DECIDED = "its batch is decided"
@@ -68,14 +70,11 @@ def test_what_was_ended_meanwhile_is_left_as_it_is(stage: Stage) -> None:
     assert reused.transactional_id in stage.still_open()
 
 
-def test_a_jobs_driver_is_fenced_under_every_possible_key(stage: Stage) -> None:
-    """Its ids tell it; those of version 0.1 didn't: the one that the job owns in the log."""
-    alone = stage.open(1, run="job-1", name="job-1")
-    named = [*stage.open(1, run="job-2", name="app"), *stage.open(1, run="job-2", worker="")]
+def test_a_jobs_driver_is_fenced_under_its_key(stage: Stage) -> None:
+    alone, named = stage.open(1, run="job-1", name="job-1"), stage.open(1, run="job-2", name="app")
     state = CommitState(generation=1, run_id="job-2", last_done=7)
-    app = f"{stage.prefix}~app"
     driver_1 = stage.log.open(f"{stage.prefix}~job-1", stage.soon())
-    driver_2 = stage.write(state, app)
+    driver_2 = stage.write(state, f"{stage.prefix}~app")
     bystander = stage.write(replace(state, run_id="job-3"), f"{stage.prefix}~other")
     aborted = stage.operator.end(stage.operator.plan_abort(names(alone + named), force=True))
     assert set(aborted.ended) == set(names(alone + named))
@@ -83,18 +82,6 @@ def test_a_jobs_driver_is_fenced_under_every_possible_key(stage: Stage) -> None:
         with pytest.raises(SupersededError):
             driver.write(state.decided(Decision(8, tuple(transactions))), stage.soon())
     bystander.write(replace(state, run_id="job-3", last_done=8), stage.soon())
-
-
-def test_a_job_deciding_under_an_unknown_key_is_noticed(stage: Stage) -> None:
-    """Of version 0.1: an id of today contains its key."""
-    (one,) = stage.open(1, run="job-1", worker="")
-    stage.write(stage.state(), f"{stage.prefix}~other")
-    plan = stage.operator.plan_sweep(stage.prefix)
-    assert [str(t.id) for t in plan.transactions] == [one.transactional_id]
-    decided = CommitState(generation=1, run_id="job-1").decided(Decision(1, (one,)))
-    stage.write(decided, f"{stage.prefix}~app")
-    assert stage.operator.end(plan).kept == {one.transactional_id: DECIDED}
-    assert stage.still_open() == {one.transactional_id}
 
 
 @pytest.mark.parametrize("how", ["abort", "sweep"])
@@ -119,7 +106,7 @@ def test_a_driver_that_opens_the_log_after_the_fence_fails(stage: Stage, how: st
             session = super().open(key, deadline_ms)
             if not refused:
                 driver = stage.log.open(key, deadline_ms)
-                owner.check(driver.state)
+                assert owner.refusal(driver.state) is None
                 refused.append("the operator is fenced")
             return session
 
@@ -166,8 +153,10 @@ def test_a_job_that_opens_its_key_meanwhile_is_aborted_all_the_same(stage: Stage
             session = super().open(key, deadline_ms)
             write = session.write
 
-            def then_the_driver_opens(state: CommitState | None, deadline_ms: int) -> None:
-                write(state, deadline_ms)
+            def then_the_driver_opens(
+                state: CommitState | None, deadline_ms: int, check: None
+            ) -> None:
+                write(state, deadline_ms, check=check)
                 stage.log.open(key, deadline_ms)
 
             session.write = then_the_driver_opens  # type: ignore[assignment]

@@ -6,12 +6,13 @@ import pytest
 import typer
 
 from spark_kafka_sink.base.errors import RefusedError
-from spark_kafka_sink.cli.operations.operator import Operator
+from spark_kafka_sink.cli.arguments import Asked
 from spark_kafka_sink.cli.txn.txn_changes import Confirmation, _end
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.operations.operator import Operator
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
 from tests.transactions.open_transactions import open_transactions
 from tests.transactions.simulated_driver import DriverWorld
@@ -61,7 +62,7 @@ def test_a_sweep_ends_what_is_known_and_fails_for_the_rest(
     world.cluster.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, node=2)
     plan = operates.plan_sweep("orders")
     with pytest.raises(typer.Exit) as ended:
-        _end(operates, plan, Confirmation(as_json=False, dry_run=False, yes=True), "sweep")
+        _end(operates, plan, Confirmation(Asked(as_json=False, dry_run=False, yes=True)), "sweep")
     assert ended.value.exit_code == 1
     shown = capsys.readouterr().out
     assert "(id 2): the list lacks its transactions." in shown

@@ -29,14 +29,6 @@ def test_an_id_is_parsed_back_with_its_key(prefix, name, run, worker, number, pl
     assert made.prefix == prefix
 
 
-@given(PARTS, PARTS, NUMBERS)
-def test_a_job_s_id_of_version_0_1_is_read(prefix, job, number):
-    found = parse(f"{prefix}~{job}~{number}")
-    assert found is not None
-    assert (found.prefix, found.run, found.worker) == (prefix, job, "")
-    assert str(found) == f"{prefix}~{job}~{number}"
-
-
 @given(st.text(st.sampled_from("ab~0-1."), max_size=12))
 def test_what_is_read_as_an_id_is_that_text_again(text):
     found = parse(text)
@@ -60,7 +52,20 @@ def test_a_prefix_of_another_prefix_is_not_confused_with_it():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "a~b", "a~b~c", "a~b~-1", "a~b~01", "a~b~c~d~e~1", "a~~1", "~b~1", "a~b~1 ", "ä~b~1"],
+    [
+        "",
+        "a",
+        "a~b",
+        "a~b~c",
+        "a~b~1",
+        "a~b~-1",
+        "a~b~01",
+        "a~b~c~d~e~1",
+        "a~~1",
+        "~b~1",
+        "a~b~1 ",
+        "ä~b~1",
+    ],
 )
 def test_other_texts_are_no_ids(text):
     assert parse(text) is None

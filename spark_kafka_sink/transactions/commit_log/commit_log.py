@@ -21,6 +21,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     ApiError,
     AuthorizationError,
+    CommitLogError,
     ConfigError,
     ErrorCode,
     KafkaTimeoutError,
@@ -45,7 +46,7 @@ from spark_kafka_sink.transactions.commit_log.log_reader import (
     apply,
 )
 from spark_kafka_sink.transactions.commit_log.log_writer import LogWriter
-from spark_kafka_sink.transactions.commit_state import CommitState, LogChangedError
+from spark_kafka_sink.transactions.commit_state import CommitState, LogChangedError, NewerStateError
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
@@ -61,6 +62,9 @@ _CONFIGS: Final = {
 }
 #: Snapshots that are kept.
 _MOST_SNAPSHOTS: Final = 1000
+#: How long a key stays open for the next commit of this process, and how many do.
+_KEPT_MS: Final = 60_000
+_MOST_KEPT: Final = 100
 #: How long a read waits for the markers of a write that has just ended.
 _MARKERS_MS: Final = 500
 
@@ -68,7 +72,9 @@ _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """``settled`` is False while a write is in progress: ``state`` is the one before it."""
+    """``settled`` is False while a write is in progress: ``state`` is the state before that
+    write.
+    """
 
     state: CommitState | None
     settled: bool
@@ -91,6 +97,8 @@ class CommitLog:
         #: Ids of topics whose configs were checked.
         self._checked: set[bytes] = set()
         self._piece_bytes = piece_bytes
+        #: The open keys of commits that have succeeded, each with the topic's id, and until when.
+        self._kept: dict[str, tuple[LogSession, bytes | None, int]] = {}
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
             "it is missing"
@@ -104,11 +112,66 @@ class CommitLog:
         snapshot = self._settled(read, tp, key, deadline_ms, _MARKERS_MS)
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
+    def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
+        """The error of records of ``key`` that are not a state; None when they are a state, or when
+        there is no record or no topic. Raises NewerStateError for a state of a newer version.
+        """
+        known = self._topic in self._client.loop.cluster.topics
+        if not known and not self._find_or_create(deadline_ms, create=False):
+            return None
+        tp, topic_id = self._partition(key, deadline_ms)
+        read = partial(self._read, key, tp, topic_id, deadline_ms)
+        snapshot = self._settled(read, tp, key, deadline_ms, _MARKERS_MS)
+        try:
+            _decoded(key, snapshot)
+        except NewerStateError:
+            raise
+        except CommitLogError as error:
+            return error
+        return None
+
+    def remove(self, key: str, deadline_ms: int) -> None:
+        """Remove all records of ``key`` after :meth:`open` would have fenced its writers; a session
+        can't remove records that are not a state. Raises as :meth:`LogSession.write`.
+        """
+        snapshot, writer, is_newest = self._fenced(key, deadline_ms)
+
+        def before_its_end(first_offset: int) -> None:
+            if not is_newest(first_offset, deadline_ms):
+                raise _deposed(key)
+
+        if snapshot.records:
+            writer.commit(lambda _: dict.fromkeys(snapshot.records), deadline_ms, before_its_end)
+
     def open(self, key: str, deadline_ms: int) -> LogSession:
         """Fence every earlier writer of ``key`` (InitProducerId, which aborts what a crashed one
         left open), then read to the end.
         """
+        return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
+
+    def keep(self, session: LogSession) -> None:
+        """Leaves the key open for the next commit of this process, after a write that succeeded."""
+        topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
+        until_ms = self._client.clock.now_ms() + _KEPT_MS
+        self._kept.pop(session.key, None)
+        self._kept[session.key] = session, topic_id, until_ms
+        if len(self._kept) > _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def kept(self, key: str) -> LogSession | None:
+        """The open key that an earlier commit of this process has left, once; None when it is too
+        old, and when the topic is another one since. Whether another process has opened the key
+        meanwhile is shown by a write alone, which fails then.
+        """
+        session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
+        is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
+        return session if is_same and self._client.clock.now_ms() < until_ms else None
+
+    def _fenced(
+        self, key: str, deadline_ms: int
+    ) -> tuple[LogSnapshot, LogWriter, Callable[[int, int], bool]]:
         client = self._client
+        self._kept.pop(key, None)  # it is shut out
         tp, topic_id = self._partition(key, deadline_ms)
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
@@ -129,7 +192,7 @@ class CommitLog:
             self._snapshots.clear()  # what a deposed leader has returned
             return False
 
-        return LogSession(key, snapshot, writer, is_newest, self._piece_bytes)
+        return snapshot, writer, is_newest
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
         """The states of all keys of exactly this prefix, without fencing, with all writes that had
@@ -158,9 +221,9 @@ class CommitLog:
         deadline_ms: int,
         wait_ms: int | None = None,
     ) -> LogSnapshot:
-        """``read`` until each write has ended that was in progress at first: markers follow an
-        EndTxn in milliseconds, but for a broker that is lost. For at most ``wait_ms``; None: until
-        the deadline, and then KafkaTimeoutError.
+        """Repeats ``read`` until each write that was in progress at first has ended: markers follow
+        an EndTxn in milliseconds, except when a broker is lost. Waits at most ``wait_ms``; None:
+        until the deadline, and then KafkaTimeoutError.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -251,7 +314,9 @@ class CommitLog:
         return max(0, deadline_ms - self._client.clock.now_ms())
 
     def _create(self, deadline_ms: int, *, validate_only: bool = False) -> None:
-        """With all configs, else without those that managed clusters refuse (small segments)."""
+        """Creates the topic with all configs, or without the configs that managed clusters refuse
+        (small segments).
+        """
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         create = partial(self._client.create_topic, validate_only=validate_only)
         try:
@@ -319,12 +384,19 @@ class LogSession:
     ) -> None:
         #: A write that is not ended for so long is aborted.
         self.lease_ms = writer.timeout_ms
-        self._key = key
+        self.key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
         self.state = _decoded(key, snapshot) or CommitState()
         self._records = dict(snapshot.records)
         self._writer = writer
         self._piece_bytes = piece_bytes
+
+    @property
+    def is_written(self) -> bool:
+        """Its last write has succeeded: :attr:`state` was the newest then, and still is unless
+        another process has opened the key, which the next write shows.
+        """
+        return self._is_newest is None and self._writer.is_usable
 
     def write(
         self,
@@ -338,7 +410,7 @@ class LogSession:
 
         ``check`` is called when the record is in the log but not committed yet. From then on the
         write is a lease: a broker aborts it when it isn't ended within seconds, whatever happens to
-        this process. What ``check`` raises is raised, and nothing is written.
+        this process. If ``check`` raises, the exception is raised, and nothing is written.
 
         Raises LogChangedError when another session was opened meanwhile, or when :attr:`state` was
         not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
@@ -350,15 +422,11 @@ class LogSession:
 
         def before_its_end(first_offset: int) -> None:
             if is_newest is not None and not is_newest(first_offset, deadline_ms):
-                raise LogChangedError(
-                    f"the commit log of '{self._key}' was read from a broker that is no leader "
-                    "of it any more, and has been written since",
-                    hint="open it again",
-                )
+                raise _deposed(self.key)
             if check is not None:
                 check()
 
-        name, value = self._key.encode(), None if state is None else state.encode()
+        name, value = self.key.encode(), None if state is None else state.encode()
         wanted = documents(name, value, () if state is None else state.encode_parts())
 
         def records_of(revision: int) -> dict[bytes, bytes | None]:
@@ -372,7 +440,8 @@ class LogSession:
 
     def confirm(self, deadline_ms: int) -> None:
         """Raises LogChangedError when :attr:`state` is not the newest: it was read from a deposed
-        leader, which only a write detects. This one is aborted. (Nothing to do after a write.)
+        leader, which only a write detects. That write is aborted. (After another write this does
+        nothing.)
         """
         if self._is_newest is None:
             return
@@ -382,6 +451,14 @@ class LogSession:
 
         with suppress(_ConfirmedError):
             self.write(self.state, deadline_ms, check=stop)
+
+
+def _deposed(key: str) -> LogChangedError:
+    return LogChangedError(
+        f"the commit log of '{key}' was read from a broker that is no leader of it any more, and "
+        "has been written since",
+        hint="open it again",
+    )
 
 
 def _decoded(key: str, snapshot: LogSnapshot) -> CommitState | None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.base.errors import CommitLogError
 
 #: Bytes of a document in one record. A topic takes 1 MiB by default.
 PIECE_BYTES: Final = 512 * 1024
@@ -44,8 +44,8 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """What is to be written so that ``documents`` are there and nothing else: those that are there
-    already are not written again. A value None is a tombstone.
+    """The records to write so that exactly ``documents`` are in the log: existing documents are not
+    written again. A value None is a tombstone.
     """
     written: dict[bytes, bytes | None] = {}
     kept: set[bytes] = set()
@@ -75,8 +75,8 @@ def cut(
 
 
 def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """The document, or None. CommitError when one of its records is missing, or was not written by
-    this package.
+    """The document, or None. Raises CommitLogError when one of its records is missing, or was
+    written by another program.
     """
     return _read(name, records)[0]
 
@@ -100,11 +100,12 @@ def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, se
         if revision is None:
             revision, count = found[2], found[1]
         if found != (len(pieces), count, revision) or count < 1:
-            raise CommitError(
+            raise CommitLogError(
                 f"the commit log's state of '{name.decode(errors='replace')}' is not whole: part "
                 f"{len(pieces)} of {count} is missing",
                 hint="no other client may write to the topic of commitLogTopic, and its "
-                "cleanup.policy must be compact",
+                "cleanup.policy must be compact; 'kprod txn reset "
+                f"{key_of(name).decode(errors='replace')} --force' forgets the key",
             )
         pieces[record_key] = data
     return b"".join(pieces.values()), set(pieces)

@@ -1,20 +1,21 @@
 """Reads keys of the commit log, up to the end of their partition.
 
 Owns: :class:`LogSnapshot` (the offset up to which keys were read, and their records),
-:class:`LogReader`. Never: what a record means (``log_parts.py``), a write.
+:class:`LogReader`. Never: the meaning of a record (``log_parts.py``), a write.
 
 **The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
-lag behind what was acknowledged, and only ListOffsets fails until it has caught up (KIP-207). It
-may still be stale: a deposed leader that hasn't noticed returns its own. A write detects that
-(:meth:`LogReader.has_records`).
+lack acknowledged records, and only ListOffsets fails until it has caught up (KIP-207). It may still
+be stale: a deposed leader that hasn't noticed returns its own end. A write detects that
+(:meth:`LogReader.has_records`). The first Fetch is sent with ListOffsets, on one connection: the
+leader answers it later, so that it has all that the end counts.
 
 **Uncommitted** records are read, and each transaction's marker decides whether they count. So no
 reader waits for another key's writer that crashed between its record and EndTxn in the same
 partition. A transaction without a marker is a write in progress.
 
-**A snapshot** saves reading the partition from its beginning. It stays valid while the topic is the
-same one (its id) and the log still has its offset: compaction removes records of a key only when a
-newer one of that key follows, which has a higher offset and will be read.
+**A snapshot** saves reading the partition from its beginning. It stays valid while the topic has
+the same id and the log still has its offset: compaction removes records of a key only when a newer
+record of that key follows, which has a higher offset and will be read.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from typing import Final
 
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaTimeoutError
+from spark_kafka_sink.base.errors import CommitLogError, ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.log_requests import OffsetSpec
+from spark_kafka_sink.protocol.log_requests import FetchedPartition, OffsetSpec
 from spark_kafka_sink.records.log_records import ControlType, ReadBatch, read_batches
 from spark_kafka_sink.transactions.commit_log.log_parts import key_of
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
@@ -78,14 +79,13 @@ class LogReader:
         """``snapshot``, advanced to the partition's current end, with the records of the ``wanted``
         keys. KafkaTimeoutError when a leader does not respond in time.
         """
-        end = self._reader.offset(tp, OffsetSpec.LATEST, deadline_ms)
+        # (Also of an empty log: a missing right to READ is an error now, not at the first start
+        # that finds a record.)
+        end, fetched = self._reader.end_and_fetch(tp, snapshot.next_offset, deadline_ms)
         if snapshot.next_offset > end:
-            snapshot = LogSnapshot()  # the log was truncated meanwhile: an unclean election
-        if end == 0:
-            # A missing right to READ is an error now, not at the first start that finds a record.
-            self._reader.fetch(tp, 0, deadline_ms)
+            snapshot, fetched = LogSnapshot(), None  # truncated meanwhile: an unclean election
         try:
-            return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
+            return self._read_up_to(tp, wanted, snapshot, end, deadline_ms, fetched)
         except _CutOffError:
             snapshot = LogSnapshot(self._reader.offset(tp, OffsetSpec.EARLIEST, deadline_ms))
             return self._read_up_to(tp, wanted, snapshot, end, deadline_ms)
@@ -97,10 +97,12 @@ class LogReader:
         snapshot: LogSnapshot,
         end: int,
         deadline_ms: int,
+        fetched: FetchedPartition | None = None,
     ) -> LogSnapshot:
+        """``fetched`` are the first batches, if they are fetched."""
         records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
-        for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms):
+        for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms, fetched):
             producer, first = batch.producer_id, batch.base_offset
             if batch.marker is not None:
                 _, written = begun.pop(producer, (first, {}))
@@ -121,16 +123,23 @@ class LogReader:
             return True
 
     def _batches(
-        self, tp: TopicPartition, wanted: KeyFilter, first: int, end: int, deadline_ms: int
+        self,
+        tp: TopicPartition,
+        wanted: KeyFilter,
+        first: int,
+        end: int,
+        deadline_ms: int,
+        ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
         """Transactional batches and markers in [first, end), and after it in the last Fetch. Other
         batches are not ours, and are skipped: a principal that may write to the topic must not
-        block every key of the partition. CommitError when a wanted batch can't be read,
+        block every key of the partition. CommitLogError when a wanted batch can't be read,
         KafkaTimeoutError when the batches take until the deadline.
         """
         attempts = 0
         while first < end:
-            fetched = self._reader.fetch(tp, first, deadline_ms)
+            fetched = ahead or self._reader.fetch(tp, first, deadline_ms)
+            ahead = None
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise _CutOffError
             before = first
@@ -138,7 +147,7 @@ class LogReader:
                 first = max(first, batch.next_offset)
                 if batch.transactional or not batch.header_known:
                     if (found := batch.unreadable) is not None:
-                        raise CommitError(
+                        raise CommitLogError(
                             f"offset {found.offset} of {tp}, the commit log, can't be read: "
                             f"{found.reason}",
                             hint="no other client may write to the topic of commitLogTopic; with "

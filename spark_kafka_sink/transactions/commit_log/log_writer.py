@@ -1,7 +1,7 @@
 """Writes records to the commit log, one transaction each time, with a definite outcome.
 
-Owns: :class:`LogWriter`: the transactions of one id on one partition, one after another.
-Never: what a record means, a read (``log_reader.py``), other writers.
+Owns: :class:`LogWriter`: the transactions of one id on one partition, one after another. Never: the
+meaning of a record, a read (``log_reader.py``), other writers.
 
 One write, and the outcome when each step fails::
 
@@ -11,9 +11,10 @@ One write, and the outcome when each step fails::
     EndTxn(commit)                   NONE: written. No definite response: unknown
 
 A Produce without a definite response is retried with the same bytes; DUPLICATE_SEQUENCE_NUMBER
-means that the first one had arrived. **No (producer id, epoch) is used for two transactions.** With
-version 2, the response to EndTxn has the next epoch. With version 1 it does not: InitProducerId is
-sent with our identity, and succeeds only while it is still the id's current one (KIP-360).
+means that the first request had arrived. **No (producer id, epoch) is used for two transactions.**
+With version 2, the response to EndTxn has the next epoch. With version 1 it does not:
+InitProducerId is sent with our identity, and succeeds only while it is still the id's current one
+(KIP-360).
 """
 
 from __future__ import annotations
@@ -71,6 +72,13 @@ class LogWriter:
     _unanswered: int = 0
     _ended_ms: int = 0
     _first_offset: int = -1
+    #: The log has no record of a later write below this offset.
+    _next_offset: int = 0
+
+    @property
+    def is_usable(self) -> bool:
+        """No write has failed."""
+        return not self._failed
 
     def commit(
         self,
@@ -114,14 +122,17 @@ class LogWriter:
         except KafkaError:
             if self._unanswered == 0:
                 self._abort(deadline_ms)
-            # Else an abort might overtake a Produce that is still in flight.
+            # Otherwise an abort might overtake a Produce that is still in flight.
             raise
         try:
+            if 0 <= self._first_offset < self._next_offset:
+                raise self._replaced()
             check(self._first_offset)
         except BaseException:
             self._abort(deadline_ms)
             raise
         self._end(deadline_ms)
+        self._next_offset = self._first_offset + len(records) + 1  # the marker
         return records
 
     def _add_partition(self, deadline_ms: int) -> None:
@@ -167,9 +178,9 @@ class LogWriter:
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(
-                    f"whether the commit log {self.tp} has what was written is not known: "
-                    f"{call.what} got no clear answer in time",
-                    hint="'kprod txn describe' shows what it has",
+                    f"it is not known whether the commit log {self.tp} has the records that were "
+                    f"written: {call.what} got no clear answer in time",
+                    hint="'kprod txn describe' shows the records that it has",
                     transactional_ids=(self.id,),
                 ) from error
             if isinstance(error, _FENCED):
@@ -198,6 +209,13 @@ class LogWriter:
 
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self.id, *self.producer, self.version)
+
+    def _replaced(self) -> LogChangedError:
+        return LogChangedError(
+            f"the commit log {self.tp} ends before what '{self.id}' has written to it: its topic "
+            "was deleted and created again, or an unclean election has cut it off",
+            hint="the key is opened again",
+        )
 
     def _superseded(self, error: KafkaError) -> LogChangedError:
         return LogChangedError(

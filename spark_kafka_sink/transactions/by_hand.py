@@ -1,0 +1,64 @@
+"""Ends transactions for an operator.
+
+Owns: the requests of these two steps. Never: the choice of transactions, the records of the log
+(``table.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.transactions.ending import commit_all, described_when_ended
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+from spark_kafka_sink.transactions.steps import AbortExactly, Ended, EndRest
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+
+_ONGOING: Final = TransactionState.ONGOING
+
+
+def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
+    """Aborts the transactions, unless others have ended them since they were described."""
+    ids = [one.transactional_id for one in step.transactions]
+    found = described_when_ended(client, ids, client.deadline()) if ids else {}
+    open_ = {}
+    for one in step.transactions:
+        now = found[one.transactional_id]
+        same = one.producer_id, one.producer_epoch
+        if now.state is _ONGOING and (now.producer_id, now.producer_epoch) == same:
+            open_[one.transactional_id] = now
+    meanwhile = tuple(i for i in ids if i not in open_)
+    if not open_:
+        return Ended(meanwhile=meanwhile)
+    answers = client.abort_exactly(open_, client.deadline(), prepared=step.prepared)
+    failed = tuple((i, code) for i, code in answers.items() if code is not ErrorCode.NONE)
+    aborted = tuple(i for i in open_ if answers.get(i) is ErrorCode.NONE)
+    return Ended(aborted, meanwhile, failed)
+
+
+def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
+    """The transactions that could not be ended in this way, or were ended otherwise."""
+    decision = step.decision
+    described = client.describe(decision.ids, client.deadline())
+    outcomes = {
+        t.transactional_id: outcome_of(t, described[t.transactional_id])
+        for t in decision.transactions
+    }
+    found = {i: described[i] for i, how in outcomes.items() if how is Outcome.RETRY}
+    if not step.done:
+        answers = client.abort_exactly(found, client.deadline(), prepared=found) if found else {}
+        return tuple(i for i, code in answers.items() if code is not ErrorCode.NONE)
+    gone = (i for i, how in outcomes.items() if how in (Outcome.LOST, Outcome.UNKNOWN))
+    # (Brokers would drop the markers of these.)
+    away = client.leaderless(found, client.deadline())
+    left = [
+        t
+        for t in decision.transactions
+        if t.transactional_id in found and t.transactional_id not in away
+    ]
+    ended = commit_all(client, left, client.deadline())
+    more = (i for i in gone if i not in step.gone)
+    return (*more, *away, *ended.lost, *ended.unknown, *ended.unclear)

@@ -1,0 +1,141 @@
+"""Before a decision: the driver's own transactions, and whether all of the batch may be committed.
+
+Owns: the ids and the content of the driver's own transactions, the check of a decision. Never: the
+decision, which is a write of the log (``committer.py``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.errors import (
+    ErrorCode,
+    InvalidTxnStateError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.batches import Batch
+from spark_kafka_sink.transactions.commit_state import Decision
+from spark_kafka_sink.transactions.driver_transactions import prepare
+from spark_kafka_sink.transactions.ending import abort_all, near_timeout
+from spark_kafka_sink.transactions.lease import margin_ms
+from spark_kafka_sink.transactions.outcomes import is_prepared
+from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.result_errors import error_of
+from spark_kafka_sink.transactions.results import (
+    Commit,
+    NoLeader,
+    NotOpen,
+    OwnEnded,
+    Refuse,
+    TooOld,
+    refused,
+)
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.admin.transaction_client import TransactionClient
+
+#: The worker parts in the ids of the driver's own transactions.
+_OFFSETS: Final = "offsets"
+_REPORT: Final = "report"
+
+
+def decision_deadline(client: TransactionClient) -> int:
+    """The deadline for writing a decision: at most half of the margin (:func:`margin_ms`) from
+    now. The other half is left for ending the decided transactions.
+    """
+    half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
+    return client.deadline(min(client.config.max_block_ms, half_of_margin))
+
+
+def prepared_once(
+    client: TransactionClient,
+    owner: Owner,
+    batch: Batch,
+    number: int,
+    before: tuple[PreparedTransaction, ...],
+) -> tuple[PreparedTransaction, ...]:
+    """The driver's own transactions of ``batch``. If an earlier attempt of the commit has prepared
+    them (``before``) and they are still open, they are used again, because new ones need other ids.
+    """
+    found = client.describe([t.transactional_id for t in before], client.deadline())
+    if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
+        return before
+    return _prepared_by_us(client, owner, batch, number)
+
+
+def _prepared_by_us(
+    client: TransactionClient, owner: Owner, batch: Batch, number: int
+) -> tuple[PreparedTransaction, ...]:
+    """The driver's own transactions of ``batch``, which share its decision."""
+    deadline = client.deadline()
+    try:
+        return tuple(
+            prepare(client, _own_id(client, owner, name, number, deadline), content, deadline)
+            for name, content in ((_REPORT, batch.report), (_OFFSETS, batch.offsets))
+            if content is not None
+        )
+    except (ProducerFencedError, InvalidTxnStateError) as error:
+        # A driver that takes over meanwhile ends it: whether one did is in the log, which is
+        # read again.
+        ended = Refuse(Commit.SUPERSEDED, OwnEnded(batch.number, error))
+        raise error_of(owner.key, ended) from error
+
+
+def _own_id(client: TransactionClient, owner: Owner, name: str, number: int, deadline: int) -> str:
+    """The first id that is new or whose last transaction was committed; workers choose likewise
+    (``transactional_producers.py``).
+    """
+    tried = 0
+    while True:
+        # (Each retry of a commit may skip one: more at a time, the more there are.)
+        ids = [
+            str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
+            for n in range(tried, 2 * tried + 1)
+            for worker in [f"{name}.{n}" if n else name]
+        ]
+        found = client.describe(ids, deadline)
+        for one in (found[i] for i in ids):
+            if one.state.is_committed or one.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return one.transactional_id
+        tried += len(ids)
+
+
+def unready(
+    client: TransactionClient, decision: Decision, log: str, deadline: int
+) -> Refuse | None:
+    """None if each transaction is prepared and far from its timeout, and their partitions have
+    leaders; otherwise the reason, and if it is not a leader all are aborted. ``log`` is the id of
+    the log's writer, whose partition needs a leader, too: without the marker of the decision the
+    next start would write the batch again, and without an abort's it could not read the log.
+    """
+    ids, number = decision.ids, decision.number
+    timeout_ms = client.config.transaction_timeout_ms  # the tasks', as a rule
+    beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms))
+    found = dict(client.describe((*ids, log), deadline, beside=beside))
+    own = {log: found.pop(log)}
+    gone = [
+        t.transactional_id
+        for t in decision.transactions
+        if not is_prepared(t, found[t.transactional_id])
+    ]
+    late = frozenset() if gone else near_timeout(client, found, margin_ms, deadline, beside=beside)
+    if not gone and not late:
+        away = client.leaderless(found | own, deadline, beside=beside)
+        while log in away and client.clock.now_ms() < deadline:
+            client.loop.pause(6, deadline)  # about 0.1 s
+            with suppress(KafkaTimeoutError):  # then it is the state that was seen last
+                away = client.leaderless(found | own, deadline)
+        left = tuple(sorted({str(tp) for partitions in away.values() for tp in partitions}))
+        return refused(NoLeader(number, left)) if left else None
+    abort_all(client, decision.transactions, client.deadline())
+    first = next(i for i in ids if i in gone or i in late)
+    if gone:
+        state = found[first].state.value
+        return refused(NotOpen(number, len(ids), len(gone), first, state))
+    timeout_ms = found[first].timeout_ms
+    young_ms = timeout_ms - margin_ms(timeout_ms)
+    return refused(TooOld(number, len(ids), len(late), first, young_ms, timeout_ms))

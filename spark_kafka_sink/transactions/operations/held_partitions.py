@@ -1,0 +1,160 @@
+"""The offsets after an open transaction, and the consumer groups that wait for it.
+
+Owns: :class:`HeldPartition`, and the requests for it: ListOffsets, ListGroups, OffsetFetch. Never:
+the owner of the transaction (``blockers.py``).
+
+No API of Kafka has the host of a transaction's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, RetryDecision, retry_decision
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
+from spark_kafka_sink.protocol.log_requests import list_offsets, listed_offset
+from spark_kafka_sink.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, by_topic
+
+#: Groups whose members read without offsets of the group.
+_SHARE = "share"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPartition:
+    """A partition with the last stable offset ``offset``, and ``behind`` offsets after it.
+
+    ``groups`` are the groups with members that have committed ``offset`` or less, with the number
+    of offsets that they can still read. Groups that the principal may not describe are left out.
+    """
+
+    partition: int
+    offset: int
+    behind: int
+    groups: Mapping[str, int] = field(default_factory=dict)
+
+
+def held_partitions(
+    client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
+) -> tuple[HeldPartition, ...]:
+    """The HeldPartition of each partition with its last stable offset. Raises KafkaTimeoutError,
+    and AuthorizationError for the offsets; groups are left out when brokers don't support that
+    (before 3.0).
+    """
+    ends = _ends(client, tuple(stable), deadline_ms)
+    committed = _committed(client, tuple(stable), deadline_ms)
+    return tuple(
+        HeldPartition(
+            tp.partition,
+            offset,
+            max(0, ends[tp] - offset),
+            {
+                group: offset - offsets[tp]
+                for group, offsets in sorted(committed.items())
+                if offsets.get(tp, offset + 1) <= offset
+            },
+        )
+        for tp, offset in stable.items()
+    )
+
+
+def _ends(
+    client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
+) -> Mapping[TopicPartition, int]:
+    """The high watermarks."""
+    calls = [
+        Call(
+            list_offsets(tp),
+            Leader(tp),
+            f"ListOffsets of {tp}",
+            lambda response: listed_offset(response).error_code,
+            f"DESCRIBE on {tp.topic}",
+        )
+        for tp in partitions
+    ]
+    answers = client.loop.receive_all(calls, deadline_ms)
+    return {
+        tp: listed_offset(answer).offset for tp, answer in zip(partitions, answers, strict=True)
+    }
+
+
+def _committed(
+    client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
+) -> Mapping[str, Mapping[TopicPartition, int]]:
+    """The offsets of every group with members, as far as brokers and rights allow."""
+    try:
+        groups = _groups(client, deadline_ms)
+        calls = {
+            group: Call(
+                offset_fetch(group, partitions),
+                CoordinatorKey(group, CoordinatorType.GROUP),
+                f"OffsetFetch of group {group}",
+                lambda response: _unless_final(response.groups[0].error_code),
+            )
+            for group in groups
+        }
+        client.loop.run(calls.values(), deadline_ms)
+    except UnsupportedVersionError:
+        return {}
+    return {
+        g: committed_offsets(call.response)
+        for g, call in calls.items()
+        if call.response is not None
+    }
+
+
+def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
+    """The request for the committed offsets of a group, sent to its coordinator. Needs DESCRIBE on
+    the group.
+    """
+    topics = [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
+
+
+def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, int]:
+    """The committed offsets, without partitions that have none."""
+    group = response.groups[0]
+    if group.error_code is not ErrorCode.NONE:
+        return {}
+    return {
+        TopicPartition(topic.name, one.partition_index): one.committed_offset
+        for topic in group.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
+
+
+def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
+    nodes = client.brokers(deadline_ms)
+    calls = [
+        Call(LIST_GROUPS, node, "ListGroups", lambda response: _unless_final(response.error_code))
+        for node in nodes
+    ]
+    client.loop.run(calls, deadline_ms)
+    answered = (call.response for call in calls if call.response is not None)
+    return tuple(
+        dict.fromkeys(
+            one.group_id
+            for response in answered
+            if response.error_code is ErrorCode.NONE
+            for one in response.groups
+            if one.group_type != _SHARE
+        )
+    )
+
+
+def _unless_final(code: ErrorCode) -> ErrorCode:
+    """A group that may not be described, or is gone by now, has no offsets here."""
+    return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

@@ -1,0 +1,224 @@
+"""The state of a prefix at brokers and in the commit log: read only, for operators.
+
+Owns: :class:`Inspector`, and its findings: open transactions with the standing of their runs, keys
+of the log with the outcome of each decided transaction. Never: a change (``operator.py``), a
+terminal. No write uses it.
+
+Inspecting fences no driver, so the results may be out of date a moment later: before a change they
+are read again, after fencing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
+from spark_kafka_sink.base.errors import ConfigError, RefusedError, named, safe_text
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.ending import ENDING, described_when_ended
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+from spark_kafka_sink.transactions.transactional_ids import (
+    SEPARATOR,
+    TransactionalId,
+    check_id,
+    check_part,
+    parse,
+    prefix_of_key,
+)
+
+#: Keys that an error lists; it has the number of all.
+_NAMED: Final = 8
+#: The states in which a consumer waits.
+OPEN: Final = (TransactionState.ONGOING, *ENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBy:
+    """The key and the batch whose decision names a transaction."""
+
+    key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """``age_ms`` is by this machine's clock, None when its coordinator doesn't report a start."""
+
+    id: TransactionalId
+    found: TransactionDescription
+    standing: Standing
+    decided: DecidedBy | None
+    age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedTransaction:
+    """A transaction of a decision, and its coordinator's current state of it."""
+
+    transaction: PreparedTransaction
+    found: TransactionDescription
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """A key of the log; ``transactions`` are its decision's, none when nothing is under way."""
+
+    key: str
+    state: CommitState
+    transactions: tuple[DecidedTransaction, ...] = field(default=(), repr=False)
+
+    def with_outcome(self, *outcomes: Outcome) -> tuple[DecidedTransaction, ...]:
+        return tuple(t for t in self.transactions if t.outcome in outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One prefix. ``keys`` is None when the log's topic is missing; ``silent`` are the brokers that
+    did not respond: their open transactions are not known.
+    """
+
+    open: tuple[OpenTransaction, ...]
+    keys: Mapping[str, CommitState] | None
+    silent: tuple[str, ...] = ()
+
+    def known_keys(self) -> Mapping[str, CommitState]:
+        """RefusedError when the topic is missing: another topic may hold decisions."""
+        return _known(self.keys)
+
+
+class Inspector:
+    """Reads only; max.block.ms bounds each step."""
+
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
+        self._log = log
+        self._client = client
+
+    def overview(self, prefix: str) -> Overview:
+        """The open transactions of ``prefix``, oldest first, and the keys of the log.
+
+        Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
+        """
+        check_part("PREFIX", prefix)
+        # A broker silently omits from a list what we may not see; describing an id raises.
+        self._client.describe([check_id(prefix)], self._client.deadline())
+        # The log after the list, so that it has every decision about what was listed.
+        listed, silent = self._client.open_transactions(prefix + SEPARATOR, self._client.deadline())
+        ids = [one.transactional_id for one in listed if parse(one.transactional_id)]
+        keys = self._log.states(prefix, self._client.deadline())
+        return Overview(self.described(ids, keys or {}), keys, silent)
+
+    def described(
+        self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
+    ) -> tuple[OpenTransaction, ...]:
+        """Each of ``ids`` (data ids) as its coordinator has it, oldest first; ended transactions
+        are left out, unless ``all_``.
+        """
+        if not ids:
+            return ()
+        decided = decided_ids(states)
+        found = described_when_ended(self._client, ids, self._client.deadline())
+        now = self._client.clock.wall_ms()
+        result = []
+        for one, description in found.items():
+            data_id = parse(one)
+            if data_id is None or not (all_ or description.state in OPEN):
+                continue
+            age = description.age_ms(now)
+            standing = standing_of(data_id, states)
+            result.append(OpenTransaction(data_id, description, standing, decided.get(one), age))
+        return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
+
+    def describe(self, name: str) -> tuple[KeyReport, ...]:
+        """The key ``name``, or every key of the prefix ``name``.
+
+        Raises RefusedError when there is none; it lists the existing keys.
+        """
+        if SEPARATOR in name:
+            return (self.key(name),)
+        keys = self.keys(name)
+        if not keys:
+            raise self._no_such_key(name, keys)
+        return tuple(self.report(key, state) for key, state in sorted(keys.items()))
+
+    def key(self, key: str) -> KeyReport:
+        """Exactly this key. Raises RefusedError when it does not exist."""
+        keys = self.keys(prefix_of_key(check_key(key)))
+        if key not in keys:
+            raise self._no_such_key(key, keys)
+        return self.report(key, keys[key])
+
+    def keys(self, prefix: str) -> Mapping[str, CommitState]:
+        """All keys of the prefix. RefusedError as :meth:`Overview.known_keys`."""
+        check_part("PREFIX", prefix)
+        return _known(self._log.states(prefix, self._client.deadline()))
+
+    def report(self, key: str, state: CommitState) -> KeyReport:
+        """``state`` of ``key`` with the coordinators' states of its decision's transactions."""
+        if state.decision is None:
+            return KeyReport(key, state)
+        found = self._client.describe(state.decision.ids, self._client.deadline())
+        return KeyReport(
+            key,
+            state,
+            tuple(
+                DecidedTransaction(t, d, outcome_of(t, d))
+                for t in state.decision.transactions
+                for d in (found[t.transactional_id],)
+            ),
+        )
+
+    @staticmethod
+    def _no_such_key(key: str, keys: Collection[str]) -> RefusedError:
+        existing = sorted(keys)
+        found = f"there are: {named(existing, _NAMED)}" if existing else "there is none"
+        return RefusedError(
+            f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {found}",
+            hint="a stream's key is its transactionalIdPrefix, a batch job's is "
+            "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done "
+            "or aborted: if its error says that the decision is not known, this is its "
+            "commitLogTopic and the key was not reset, nothing of it is visible",
+        )
+
+
+def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
+    if keys is None:
+        raise RefusedError(
+            "the topic of the commit log does not exist, so no decision is known",
+            hint="--log-topic names the topic of the option commitLogTopic",
+        )
+    return keys
+
+
+def check_key(key: str) -> str:
+    """``key`` if it may be one: a prefix, or a prefix and a name. Else ConfigError."""
+    parts = key.split(SEPARATOR)
+    if len(parts) > 2:
+        raise ConfigError(
+            f"KEY is '{safe_text(key, 220)}'; it is a prefix, or prefix~name",
+            hint="that looks like a transactional id; 'kprod txn list' shows the keys",
+        )
+    for part in parts:
+        check_part("KEY", part)
+    return key
+
+
+def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
+    """Every transactional id that a decision under way names."""
+    return {
+        one: DecidedBy(key, state.decision.number)
+        for key, state in states.items()
+        if state.decision is not None
+        for one in state.decision.ids
+    }
+
+
+def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
+    """The standing of its run in its key's state."""
+    state = states.get(one.key)
+    return Standing.UNKNOWN if state is None else state.standing(one.run, one.planned)

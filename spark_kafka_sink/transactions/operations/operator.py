@@ -1,0 +1,541 @@
+"""An operator's changes: commit, abort, sweep, resolve, reset.
+
+Owns: :class:`Operator`, what is refused and why, and the order of fencing, checking again and
+changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running
+driver (``transactions/committer.py``). No write uses it.
+
+Each change has two steps. ``plan_...`` only reads: it returns what would be done, or raises
+RefusedError. Then the change **reads again after fencing**, since a driver may be running::
+
+    we read: no decision names transaction T        driver: all are prepared
+    we abort T                                      driver: writes DECIDED with T: a partial batch
+
+So before T is aborted, the key of its driver's decisions is opened (InitProducerId of the log's
+id): that shows a DECIDED that was written before, and fences every earlier session. Then T's run is
+recorded as aborted, so that a later session of that run decides nothing, either. The driver's
+commit fails, and nothing of its batch is visible. Transactions of superseded runs need neither:
+their driver finds itself superseded when it opens the key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.base.errors import (
+    AuthorizationError,
+    CommitLogError,
+    ConfigError,
+    ErrorCode,
+    KafkaError,
+    KafkaTimeoutError,
+    RefusedError,
+    named,
+    safe_text,
+)
+from spark_kafka_sink.base.topic_name import INTERNAL_TOPICS
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.metadata import MetadataRequest
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Phase, Standing
+from spark_kafka_sink.transactions.committer import Committer
+from spark_kafka_sink.transactions.ending import ENDING, described_when_ended
+from spark_kafka_sink.transactions.operations.blockers import open_producers
+from spark_kafka_sink.transactions.operations.inspection import (
+    Inspector,
+    KeyReport,
+    OpenTransaction,
+)
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+from spark_kafka_sink.transactions.steps import EndByHand, Forget, Reset, Resolve
+from spark_kafka_sink.transactions.table import DECIDED, OWNED, kept_by_hand, left_by_hand
+from spark_kafka_sink.transactions.transactional_ids import (
+    TransactionalId,
+    parse,
+    prefix_of_key,
+)
+
+_YOUNG: Final = "not open for that long"
+_MEANWHILE: Final = "it was ended meanwhile"
+#: Transactions that an error lists.
+_NAMED: Final = 5
+_LEFT_OPEN: Final = {
+    ErrorCode.LEADER_NOT_AVAILABLE: "a partition of it has no leader, and brokers would drop the "
+    "marker there: try again when it has one"
+}
+_LOST_MARKERS: Final = (
+    "brokers write no marker to a partition that has no leader when its transaction is committed: "
+    "see which brokers are down; then 'kprod txn blockers TOPIC' shows the transactions that hang"
+)
+
+
+def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
+    """Checks ids. Raises ConfigError for an id that can't belong to a task of ours."""
+    found = []
+    for one in ids:
+        data_id = parse(one)
+        if data_id is None:
+            raise ConfigError(
+                f"'{safe_text(one, 400)}' is not the transactional id of a task",
+                hint="'kprod txn list PREFIX' shows them; 'kprod txn fence' ends another client's",
+            )
+        found.append(data_id)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlan:
+    """``transactions`` are to be aborted. ``kept`` are not, by transactional id with the reason.
+    Transactions that turn out to be decided at the second check are also kept, except
+    ``even_decided``, which were decided before. Without ``even_owners`` the owner's transactions
+    are kept as well. ``silent`` are brokers whose open transactions are unknown.
+    """
+
+    transactions: tuple[OpenTransaction, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
+    even_decided: frozenset[str] = frozenset()
+    even_owners: bool = False
+    silent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The result by transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with the
+    error; they may still be open). ``runs`` can't commit any more.
+    """
+
+    ended: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The batch in progress at ``report.key`` counts as done, or is to be written again."""
+
+    report: KeyReport
+    done: bool
+    force: bool
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """Transactions of the batch that are open, and will be ended."""
+        return tuple(
+            t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
+        )
+
+
+class Committed(NamedTuple):
+    """The state of the key after a commit by hand, and whether the batch is committed or undone."""
+
+    state: CommitState
+    committed: bool
+
+
+class Operator:
+    """The operator's commands over one cluster. max.block.ms limits each step."""
+
+    def __init__(self, log: CommitLog, client: TransactionClient) -> None:
+        self.inspector = Inspector(log, client)
+        self._committer = Committer(log, client)
+        self._log = log
+        self._client = client
+
+    # -- commit -------------------------------------------------------------------------------
+
+    def plan_commit(self, key: str) -> KeyReport:
+        """The decision of ``key``; without a decision there is nothing to commit. Raises
+        RefusedError for a key that does not exist, or whose batch is PARTIAL.
+        """
+        report = self.inspector.key(key)
+        if report.state.phase is Phase.PARTIAL:
+            assert report.state.decision is not None
+            raise RefusedError(
+                f"batch {report.state.decision.number} of '{key}' is committed in part: the broker "
+                f"aborted {len(report.state.lost)} of its {len(report.transactions)} transactions, "
+                "and no commit brings their rows back",
+                hint=f"'kprod txn resolve {key} --batch {report.state.decision.number} --as done' "
+                "continues without them, '--as replay' has the whole batch written again",
+            )
+        return report
+
+    def commit(self, report: KeyReport) -> Committed:
+        """Commit every transaction of the decision. None is aborted, unless brokers have aborted
+        some and none is committed: then the batch is undone.
+
+        When it is committed its rows are visible. By its transactions, not by the log: its driver,
+        or another command, may have ended it since ``report``. Raises PartialCommitError,
+        CommitOutcomeUnknownError, RefusedError when others have ended it and not all of it is
+        committed, and KafkaTimeoutError when markers are missing.
+        """
+        state = self._committer.roll_forward(report.key, only_lost=True)
+        decision = report.state.decision
+        if decision is None:
+            return Committed(state, committed=True)
+        outcomes = self._outcomes(report.key, decision)
+        if set(outcomes) == {Outcome.COMMITTED}:
+            self._check_visible(report, decision)
+        elif state.has_done(decision):
+            pass  # version 1: the ids may have another transaction by now, which may be aborted
+        elif set(outcomes) == {Outcome.LOST}:
+            return Committed(state, committed=False)
+        else:
+            found = ", ".join(f"{count} {how.value}" for how, count in outcomes.items())
+            raise RefusedError(
+                f"batch {decision.number} of '{report.key}' was ended meanwhile, by its driver or "
+                f"another command; of its {len(decision.ids)} transactions: {found}",
+                hint="check its topic before anything is written again",
+            )
+        return Committed(state, committed=True)
+
+    def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
+        """The number of transactions of the decision by outcome, after all markers are written."""
+        wait_ms = self._client.config.max_block_ms
+        deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
+        found = described_when_ended(self._client, decision.ids, deadline, wait_ms)
+        left = [one for one, description in found.items() if description.state in ENDING]
+        if left:
+            raise KafkaTimeoutError(
+                f"batch {decision.number} of '{key}' is committed, and {len(left)} of its "
+                f"{len(found)} transactions have no markers yet ({named(left, _NAMED)}): their "
+                "rows are not visible",
+                hint="see which brokers are down; 'kprod txn blockers TOPIC' shows the "
+                "transactions until their markers are written",
+            )
+        return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
+
+    def _check_visible(self, report: KeyReport, decision: Decision) -> None:
+        """Requests the markers from the partitions' leaders, as far as the principal may READ them:
+        a coordinator drops the marker of a partition without a leader, and still reports
+        CompleteCommit.
+        """
+        client = self._client
+        written: dict[TopicPartition, set[PreparedTransaction]] = defaultdict(set)
+        for one in report.transactions:
+            for topic, partitions in one.found.partitions:
+                for partition in () if topic in INTERNAL_TOPICS else partitions:
+                    written[TopicPartition(topic, partition)].add(one.transaction)
+        # Of a transaction that was complete already coordinators have forgotten the partitions.
+        complete = {one.transaction for one in report.transactions if not one.found.partitions}
+        of_rows = {one.topic for one in decision.payloads} if complete else set()
+        every = bool(complete) and not (of_rows and all(of_rows))
+        there = self._partitions(None if every else of_rows | {tp.topic for tp in written})
+        for tp in there:
+            if every or tp.topic in of_rows:
+                written[tp] |= complete
+        deadline, attempts = client.deadline(), 0
+        what = f"batch {decision.number} of '{report.key}' is committed, and"
+        left: Collection[TopicPartition] = written.keys() & there  # a topic may be deleted
+        while True:
+            try:
+                open_ = self._open_producers(left)
+                # (Version 1: what is open under its epoch may be its worker's next transaction.)
+                found = client.describe(decision.ids, client.deadline()) if open_ else {}
+            except KafkaTimeoutError as error:
+                raise KafkaTimeoutError(
+                    f"{what} whether its rows are visible is not known: {error.message}",
+                    hint=_LOST_MARKERS,
+                ) from error
+            left = [
+                tp
+                for tp, identities in open_.items()
+                if any(
+                    (t.producer_id, t.producer_epoch) in identities
+                    and outcome_of(t, found[t.transactional_id]) is Outcome.COMMITTED
+                    for t in written[tp]
+                )
+            ]
+            if not left:
+                return
+            if client.clock.now_ms() >= deadline:
+                names = named([str(tp) for tp in left], _NAMED)
+                raise KafkaTimeoutError(
+                    f"{what} its rows in {len(left)} partitions ({names}) are not visible: brokers "
+                    "have written no markers there",
+                    hint=_LOST_MARKERS,
+                )
+            client.loop.pause(attempts, deadline)
+            attempts += 1
+
+    def _partitions(self, topics: Collection[str] | None) -> set[TopicPartition]:
+        """The partitions of these topics, or of all topics, as far as the principal may DESCRIBE
+        them.
+        """
+        client = self._client
+        names = client.topic_names(client.deadline()) if topics is None else topics
+        request = MetadataRequest(tuple(names), allow_auto_topic_creation=False)
+        call = Call(request, AnyBroker(), "Metadata")
+        answer = client.loop.send_and_receive(call, client.deadline())
+        found = (topic for topic in answer.topics if topic.name not in INTERNAL_TOPICS)
+        return {one.tp for topic in found for one in topic.partitions}
+
+    def _open_producers(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Collection[tuple[int, int]]]:
+        """Producer ids and epochs, without topics that the principal may not READ."""
+        found: dict[TopicPartition, Collection[tuple[int, int]]] = {}
+        for topic in dict.fromkeys(tp.topic for tp in partitions):
+            of_topic = [tp for tp in partitions if tp.topic == topic]
+            with suppress(AuthorizationError):
+                open_ = open_producers(self._client, of_topic, self._client.deadline())
+                for tp, producers in open_.items():
+                    found[tp] = {(p.producer_id, p.producer_epoch) for p in producers}
+        return found
+
+    # -- abort, sweep -------------------------------------------------------------------------
+
+    def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
+        """Plans to abort exactly these transactions. For ConfigError see :func:`task_ids`.
+        RefusedError for transactions that are not open, and without ``force`` also for transactions
+        of a decision or of the run that owns the key.
+        """
+        states: dict[str, CommitState] = {}
+        for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
+            states.update(self.inspector.keys(prefix))
+        found = self.inspector.described(list(dict.fromkeys(ids)), states, all_=True)
+        for t in found:
+            if t.found.state is not TransactionState.ONGOING:
+                now = t.found.state.value if t.found.error is ErrorCode.NONE else t.found.error.name
+                raise RefusedError(
+                    f"the transaction '{t.id}' is not open (its coordinator says {now}); none was "
+                    "aborted",
+                    hint="leave it out",
+                )
+        return self._abort_plan(found, force=force)
+
+    def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
+        """Plans to abort every open transaction of a run. Raises like :meth:`plan_abort`."""
+        overview = self.inspector.overview(prefix)
+        overview.known_keys()  # without a log no decision is known
+        found = (t for t in overview.open if t.id.run == run)
+        return replace(self._abort_plan(_ongoing(found), force=force), silent=overview.silent)
+
+    @staticmethod
+    def _abort_plan(found: tuple[OpenTransaction, ...], *, force: bool) -> EndPlan:
+        for t in found:
+            if t.decided is not None and not force:
+                raise RefusedError(
+                    f"batch {t.decided.number} of '{t.decided.key}' is decided, and '{t.id}' "
+                    "belongs to it; none was aborted",
+                    hint=f"'kprod txn commit {t.decided.key}' ends it as decided. With --force it "
+                    "is aborted: the batch is PARTIAL if anything of it is committed, or its "
+                    "driver runs and commits the rest; otherwise the next start writes it again",
+                )
+        owned = next((t for t in found if t.standing is Standing.OWNER), None)
+        if owned is not None and not force:
+            raise _is_owned(owned.id.run, owned.id.key)
+        decided = frozenset(str(t.id) for t in found if t.decided is not None)
+        return EndPlan(found, even_decided=decided, even_owners=force)
+
+    def plan_sweep(
+        self,
+        prefix: str,
+        *,
+        run: str | None = None,
+        older_than_ms: int | None = None,
+        force: bool = False,
+    ) -> EndPlan:
+        """Plans to end orphans of ``prefix``: transactions that are open, not decided, and not of a
+        run that owns a key of the log (with ``force`` also of owners).
+
+        A run that has not committed a batch yet is not in the log and looks like an orphan.
+        ``older_than_ms`` is by the brokers' clocks if they support that (since 3.8). RefusedError
+        when ``run`` owns a key, without ``force``.
+        """
+        overview = self.inspector.overview(prefix)
+        states = overview.known_keys()
+        owned = [key for key, state in states.items() if state.standing(str(run)) is Standing.OWNER]
+        if run is not None and not force and owned:
+            raise _is_owned(run, owned[0])
+        found = overview.open
+        old = None if older_than_ms is None else self._older(older_than_ms, found)
+        kept: dict[str, str] = {}
+        swept = []
+        for t in _ongoing(found):
+            if run is not None and t.id.run != run:
+                continue
+            if t.decided is not None:
+                kept[str(t.id)] = DECIDED
+            elif t.standing is Standing.OWNER and not force:
+                kept[str(t.id)] = OWNED
+            elif old is not None and str(t.id) not in old:
+                kept[str(t.id)] = _YOUNG
+            else:
+                swept.append(t)
+        return EndPlan(tuple(swept), kept, even_owners=force, silent=overview.silent)
+
+    def _older(self, age_ms: int, found: Sequence[OpenTransaction]) -> Collection[str]:
+        ids = [str(t.id) for t in found]
+        old = self._client.older_than(ids, age_ms, self._client.deadline()) if ids else frozenset()
+        if old is not None:
+            return old
+        return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
+
+    def end(self, plan: EndPlan) -> Aborted:
+        """Fence, check again, record the runs as aborted, abort: key by key. Raises
+        KafkaTimeoutError, AuthorizationError, and SupersededError when a driver keeps opening the
+        log; with several keys, their transactions have failed then.
+        """
+        ended: list[str] = []
+        kept: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        runs: dict[str, None] = {}
+        goals = [
+            self._end_goal(plan, key) for key in dict.fromkeys(t.id.key for t in plan.transactions)
+        ]
+        for goal in goals:
+            try:
+                view = self._committer.perform(goal)
+            except KafkaError as error:
+                if len(goals) == 1:
+                    raise
+                failed |= {t.transactional_id: error.message for t in goal.transactions}
+                continue
+            assert view.by_hand is not None
+            ended += view.by_hand.aborted
+            kept |= kept_by_hand(goal, view.state)
+            kept |= dict.fromkeys(view.by_hand.meanwhile, _MEANWHILE)
+            failed |= {one: _answer(code) for one, code in view.by_hand.failed}
+            left = (parse(t.transactional_id) for t in left_by_hand(goal, view.state))
+            runs |= dict.fromkeys(one.run for one in left if one is not None)
+        return Aborted(tuple(ended), kept, failed, tuple(runs))
+
+    @staticmethod
+    def _end_goal(plan: EndPlan, key: str) -> EndByHand:
+        found = [t for t in plan.transactions if t.id.key == key]
+        return EndByHand(
+            key,
+            tuple(t.found for t in found),
+            plan.even_decided,
+            plan.even_owners,
+            may_decide=any(t.standing is not Standing.SUPERSEDED for t in found),
+        )
+
+    # -- resolve ------------------------------------------------------------------------------
+
+    def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
+        """Plans to end the PARTIAL batch ``number``. With ``force`` it also ends a DECIDED batch
+        whose outcome is unknown because ids have expired. RefusedError in all other cases.
+        """
+        report = self.inspector.key(key)
+        decision = report.state.decision
+        if decision is None:
+            raise RefusedError(
+                f"'{key}' has nothing to resolve: {_last_done(report.state)} and no batch is in "
+                "progress"
+            )
+        if decision.number != number:
+            raise RefusedError(
+                f"'{key}' has batch {decision.number} in progress "
+                f"({report.state.phase.value.upper()}), not {number}"
+            )
+        doubtful = report.with_outcome(Outcome.UNKNOWN)
+        if report.state.phase is Phase.DECIDED and not (doubtful and force):
+            raise RefusedError(
+                f"batch {number} of '{key}' is DECIDED, not PARTIAL"
+                + (
+                    f", and the outcome of {len(doubtful)} transactions is not known"
+                    * bool(doubtful)
+                ),
+                hint="--force resolves it nevertheless"
+                if doubtful
+                else f"'kprod txn commit {key}' commits it, or finds that it is PARTIAL",
+            )
+        return Resolution(report, done, force)
+
+    def resolve(self, plan: Resolution) -> CommitState:
+        """Resolves the batch, after fencing. Open transactions of the batch are committed when it
+        counts as done, and aborted when it is to be written again, because no driver would end them
+        later. Raises RefusedError when the state has changed, or a transaction can't be ended.
+        """
+        report = plan.report
+        goal = Resolve(report.key, report.state, frozenset(_gone(report)), plan.done, plan.force)
+        return self._committer.perform(goal).state
+
+    # -- reset --------------------------------------------------------------------------------
+
+    def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
+        """Remove ``key``. RefusedError while a batch is in progress or a transaction of its owner
+        is open, unless ``force``.
+        """
+        report = self.inspector.key(key)
+        if force:
+            return report
+        state = report.state
+        if state.decision is not None:
+            raise RefusedError(
+                f"batch {state.decision.number} of '{key}' is {state.phase.value.upper()}: without "
+                "the log its transactions would never be ended",
+                hint=f"first 'kprod txn {'commit' if state.phase is Phase.DECIDED else 'resolve'} "
+                f"{key}'; or --force",
+            )
+        overview = self.inspector.overview(prefix_of_key(key))
+        own = [t for t in overview.open if t.id.key == key and t.standing is Standing.OWNER]
+        if own:
+            raise RefusedError(
+                f"{len(own)} transactions of the owner of '{key}', run {state.run_id}, are open "
+                f"(first: {own[0].id}): its query seems to be running",
+                hint=f"stop it first ('kprod txn sweep {prefix_of_key(key)} --force' ends the "
+                "transactions that it leaves open), or use --force",
+            )
+        if overview.silent:
+            raise RefusedError(
+                f"{', '.join(overview.silent)} did not answer: whether transactions of the owner "
+                f"of '{key}' are open is not known",
+                hint="try again when they answer, or use --force",
+            )
+        return report
+
+    def reset(self, report: KeyReport) -> None:
+        """Removes the key, after fencing. RefusedError when the state has changed since the
+        plan.
+        """
+        self._committer.perform(Reset(report.key, report.state))
+
+    def damage(self, key: str) -> CommitLogError | None:
+        """The reason why the records of ``key`` can't be read; None when they can. Raises
+        NewerStateError for a state of a newer version, which is not damaged.
+        """
+        return self._log.damage(key, self._client.deadline())
+
+    def forget(self, key: str) -> None:
+        """Remove the records of ``key``, which can't be read, after fencing. Whether its last batch
+        is committed stays unknown.
+        """
+        self._committer.perform(Forget(key))
+
+
+def _is_owned(run: str, key: str) -> RefusedError:
+    return RefusedError(
+        f"run {run} owns '{key}' in the commit log: its query may be running, and ends its "
+        "transactions itself; none was aborted",
+        hint="if it is not running: the next start of a stream ends them. If it is never started "
+        "again, --force aborts them",
+    )
+
+
+def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
+    """The transactions to end; the coordinators are ending the others already."""
+    return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
+
+
+def _answer(code: ErrorCode | None) -> str:
+    return "no clear answer in time" if code is None else _LEFT_OPEN.get(code, code.name)
+
+
+def _gone(report: KeyReport) -> Sequence[str]:
+    """Transactions whose rows are lost, or may be."""
+    gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
+    return [t.transaction.transactional_id for t in gone]
+
+
+def _last_done(state: CommitState) -> str:
+    return f"batch {state.last_done} is done" if state.last_done >= 0 else "nothing is done yet"

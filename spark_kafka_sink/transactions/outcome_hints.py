@@ -1,0 +1,54 @@
+"""The advice for a decided batch with an unknown outcome.
+
+Owns: the hint, by the state of its transactions at the coordinators. Never: an outcome
+(``outcomes.py``), a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from spark_kafka_sink.transactions.ending import CommitOutcomes
+from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
+
+NOTHING_UNDONE: Final = (
+    "nothing was undone: start the query again, and it resolves the batch; for a job without "
+    "txnAppId 'kprod txn commit' does, and another run writes all rows again"
+)
+
+
+def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
+    """The hint for the decided batch ``number`` of ``key``; ``ended`` has the ids without an
+    outcome.
+    """
+    if ended.overdue:
+        return (
+            f"{len(ended.overdue)} of them are open for longer than kafka.transaction.timeout.ms, "
+            "and the broker has not aborted them: if it never does, no start resolves the batch. "
+            f"Stop the query, then 'kprod txn abort {_named(ended.overdue, key)} --force' aborts "
+            "them, and the next start writes the batch again"
+        )
+    if ended.unclear:
+        return (
+            f"brokers or a partition's leader were away, or this driver was paused; "
+            f"{NOTHING_UNDONE}"
+        )
+    if ended.expired:
+        why = "their transactional ids have expired (transactional.id.expiration.ms)"
+    else:
+        why = (
+            "their transactional ids were initialized again, or their broker describes an abort "
+            "otherwise than Apache Kafka ('kprod check --exactly-once' shows whether it does)"
+        )
+    return (
+        f"{why}, so no restart can resolve the batch; look whether its rows are visible, then "
+        f"continue with 'kprod txn resolve {key} --batch {number} --as done --force' if they are, "
+        "or with '--as replay', which has the batch written again, if they are not"
+    )
+
+
+def _named(ids: Sequence[str], key: str) -> str:
+    """The arguments of ``kprod txn abort`` for ``ids``: their run, which wrote all of the batch."""
+    found = parse(ids[0])
+    return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

@@ -1,0 +1,384 @@
+"""The results of a commit, a planning, an abort and an operator's change, as plain values.
+
+Owns: :class:`Commit`, the closed set of results, with the rows that readers see; the reasons of a
+failure, as facts; the result of a decision that others have ended. Never: a text or an exception
+(``result_errors.py``), the next step (``table.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    KafkaError,
+    KafkaTimeoutError,
+    PartialCommitError,
+    SupersededError,
+)
+from spark_kafka_sink.transactions.commit_state import Decision
+from spark_kafka_sink.transactions.ending import CommitOutcomes
+from spark_kafka_sink.transactions.outcomes import is_committed, is_lost, is_prepared
+
+
+class Visible(Enum):
+    """The rows of one write that readers of committed rows see, now and later."""
+
+    ALL = "all"
+    NONE = "none"
+    SOME = "some"
+    #: The decision about a block of writes makes them visible.
+    LATER = "none yet"
+    UNKNOWN = "all, some or none"
+
+
+class Commit(Enum):
+    """How a commit ends. The first four ends are successes. Other goals fail in the same ways."""
+
+    COMMITTED = "committed"
+    #: An earlier write of the same batch is visible, and the rows of this write are aborted.
+    ALREADY_DONE = "done before"
+    EMPTY = "no rows"
+    PREPARED = "prepared, to be decided with other writes"
+    NOT_VISIBLE = "not visible"
+    #: Another driver has taken over.
+    SUPERSEDED = "superseded"
+    PARTIAL = "committed in part"
+    UNKNOWN = "not known"
+    #: Not of a commit: a planning, an abort or an operator's change ended without a result, which
+    #: shows nothing about rows.
+    NOT_REACHED = "not reached"
+
+    @property
+    def visible(self) -> Visible:
+        return _VISIBLE[self]
+
+
+_VISIBLE: Final = {
+    Commit.COMMITTED: Visible.ALL,
+    Commit.ALREADY_DONE: Visible.NONE,
+    Commit.EMPTY: Visible.NONE,
+    Commit.PREPARED: Visible.LATER,
+    Commit.NOT_VISIBLE: Visible.NONE,
+    Commit.SUPERSEDED: Visible.NONE,
+    Commit.PARTIAL: Visible.SOME,
+    Commit.UNKNOWN: Visible.UNKNOWN,
+    Commit.NOT_REACHED: Visible.UNKNOWN,
+}
+
+
+# --- the reasons of a failure ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogLost:
+    """The log lacks the state that it had when the batch was planned, at ``generation``."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunAborted:
+    """``run`` was aborted, and no other run has taken over."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Run ``newest_run`` has taken over from ``run``, each with its generation."""
+
+    run: str
+    generation: int
+    newest_run: str
+    newest_generation: int
+    is_of_versions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMeanwhile:
+    """Batch ``last_done`` was committed while ``number`` was being written."""
+
+    number: int
+    last_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLeftOut:
+    """Version ``number`` was never written, and the later version ``last_done`` is done."""
+
+    number: int
+    last_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionForgotten:
+    """Version ``number`` is older than ``oldest``, the oldest one that the log remembers."""
+
+    number: int
+    oldest: int
+    last_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotTheNextOne:
+    """The key is at batch ``last_done`` of query ``done_query``."""
+
+    number: int
+    query: str
+    last_done: int
+    done_query: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRows:
+    """Batch ``number`` is done with ``written``, and is now written with ``now``."""
+
+    number: int
+    written: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class WritesMissing:
+    """A block has ``wanted`` writes, and the log has ``found`` parts of it."""
+
+    number: int
+    wanted: int | None
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotOpen:
+    """``gone`` of the ``of`` transactions of a batch are not open any more, before a decision."""
+
+    number: int
+    of: int
+    gone: int
+    first: str
+    first_state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooOld:
+    """``late`` of the ``of`` transactions of a batch are older than ``young_ms``, too near to their
+    timeout for a decision.
+    """
+
+    number: int
+    of: int
+    late: int
+    first: str
+    young_ms: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoLeader:
+    """``partitions`` of a batch have no leader."""
+
+    number: int
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEnded:
+    """Another client has ended the driver's own transaction of a batch."""
+
+    number: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class NotInTime:
+    """The write of a decision took too long, and the log does not have it."""
+
+    number: int
+    error: KafkaTimeoutError
+
+
+@dataclass(frozen=True, slots=True)
+class NotRecorded:
+    """Whether the log has a write of a block is not known: the block is not decided."""
+
+    number: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Brokers had aborted the transactions of a decision before one was committed."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InPart:
+    """Brokers have aborted ``ids``, of the ``of`` transactions of a decision, and others are
+    committed.
+    """
+
+    number: int
+    of: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotDescribed:
+    """The log lacks a decision that it may have had, and its transactions can't be described."""
+
+    number: int
+    ids: tuple[str, ...]
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSomehow:
+    """The log lacks a decision that it may have had, and the outcome of ``ids`` is not known."""
+
+    number: int
+    of: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeUnknown:
+    """A batch is decided, and the outcome of ``ids`` is not known."""
+
+    number: int
+    of: int
+    ids: tuple[str, ...]
+    ended: CommitOutcomes
+
+
+@dataclass(frozen=True, slots=True)
+class PerhapsDecided:
+    """Whether the log has the decision is not known."""
+
+    number: int
+    ids: tuple[str, ...]
+    error: KafkaError
+
+
+class Fate(Enum):
+    """The fate of a decision's transactions when a step has failed."""
+
+    NOT_ENDED = "could not all be ended"
+    ENDED = "are ended, which could not be recorded in the commit log"
+    ABORTED = "are aborted and nothing of it is visible, which could not be recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinished:
+    """A batch is decided, and a step after its decision has failed."""
+
+    number: int
+    ids: tuple[str, ...]
+    fate: Fate
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An operator's change finds another state than planned. ``is_tried``: a write of the change
+    may have been applied before.
+    """
+
+    is_tried: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contradicted:
+    """An operator resolves a batch as ``done`` or not, and ``ids`` can't be ended so."""
+
+    ids: tuple[str, ...]
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A step has raised ``error``, or a caller's own check of the state has."""
+
+    error: KafkaError
+
+
+Reason = (
+    LogLost | RunAborted | TakenOver | WrittenMeanwhile | VersionLeftOut | VersionForgotten
+    | NotTheNextOne | OtherRows | WritesMissing | NotOpen | TooOld | NoLeader | OwnEnded | NotInTime
+    | NotRecorded | Undone | InPart | NotDescribed | EndedSomehow | OutcomeUnknown | PerhapsDecided
+    | NotFinished | Changed | Contradicted | Raised
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A step, the last one: the goal has failed as ``how``, because of ``reason``."""
+
+    how: Commit
+    reason: Reason
+
+    @property
+    def visible(self) -> Visible:
+        return self.how.visible
+
+
+def refused(reason: Reason) -> Refuse:
+    """The end of a commit that decides nothing, because of ``reason``."""
+    return Refuse(Commit.NOT_VISIBLE, reason)
+
+
+_HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
+    (CommitError, Commit.NOT_VISIBLE),
+    (SupersededError, Commit.SUPERSEDED),
+    (CommitOutcomeUnknownError, Commit.UNKNOWN),
+    (PartialCommitError, Commit.PARTIAL),
+)
+
+
+def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
+    """The end of a goal with ``error``, whose type shows how; ``otherwise`` for all other types."""
+    how = next((how for kind, how in _HOW if isinstance(error, kind)), otherwise)
+    return Refuse(how, Raised(error))
+
+
+def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
+    """The end of a decision that is committed without ``lost``."""
+    return Refuse(Commit.PARTIAL, InPart(decision.number, len(decision.ids), lost))
+
+
+def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
+    """The end with ``error`` of a commit whose decision may be in the log."""
+    return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
+
+
+def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
+    """The end with ``error`` of a goal whose batch is decided."""
+    return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
+
+
+def ended_by_others(
+    tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
+) -> Commit | Refuse | None:
+    """The result of ``tried``, a decision that may have been in the log and is not there any more:
+    COMMITTED, or a failure when it is visible in part or its outcome is unknown; None: no row of it
+    is visible.
+    """
+    number = tried.number
+    if isinstance(seen, KafkaError):
+        return Refuse(Commit.UNKNOWN, NotDescribed(number, tried.ids, seen))
+    pairs = list(zip(tried.transactions, seen, strict=True))
+    committed = [t.transactional_id for t, now in pairs if is_committed(t, now)]
+    if len(committed) == len(pairs):
+        return Commit.COMMITTED
+    lost = tuple(t.transactional_id for t, now in pairs if is_lost(t, now))
+    if committed and lost:
+        return in_part(tried, lost)
+    open_ = tuple(t.transactional_id for t, now in pairs if is_prepared(t, now))
+    ids = tuple(i for i in tried.ids if i not in (*committed, *lost, *open_))
+    if not ids and not committed:
+        return None
+    return Refuse(Commit.UNKNOWN, EndedSomehow(number, len(pairs), ids or open_))

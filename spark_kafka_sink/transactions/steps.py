@@ -1,0 +1,505 @@
+"""The goals, views and steps of a commit, an abort and an operator's change, as values.
+
+Owns: the goals, :class:`View`, the steps, and the change of the view by a performed step. Never:
+the choice of the next step (``table.py``), a broker, a clock, a log line (``committer.py`` performs
+the steps).
+
+Between two steps anything may happen, and this process may stop for ever:
+``tests/transactions/explorer.py`` visits every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.batches import Batch
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    Decision,
+    LogChangedError,
+    LogOutcomeUnknownError,
+    NoLeaderError,
+)
+from spark_kafka_sink.transactions.ending import CommitOutcomes
+from spark_kafka_sink.transactions.outcomes import is_lost
+from spark_kafka_sink.transactions.ownership import Owner
+from spark_kafka_sink.transactions.results import Commit, Refuse, ended_by_others
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+
+# --- goals -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """The goal: make ``batch`` of ``owner`` visible as a whole, or record it as a write of a
+    block.
+    """
+
+    owner: Owner
+    batch: Batch
+
+    @property
+    def key(self) -> str:
+        return self.owner.key
+
+
+def _expected(_: CommitState) -> None:
+    """Refuses no state."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollForward:
+    """The goal: the state of ``key``, with its decision ended. ``refusal`` refuses a state that the
+    caller does not expect. ``only_lost``: undo only a decision that brokers have aborted in part.
+    """
+
+    key: str
+    refusal: Callable[[CommitState], Refuse | None] = _expected
+    only_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbortBatch:
+    """The goal: abort ``transactions`` of batch ``number``, and all other open transactions of
+    ``owner``'s run.
+    """
+
+    owner: Owner
+    number: int
+    transactions: tuple[PreparedTransaction, ...]
+    tasks_may_run: bool
+
+    @property
+    def key(self) -> str:
+        return self.owner.key
+
+
+@dataclass(frozen=True, slots=True)
+class AbortUnknown:
+    """The goal: abort a batch of ``key`` with an unknown run, for each run that has an open
+    transaction which is ``mine``.
+    """
+
+    key: str
+    mine: Callable[[TransactionalId], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class EndByHand:
+    """The goal of an operator: abort ``transactions``, as they were described. Transactions of a
+    decision are only aborted if they are in ``even_decided``, and the owner's only with
+    ``even_owners``. Their runs can't decide any more; with ``may_decide`` they still may.
+    """
+
+    key: str
+    transactions: tuple[TransactionDescription, ...]
+    even_decided: frozenset[str]
+    even_owners: bool
+    may_decide: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """The goal of an operator: end the batch in progress, which then counts as done, or is written
+    again. ``planned`` is the state that the operator has seen, with these transactions ``gone``.
+    """
+
+    key: str
+    planned: CommitState
+    gone: frozenset[str]
+    done: bool
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The goal of an operator: forget the state of ``key``, which the operator has seen as
+    ``planned``.
+    """
+
+    key: str
+    planned: CommitState
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The goal of an operator: remove the records of ``key``, which can't be read."""
+
+    key: str
+
+
+Goal = CommitBatch | RollForward | AbortBatch | AbortUnknown | EndByHand | Resolve | Reset | Forget
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Transactional ids: ``aborted``; ``meanwhile``, ended by others; and ``failed``, which may
+    still be open, with the code of the answer (None: no answer).
+    """
+
+    aborted: tuple[str, ...] = ()
+    meanwhile: tuple[str, ...] = ()
+    failed: tuple[tuple[str, ErrorCode | None], ...] = ()
+
+
+# --- what is known -----------------------------------------------------------------------------
+
+
+#: The key is not read, or the log does not have it.
+_NEVER_WRITTEN: Final = CommitState()
+
+
+class Failure(Enum):
+    """The effect of a failed step on the goal."""
+
+    SHUT_OUT = "others have opened the key, or it was read from a deposed leader"
+    NO_LEADER = "a partition has no leader"
+    UNCLEAR = "whether the log has the write is not known"
+    FINAL = "another attempt would not help"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """``step`` has failed, at ``at_ms``."""
+
+    how: Failure
+    step: Step
+    at_ms: int
+    error: KafkaError = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The knowledge of a goal's process. ``state`` is the log's state when it was opened or read,
+    and changes with each write; ``wall_ms`` is the time when the key was opened.
+    """
+
+    state: CommitState = _NEVER_WRITTEN
+    wall_ms: int = 0
+    #: Of all openings: the name of this commit in a block, a decision that the log may have, one
+    #: that it had, and the driver's own transactions that were prepared.
+    name: str = ""
+    tried: Decision | None = None
+    decided: Decision | None = None
+    prepared: tuple[PreparedTransaction, ...] = ()
+    #: How often the key was opened, when the last opening began, and until when others that open it
+    #: are met by opening it again.
+    openings: int = 0
+    begun_ms: int = 0
+    until_ms: int = 0
+    #: The last write, if it may be in the log all the same; and whether any was.
+    unclear: Failed | None = None
+    was_unclear: bool = False
+    #: The runs that have an open transaction of a batch whose run is not known, by each search.
+    runs: frozenset[str] = frozenset()
+    searches: int = 0
+
+    # Of this opening.
+    is_open: bool = False
+    is_read: bool = False
+    #: No write was in progress when the state was read without opening the key.
+    is_settled: bool = False
+    #: The log's leader has taken a record since the key was opened: ``state`` is the newest.
+    is_confirmed: bool = False
+    failed: Failed | None = None
+    #: It was decided since the key was opened; until then its transactions are known to be young.
+    is_fresh: bool = False
+    young_until_ms: int = 0
+    #: The transactions of ``tried``, or why they can't be described.
+    seen: tuple[TransactionDescription, ...] | KafkaError | None = None
+    #: Those of the state's decision, when they are ended.
+    ended: CommitOutcomes | None = None
+    #: The driver's own transactions of the batch.
+    own: tuple[PreparedTransaction, ...] | None = None
+    #: What the tasks wrote is aborted; False: one may still be open.
+    is_aborted: bool | None = None
+    #: Orphans that were aborted, and how often they were searched.
+    swept: tuple[str, ...] = ()
+    sweeps: int = 0
+    #: What an operator has ended.
+    by_hand: Ended | None = None
+    #: Transactions of a batch that contradict how an operator resolves it.
+    contrary: tuple[str, ...] | None = None
+    #: The last write of the goal is done.
+    is_recorded: bool = False
+    #: The commit has succeeded.
+    how: Commit | None = None
+    #: The goal has failed.
+    refused: Refuse | None = None
+
+
+# --- steps -------------------------------------------------------------------------------------
+
+
+class Writing(Enum):
+    """The purpose of a write of the log, and the effect of its failure."""
+
+    DONE = "all transactions of a decision are committed"
+    UNDONE = "all transactions of a decision are aborted"
+    LOST = "brokers have aborted a part of a decision"
+    #: The same state: the log may be read from a deposed leader, and the decision be done.
+    CONFIRMED = "the outcome of a decision is not known"
+    RECORDED = "a write of a block is prepared"
+    OWNED = "a batch is dropped, or has no rows"
+    ABORTED = "a run decides nothing any more"
+    FORGOTTEN = "nothing will follow under the key"
+    RESOLVED = "an operator has ended a batch"
+    RESET = "an operator has forgotten a key"
+
+
+#: Nothing is written after these.
+_LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the key without opening it: no driver is fenced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open the key after a pause. The pause is a random time between 0 and ``up_to_ms``, cut to
+    ``most_ms``.
+    """
+
+    up_to_ms: int = 0
+    most_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Opens the key and removes its records without decoding them, after a pause as in
+    :class:`Open`.
+    """
+
+    up_to_ms: int = 0
+    most_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Writes the state unchanged, and aborts that write: a deposed leader does not accept it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAt:
+    """Describe the transactions of ``decision``, which the log does not have."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class EndAll:
+    """End the transactions of ``decision``, as ``ending.py`` does."""
+
+    decision: Decision
+    only_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Replaces the state of the key (None removes it). Then the commit has succeeded as ``how``.
+    ``may_fail``: the goal is reached without the write.
+    """
+
+    state: CommitState | None
+    why: Writing
+    how: Commit | None = None
+    may_fail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Write ``state``, which has a decision, if its transactions are open, young, and have leaders:
+    the commit point.
+    """
+
+    state: CommitState
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareOwn:
+    """Writes report and offsets, each in a separate transaction of the driver with this
+    ``number``.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAll:
+    """Abort ``transactions``, which tasks have prepared, as far as they are open."""
+
+    transactions: tuple[PreparedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """List the runs that have an open transaction of the batch; ``when_killed``: after Spark has
+    killed its tasks.
+    """
+
+    when_killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Aborts the open transactions of ``runs`` and of superseded runs (``superseded``), except for
+    the run ``spared`` and for the transactions of a decision. For ``when_killed`` see Search.
+    ``may_fail``: the goal is reached without the sweep, with ``how``.
+    """
+
+    runs: frozenset[str] = frozenset()
+    superseded: bool = False
+    spared: str = ""
+    when_killed: bool = False
+    may_fail: bool = False
+    how: Commit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AbortExactly:
+    """Aborts ``transactions``, if they are still as they were described; ``prepared`` lists the
+    transactions of a decision.
+    """
+
+    transactions: tuple[TransactionDescription, ...]
+    prepared: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EndRest:
+    """Commit (``done``) or abort what is open of ``decision``, without those ``gone``."""
+
+    decision: Decision
+    done: bool
+    gone: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The goal is reached; a commit has succeeded as ``how``."""
+
+    how: Commit | None = None
+
+
+Step = (
+    Read | Open | Remove | Confirm | LookAt | EndAll | Write | Decide | PrepareOwn | AbortAll
+    | Search | Sweep | AbortExactly | EndRest | Return | Refuse
+)  # fmt: skip
+
+
+# --- what a step adds --------------------------------------------------------------------------
+
+
+def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
+    """The view after the key was read, and not opened."""
+    return replace(view, state=state, is_read=True, is_settled=is_settled)
+
+
+def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
+    """The view after the key was opened, with ``before`` as the view before; opening began at
+    ``begun_ms``. If the log has the decision that it may have had, the batch was decided.
+    """
+    found, tried = state.decision, before.tried
+    is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
+    return View(
+        state,
+        wall_ms,
+        before.name,
+        tried,
+        found if is_ours else before.decided,
+        before.prepared,
+        before.openings + 1,
+        begun_ms,
+        before.until_ms,
+        before.unclear,
+        before.was_unclear,
+        before.runs,
+        before.searches,
+        is_open=True,
+    )
+
+
+def failure_of(error: KafkaError) -> Failure:
+    """The effect of a step's ``error`` on its goal."""
+    if isinstance(error, LogOutcomeUnknownError):
+        return Failure.UNCLEAR
+    if isinstance(error, LogChangedError):
+        return Failure.SHUT_OUT
+    return Failure.NO_LEADER if isinstance(error, NoLeaderError) else Failure.FINAL
+
+
+def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
+    """The view after ``step`` failed. A decision whose write is unclear may be in the log."""
+    failed = Failed(how, step, at_ms, error)
+    is_unclear = how is Failure.UNCLEAR
+    tried = view.tried
+    if is_unclear and isinstance(step, Decide):
+        tried = step.state.decision
+    openings = view.openings + isinstance(step, Remove)
+    return replace(
+        view,
+        failed=failed,
+        openings=openings,
+        tried=tried,
+        unclear=failed if is_unclear else view.unclear if how is Failure.FINAL else None,
+        was_unclear=view.was_unclear or is_unclear,
+    )
+
+
+def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
+    """The view after the transactions of the decision that may have been in the log were described.
+    If all of them are lost, it does not matter whether the batch was decided.
+    """
+    tried = view.tried
+    assert tried is not None
+    is_gone = ended_by_others(tried, seen) is None
+    if not isinstance(seen, KafkaError) and all(map(is_lost, tried.transactions, seen)):
+        tried = None
+    return replace(view, seen=seen, tried=tried, decided=None if is_gone else view.decided)
+
+
+def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
+    """The view after the decision of ``state`` was written to the log."""
+    found = state.decision
+    return replace(
+        view,
+        state=state,
+        tried=found,
+        decided=found,
+        is_confirmed=True,
+        is_fresh=True,
+        young_until_ms=young_until_ms,
+    )
+
+
+def with_write(view: View, step: Write) -> View:
+    """The view after the state of ``step`` was written, or need not be written."""
+    ended = view.ended
+    if step.why is not Writing.CONFIRMED:
+        ended = None
+    elif ended is not None:
+        ended = replace(ended, is_confirmed=True)
+    return replace(
+        view,
+        state=view.state if step.state is None else step.state,
+        decided=None if step.why is Writing.UNDONE else view.decided,
+        ended=ended,
+        is_confirmed=True,
+        is_recorded=step.why in _LAST,
+        how=step.how,
+    )
+
+
+def with_sweep(view: View, step: Sweep, swept: tuple[str, ...]) -> View:
+    """The view after orphans were searched, and ``swept`` were aborted."""
+    return replace(
+        view, swept=(*view.swept, *swept), sweeps=view.sweeps + 1, how=step.how or view.how
+    )

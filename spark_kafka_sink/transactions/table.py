@@ -1,0 +1,801 @@
+"""The rows of "Who may act when" of docs/design/commit-protocol.md: for each goal a table, whose
+first row that applies gives the next step.
+
+Owns: :func:`next_step`, a pure function of what is wanted and what is known. Never: a broker, a
+clock, a log line (``committer.py`` performs the steps, and adds to the view what they have shown).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.base.errors import (
+    BatchError,
+    CommitLogError,
+    CommitOutcomeUnknownError,
+    KafkaTimeoutError,
+    PartialCommitError,
+)
+from spark_kafka_sink.transactions.batches import decision_of, done_refusal, number_refusal
+from spark_kafka_sink.transactions.commit_state import (
+    NOTHING_DONE,
+    CommitState,
+    Decision,
+    Done,
+    Part,
+    Payload,
+    Phase,
+    Standing,
+)
+from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.results import (
+    Changed,
+    Commit,
+    Contradicted,
+    Fate,
+    NotInTime,
+    NotRecorded,
+    OutcomeUnknown,
+    Refuse,
+    Undone,
+    ended_by_others,
+    in_part,
+    not_finished,
+    perhaps_decided,
+    raised,
+    refused,
+)
+from spark_kafka_sink.transactions.steps import (
+    AbortAll,
+    AbortBatch,
+    AbortExactly,
+    AbortUnknown,
+    CommitBatch,
+    Confirm,
+    Decide,
+    EndAll,
+    EndByHand,
+    EndRest,
+    Failed,
+    Failure,
+    Forget,
+    Goal,
+    LookAt,
+    Open,
+    PrepareOwn,
+    Read,
+    Remove,
+    Reset,
+    Resolve,
+    Return,
+    RollForward,
+    Search,
+    Step,
+    Sweep,
+    View,
+    Write,
+    Writing,
+)
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, is_once, parse
+
+#: How often a key is opened, at least, when others keep opening it.
+MOST_OPENINGS: Final = 5
+#: And when the outcome of a write is unknown: the next attempt resolves that, and may write, too.
+MOST_UNCLEAR: Final = 3
+#: The longest pause while a partition has no leader.
+LEADER_MS: Final = 500
+#: Why an operator's command leaves a transaction open.
+DECIDED: Final = "its batch is decided"
+OWNED: Final = "its run is the owner in the commit log"
+#: The ends that count only when the log's leader has confirmed the state.
+_BY_THE_LOG: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL)
+#: The fate of a decision's transactions when such a write has failed.
+_FATES: Final = {
+    Writing.DONE: Fate.ENDED,
+    Writing.UNDONE: Fate.ABORTED,
+    Writing.LOST: Fate.NOT_ENDED,
+    Writing.CONFIRMED: Fate.NOT_ENDED,
+}
+
+
+def next_step(goal: Goal, view: View) -> Step:
+    """The step of the first row that applies. If a batch is refused, or found in part, because of
+    the log's content, this counts only when the log was read from its leader. (A record that
+    another run has taken over is true wherever it was read, and a write would fence that run.)
+    """
+    found = (row(goal, view) for row in TABLES[type(goal)])
+    step = next(step for step in found if step is not None)
+    is_by_the_log = isinstance(step, Refuse) and step.how in _BY_THE_LOG
+    is_to_be_shown = view.is_open and not view.is_confirmed and view.failed is None
+    return Confirm() if is_by_the_log and is_to_be_shown else step
+
+
+def decides_next(goal: Goal, view: View) -> bool:
+    """Whether the key of ``view``, which was just opened, is written by the next step, a decision
+    (the driver's own transactions may be prepared before). Such a write shows whether another
+    process has opened the key since.
+    """
+    return isinstance(next_step(goal, replace(view, own=())), Decide)
+
+
+# --- each goal ---------------------------------------------------------------------------------
+
+
+def a_step_has_failed(goal: Goal, view: View) -> Step | None:
+    """The key is opened again, or the goal fails. If the key were not opened again, a superseded
+    driver would stop its successor::
+
+        B opens the log, and finds that it may take over
+        A, stalled until now, opens the log: B is fenced
+        A finds itself superseded, and stops
+        B's write is refused
+
+    B's next attempt finds no decision, or A's decision. The key is also opened again if it is
+    unknown whether the write is in the log: opening the log fences a write in flight, then reads.
+
+    Two processes that both may take over would keep fencing each other, and a user may run any
+    number of threads (writes of a block, versions, plannings, aborts). So each goes on for
+    max.block.ms, and pauses for a random time that grows: from the second retry on, for up to twice
+    as long as its attempt took. A goal whose partitions lack a leader also goes on for
+    max.block.ms.
+    """
+    if view.failed is None:
+        return None
+    again = _again(view, view.failed)
+    return _failure(goal, view, view.failed) if again is None else again
+
+
+def the_key_is_not_open(_: Goal, view: View) -> Step | None:
+    """The step opens the key, which fences every earlier writer of it."""
+    return None if view.is_open else Open()
+
+
+def it_is_over(_: Goal, __: View) -> Step | None:
+    """The goal is reached."""
+    return Return()
+
+
+# --- planning, roll forward, an operator's commit ----------------------------------------------
+
+
+def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
+    """The step reads the key, which fences no driver."""
+    return None if view.is_read or view.is_open else Read()
+
+
+def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
+    """The goal is reached: no write is in progress, no batch is DECIDED, and the state is not
+    refused. (A refusal counts only when the key is open.)
+    """
+    if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
+        return None
+    refusal = goal.refusal(view.state)
+    if refusal is None:
+        return Return()
+    return None if refusal.how is Commit.NOT_VISIBLE else refusal
+
+
+def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
+    """It is committed or undone, and DONE, undone or `lost` is written."""
+    decision = view.state.decision
+    if decision is None:
+        return None
+    return _end(goal, view, decision, only_lost=goal.only_lost)
+
+
+def the_state_is_not_expected(goal: RollForward, view: View) -> Step | None:
+    """The planning is refused."""
+    return goal.refusal(view.state)
+
+
+PLANNING: Final = (
+    a_step_has_failed,
+    the_key_is_not_read,
+    the_state_that_was_read_is_enough,
+    the_key_is_not_open,
+    a_batch_is_decided,
+    the_state_is_not_expected,
+    it_is_over,
+)
+
+
+# --- the commit of a batch ---------------------------------------------------------------------
+
+
+def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
+    """A job that is never repeated has no rows: the commit ends, and nothing is recorded."""
+    is_once = goal.owner.numbering is Numbering.ONCE
+    return Return(Commit.EMPTY) if is_once and not goal.batch.transactions else None
+
+
+def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
+    """Open transactions of its run and of superseded runs are aborted, and the commit ends. A write
+    of a block aborts none, because its batch is not over.
+    """
+    if view.how is None:
+        return None
+    if view.how is Commit.PREPARED or view.sweeps:
+        return Return(view.how)
+    return _sweep(goal, view, view.how)
+
+
+def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
+    """The decision is ended, and that is recorded. An operator may have aborted the run since: some
+    of it may be visible.
+    """
+    decision, tried = view.state.decision, view.tried
+    if decision is None or tried is None or set(decision.ids) != set(tried.ids):
+        return None
+    return _end(goal, view, decision, is_ours=True)
+
+
+def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
+    """The commit fails: brokers have aborted its transactions before one was committed."""
+    return refused(Undone(goal.batch.number)) if view.is_fresh else None
+
+
+def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
+    """The log may have had it, and does not have it now: its transactions are described. If all are
+    committed, the commit has succeeded. If some are, or that is not known, it fails.
+    """
+    if view.tried is None:
+        return None
+    by_us = view.state.newest_run == goal.owner.run_id  # a thread of this driver
+    if by_us and view.decided is not None and view.state.has_done(view.decided):
+        return _sweep(goal, view, Commit.COMMITTED)
+    if view.seen is None:
+        return LookAt(view.tried)
+    found = ended_by_others(view.tried, view.seen)
+    return _sweep(goal, view, found) if isinstance(found, Commit) else found
+
+
+def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
+    """The commit is refused, because its run is superseded or was aborted. A version that is
+    repeated, and wrote nothing, decides nothing, and is not refused.
+    """
+    owner, batch = goal.owner, goal.batch
+    is_repeated = not batch.transactions and view.state.done_batch(batch.number) is not None
+    if is_repeated and owner.numbering is Numbering.VERSIONS:
+        return None
+    return owner.refusal(view.state)
+
+
+def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
+    """It is rolled forward, as at planning."""
+    decision = view.state.decision
+    return None if decision is None else _end(goal, view, decision)
+
+
+def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
+    """The commit is refused, because of its number or its query."""
+    owner = goal.owner
+    return number_refusal(owner.numbering, owner.query_id, goal.batch.number, view.state)
+
+
+def it_is_done(goal: CommitBatch, view: View) -> Step | None:
+    """Its transactions are aborted. The same batch is dropped, and another one is refused."""
+    return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
+
+
+def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
+    """The key is taken over, and the write is recorded as a part of its block."""
+    return _record(goal, view) if goal.batch.is_recorded_only else None
+
+
+def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
+    """The key is taken over, the driver's own transactions are prepared, and DECIDED is written
+    after its check. A batch without transactions is recorded as done.
+    """
+    state = _taken_over(goal, view)
+    decision = decision_of(goal.batch, state)
+    if isinstance(decision, Refuse):
+        return decision
+    if view.own is None:
+        return PrepareOwn(0)
+    decision = replace(decision, transactions=decision.transactions + view.own)
+    if decision.transactions:
+        return Decide(state.decided(decision))
+    if goal.owner.numbering is Numbering.VERSIONS:
+        # Its rows may come later: it doesn't count as written.
+        return _sweep(goal, view, Commit.EMPTY)
+    done = Done(goal.batch.number, decision.payloads, decision.digest)
+    return Write(state.skipped_to(done), Writing.OWNED, Commit.EMPTY)
+
+
+COMMIT: Final = (
+    it_is_a_job_without_rows,
+    a_step_has_failed,
+    the_key_is_not_open,
+    it_has_succeeded,
+    it_has_decided,
+    its_decision_is_undone,
+    others_may_have_ended_its_decision,
+    its_run_may_not_decide,
+    another_decision_is_there,
+    it_can_not_be_the_next_one,
+    it_is_done,
+    it_is_a_write_of_a_block,
+    it_is_to_be_decided,
+)
+
+
+# --- the abort of a batch ----------------------------------------------------------------------
+
+
+def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
+    """It is put into `superseded`: no commit of it decides anything, not even one that begins now.
+
+    Fencing alone stops only a commit that has opened the log before. Spark may call abort during a
+    commit that it no longer waits for (its user stopped a query that hung)::
+
+        abort opens the log, and finds no decision
+        the commit opens the log, and finds all transactions prepared
+        abort ends them
+        the commit writes DECIDED: a batch whose transactions are gone
+
+    A superseded run can't decide, wherever that was read. If a deposed leader returned a log that
+    is older than the run's plan, the write fails.
+    """
+    owner, state = goal.owner, view.state
+    decision = state.decision
+    is_decided = decision is not None and decision.number == goal.number
+    if is_decided and state.run_id == owner.run_id:
+        return None
+    if state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED:
+        return None
+    return Write(state.with_aborted_run(owner.run_id), Writing.ABORTED)
+
+
+def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
+    """The batch is decided: a decision is never undone by an abort, and no transaction is
+    aborted.
+    """
+    decided = decided_ids(view.state)
+    ids = {t.transactional_id for t in goal.transactions}
+    return Return() if ids & decided else None
+
+
+def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
+    """They are aborted, except for those that can't be described or lack a partition's leader."""
+    return AbortAll(goal.transactions) if view.is_aborted is None else None
+
+
+def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
+    """All of its run and of superseded runs is aborted. A batch that was rolled forward had no
+    commit that swept the latter.
+    """
+    runs = frozenset([goal.owner.run_id])
+    return None if view.sweeps else Sweep(runs, superseded=True)
+
+
+def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
+    """Spark kills a task without a commit message later: there is a second sweep then.
+
+    (A run whose batch is decided may have decided its next version meanwhile.)
+    """
+    if not goal.tasks_may_run or view.sweeps > 1:
+        return None
+    is_of_versions = goal.owner.numbering is Numbering.VERSIONS
+    runs = frozenset() if is_of_versions else frozenset([goal.owner.run_id])
+    return Sweep(runs, superseded=True, when_killed=True)
+
+
+def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
+    """The batch of a job that is never repeated is completely aborted: its key is removed, because
+    a missing key means that no row of the job is visible. A done batch keeps its key.
+    """
+    is_once = goal.owner.numbering is Numbering.ONCE
+    is_over = view.is_aborted and view.state.last_done == NOTHING_DONE
+    if not is_once or not is_over or view.is_recorded:
+        return None
+    return Write(None, Writing.FORGOTTEN, may_fail=True)
+
+
+ABORT: Final = (
+    a_step_has_failed,
+    the_key_is_not_open,
+    its_run_may_still_decide,
+    it_was_decided,
+    its_transactions_may_be_open,
+    its_run_may_have_more_open,
+    its_tasks_may_still_run,
+    nothing_will_follow_it,
+    it_is_over,
+)
+
+
+# --- the abort of a batch without a commit message ---------------------------------------------
+
+
+def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
+    """They are searched. If none is found, they are searched once more when Spark has killed its
+    tasks: a killed task that had only its identity may still open a transaction with it.
+    """
+    if view.runs or view.searches > 1:
+        return None
+    return Search(when_killed=view.searches > 0)
+
+
+def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
+    """The abort ends."""
+    return None if view.runs else Return()
+
+
+def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
+    """They are put into `superseded`, as in the abort of a batch."""
+    state = _with_aborted_runs(view.state, view.runs)
+    return None if state == view.state else Write(state, Writing.ABORTED)
+
+
+def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
+    """Undecided transactions are aborted, and once more when Spark has killed the tasks."""
+    return None if view.sweeps > 1 else Sweep(view.runs, when_killed=view.sweeps > 0)
+
+
+ABORT_UNKNOWN: Final = (
+    a_step_has_failed,
+    its_runs_are_not_known,
+    no_run_has_it_open,
+    the_key_is_not_open,
+    its_runs_may_still_decide,
+    its_runs_have_it_open,
+    it_is_over,
+)
+
+# --- an operator's abort and sweep -------------------------------------------------------------
+
+
+def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
+    """It is opened. Transactions of superseded runs don't need it.
+
+    Without that, before an abort::
+
+        we read: no decision names transaction T        driver: all are prepared
+        we abort T                                      driver: writes DECIDED with T: a partial
+                                                        batch
+
+    Opening shows a DECIDED that was written before, and fences every earlier session.
+    """
+    return Open() if goal.may_decide and not view.is_open else None
+
+
+def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
+    """The step records the runs as aborted, so that a later session can't decide either."""
+    if not view.is_open:
+        return None
+    left = left_by_hand(goal, view.state)
+    runs = {
+        one.run for one in map(_id, left) if _standing(one, view.state) is not Standing.SUPERSEDED
+    }
+    state = _with_aborted_runs(view.state, frozenset(runs))
+    return None if state == view.state else Write(state, Writing.ABORTED)
+
+
+def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
+    """Transactions that are not decided and not the owner's are aborted; force allows more."""
+    if view.by_hand is not None:
+        return None
+    return AbortExactly(left_by_hand(goal, view.state), goal.even_decided)
+
+
+def nothing_will_follow_them(goal: EndByHand, view: View) -> Step | None:
+    """The key of a job that is never repeated is removed, like after the abort of a batch."""
+    failed = view.by_hand is None or view.by_hand.failed
+    left = map(_id, left_by_hand(goal, view.state))
+    is_of_job = any(is_once(one.key, one.run) for one in left)
+    if not is_of_job or failed or not view.is_open or view.is_recorded:
+        return None
+    if view.state.decision is not None or view.state.last_done != NOTHING_DONE:
+        return None
+    return Write(None, Writing.FORGOTTEN, may_fail=True)
+
+
+BY_HAND: Final = (
+    a_step_has_failed,
+    the_key_is_not_open_and_they_may_be_decided,
+    their_runs_may_still_decide,
+    they_are_not_ended,
+    nothing_will_follow_them,
+    it_is_over,
+)
+
+
+# --- an operator's resolve ---------------------------------------------------------------------
+
+
+def it_is_resolved(goal: Resolve, view: View) -> Step | None:
+    """The command ends: this attempt or an earlier one has written it."""
+    is_there = view.state == goal.planned.resolved(done=goal.done)
+    return Return() if view.is_recorded or is_there else None
+
+
+def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
+    """The command is refused, because the operator has seen another one."""
+    if view.state.decision == goal.planned.decision:
+        return None
+    return Refuse(Commit.NOT_REACHED, Changed(view.was_unclear))
+
+
+def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
+    """The open transactions of the batch are committed when it counts as done, and aborted when it
+    is written again, because no driver would end them later.
+    """
+    if view.contrary is not None or view.state.decision is None:
+        return None
+    return EndRest(view.state.decision, goal.done, goal.gone)
+
+
+def some_contradict_it(goal: Resolve, view: View) -> Step | None:
+    """The command is refused, except with force."""
+    if not view.contrary or goal.force:
+        return None
+    return Refuse(Commit.NOT_REACHED, Contradicted(view.contrary, goal.done))
+
+
+def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
+    """DONE, or undone, is written."""
+    return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
+
+
+RESOLVE: Final = (
+    a_step_has_failed,
+    the_key_is_not_open,
+    it_is_resolved,
+    the_decision_has_changed,
+    its_transactions_are_not_ended,
+    some_contradict_it,
+    it_is_to_be_resolved,
+)
+
+
+# --- an operator's reset -----------------------------------------------------------------------
+
+
+def it_is_reset(goal: Reset, view: View) -> Step | None:
+    """The command ends: this attempt or an earlier one has written it."""
+    is_there = view.state == (_reset(goal) or CommitState())
+    return Return() if view.is_recorded or is_there else None
+
+
+def the_state_has_changed(goal: Reset, view: View) -> Step | None:
+    """The command is refused, because the operator has seen another one."""
+    is_as_planned = view.state == goal.planned
+    return None if is_as_planned else Refuse(Commit.NOT_REACHED, Changed(view.was_unclear))
+
+
+def it_is_to_be_reset(goal: Reset, _: View) -> Step | None:
+    """The last row: the step writes a new generation, in which no run has planned. The key of a job
+    that is never repeated is removed.
+    """
+    return Write(_reset(goal), Writing.RESET)
+
+
+RESET: Final = (
+    a_step_has_failed,
+    the_key_is_not_open,
+    it_is_reset,
+    the_state_has_changed,
+    it_is_to_be_reset,
+)
+
+# --- an operator forgets a key that can't be read ----------------------------------------------
+
+
+def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
+    """It is tried again, or the goal fails; its records are never decoded."""
+    step = a_step_has_failed(goal, view)
+    return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
+
+
+def it_is_to_be_removed(_: Forget, view: View) -> Step | None:
+    """Its records are removed. Whether its last batch is committed stays unknown."""
+    return None if view.is_recorded else Remove()
+
+
+FORGET: Final = (its_removal_has_failed, it_is_to_be_removed, it_is_over)
+
+TABLES: Final[dict[type[Goal], tuple[Callable[..., Step | None], ...]]] = {
+    CommitBatch: COMMIT,
+    RollForward: PLANNING,
+    AbortBatch: ABORT,
+    AbortUnknown: ABORT_UNKNOWN,
+    EndByHand: BY_HAND,
+    Resolve: RESOLVE,
+    Reset: RESET,
+    Forget: FORGET,
+}
+
+
+# --- what the rows share -----------------------------------------------------------------------
+
+
+def decided_ids(state: CommitState) -> frozenset[str]:
+    """Transactions that must not be aborted."""
+    return frozenset() if state.decision is None else frozenset(state.decision.ids)
+
+
+def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescription, ...]:
+    """The transactions of ``goal`` to end."""
+    kept = kept_by_hand(goal, state)
+    return tuple(one for one in goal.transactions if one.transactional_id not in kept)
+
+
+def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
+    """The transactions that are decided or the owner's, by transactional id, with the reason."""
+    decided = decided_ids(state) - goal.even_decided
+    kept: dict[str, str] = {}
+    for t in goal.transactions:
+        if t.transactional_id in decided:
+            kept[t.transactional_id] = DECIDED
+        elif not goal.even_owners and _standing(_id(t), state) is Standing.OWNER:
+            kept[t.transactional_id] = OWNED
+    return kept
+
+
+def _id(t: TransactionDescription) -> TransactionalId:
+    found = parse(t.transactional_id)
+    assert found is not None  # only tasks' ids are listed
+    return found
+
+
+def _standing(one: TransactionalId, state: CommitState) -> Standing:
+    return state.standing(one.run, one.planned)
+
+
+def _reset(goal: Reset) -> CommitState | None:
+    is_job = is_once(goal.key, goal.planned.run_id)
+    return None if is_job else goal.planned.forgotten()
+
+
+def _with_aborted_runs(state: CommitState, runs: frozenset[str]) -> CommitState:
+    for run in sorted(runs - set(state.superseded)):
+        state = state.with_aborted_run(run)
+    return state
+
+
+def _again(view: View, failed: Failed) -> Open | None:
+    """The next attempt; None when another attempt would not help, or when max.block.ms is over."""
+    if failed.how is Failure.UNCLEAR:
+        is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
+        return None if is_over else Open()
+    if failed.how is Failure.FINAL:
+        return None
+    if view.openings >= MOST_OPENINGS and view.begun_ms >= view.until_ms:
+        return None
+    took_ms, left_ms = failed.at_ms - view.begun_ms, max(0, view.until_ms - failed.at_ms)
+    up_to_ms = (1 + took_ms) * (2 ** min(view.openings, 11) - 2)
+    is_of_a_leader = failed.how is Failure.NO_LEADER
+    return Open(up_to_ms, min(left_ms, LEADER_MS) if is_of_a_leader else left_ms)
+
+
+def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
+    """The end of a goal after a failed step."""
+    if isinstance(failed.step, Open) and view.unclear is not None:
+        failed = view.unclear  # the outcome of that write can't be read
+    how, step, error = failed.how, failed.step, failed.error
+    is_unclear, is_shut_out = how is Failure.UNCLEAR, how is Failure.SHUT_OUT
+    if isinstance(goal, CommitBatch) and goal.batch.is_recorded_only and is_unclear:
+        return refused(NotRecorded(goal.batch.number, error))
+    if isinstance(step, Decide) and is_unclear:
+        assert view.tried is not None
+        return perhaps_decided(view.tried, error)
+    decision, fate = view.state.decision, None
+    if isinstance(step, EndAll):
+        fate = Fate.NOT_ENDED
+    elif isinstance(step, Write):
+        fate = _FATES.get(step.why)
+    # (A step whose write is not unclear may already know that the outcome is unknown.)
+    is_known = not is_unclear and isinstance(error, CommitOutcomeUnknownError | PartialCommitError)
+    if decision is not None and fate is not None and not is_shut_out and not is_known:
+        return not_finished(decision, fate, error)
+    # (A damaged log does not show whether it has a decision that was tried.)
+    is_clear = isinstance(error, BatchError) and not isinstance(error, CommitLogError)
+    if not is_clear or is_shut_out:
+        if view.decided is not None and view.tried is not None:
+            return not_finished(view.decided, Fate.NOT_ENDED, error)
+        if view.tried is not None:
+            # A log without it may have been read from a deposed leader.
+            return perhaps_decided(view.tried, error)
+        if isinstance(step, Decide) and isinstance(error, KafkaTimeoutError):
+            assert step.state.decision is not None
+            return refused(NotInTime(step.state.decision.number, error))
+    # A commit that has decided nothing makes nothing visible.
+    is_commit = isinstance(goal, CommitBatch)
+    return raised(error, Commit.NOT_VISIBLE if is_commit else Commit.NOT_REACHED)
+
+
+def _end(
+    goal: CommitBatch | RollForward,
+    view: View,
+    decision: Decision,
+    *,
+    is_ours: bool = False,
+    only_lost: bool = False,
+) -> Step:
+    """The step that commits or undoes a decision, and then the write of the result."""
+    state, ended = view.state, view.ended
+    if state.lost:
+        return in_part(decision, state.lost)
+    if ended is None:
+        return EndAll(decision, only_lost)
+    if set(ended.lost) == set(decision.ids):
+        return Write(state.undone(), Writing.UNDONE)
+    left = ended.unknown + ended.unclear
+    # (If none is known to be committed, all may yet be aborted: nothing would be visible in part.)
+    if ended.lost and len(ended.lost + left) < len(decision.ids):
+        return Write(state.partly_lost(ended.lost), Writing.LOST)
+    if left:
+        # With ids that were used since, it may be done (another thread, a deposed leader).
+        if ended.unknown and not ended.is_confirmed:
+            return Write(state, Writing.CONFIRMED)
+        reason = OutcomeUnknown(decision.number, len(decision.ids), left, ended)
+        return Refuse(Commit.UNKNOWN, reason)
+    if not is_ours:
+        return Write(state.finished(), Writing.DONE)
+    # A failure must not fail the commit: a repeated job would duplicate its rows. The next planning
+    # commits again, which changes nothing, and records it.
+    is_once = isinstance(goal, CommitBatch) and goal.owner.numbering is Numbering.ONCE
+    done = None if is_once else state.finished()
+    return Write(done, Writing.DONE, Commit.COMMITTED, may_fail=True)
+
+
+def _drop(goal: CommitBatch, view: View) -> Step:
+    """The batch is done: it is the same batch, or it is refused."""
+    owner, batch, state = goal.owner, goal.batch, view.state
+    refusal = done_refusal(batch, state, view.name)
+    if refusal is not None:
+        return refusal
+    if view.is_aborted is None:
+        return AbortAll(batch.transactions)
+    # Others don't take over: the runs that such a state lists as superseded may decide.
+    if owner.numbering is Numbering.MICRO_BATCHES:
+        # The query id may be unknown. Two queries with one name and equal payloads would keep
+        # dropping each other's batches; taking over stops the other one.
+        state = _taken_over(goal, view)
+        if batch.block is not None and batch.block.writes is None and batch.payload is not None:
+            part = Part((), batch.payload, view.name)
+            state = state.with_part(batch.number, batch.block.token, part)
+        elif not batch.is_recorded_only:
+            state = state.without_parts()
+    if state != view.state:
+        return Write(state, Writing.OWNED, Commit.ALREADY_DONE)
+    return _sweep(goal, view, Commit.ALREADY_DONE)
+
+
+def _record(goal: CommitBatch, view: View) -> Step:
+    """Records a write of a block, which waits for its decision."""
+    batch = goal.batch
+    assert batch.block is not None
+    block, state = batch.block, _taken_over(goal, view)
+    if any(part.name == view.name for part in state.parts_by(batch.number, block.token)):
+        return Return(Commit.PREPARED)  # by the previous attempt
+    if view.own is None:
+        return PrepareOwn(block.number)
+    transactions = batch.transactions + view.own
+    part = Part(transactions, batch.payload or Payload(), view.name, block.letters)
+    recorded = state.with_part(batch.number, block.token, part)
+    return Write(recorded, Writing.RECORDED, Commit.PREPARED)
+
+
+def _sweep(goal: CommitBatch, view: View, how: Commit) -> Sweep:
+    """The sweep. A version that does not decide must not end transactions that a thread of its run
+    is about to decide about.
+    """
+    run = goal.owner.run_id
+    decides_alone = how is Commit.COMMITTED and view.is_fresh
+    is_own = decides_alone or goal.owner.numbering is not Numbering.VERSIONS
+    return Sweep(
+        frozenset([run] if is_own else []),
+        superseded=True,
+        spared="" if is_own else run,
+        may_fail=True,
+        how=how,
+    )
+
+
+def _taken_over(goal: CommitBatch, view: View) -> CommitState:
+    owner = goal.owner
+    return view.state.taken_over(owner.run_id, owner.query_id, view.wall_ms)

@@ -1,0 +1,64 @@
+"""A query whose planning and commits run in processes that are used again, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.transactions.batches import Batch
+from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.results import Commit
+from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
+from tests.transactions.committing_world import CommittingWorld
+
+KEY = log_key("orders")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Plans and commits as Spark does, in a process each that is used again."""
+
+    world: CommittingWorld
+    planner: ExactlyOnceDriver
+    driver: ExactlyOnceDriver
+    numbering: Numbering = Numbering.STREAM
+
+    @classmethod
+    def of(cls, world: CommittingWorld) -> Query:
+        return cls(world, world.driver(), world.driver())
+
+    def elsewhere(self) -> Query:
+        """Its commits in another process from now on."""
+        return replace(self, driver=self.world.driver())
+
+    def owner(self, run: str = "run") -> Owner:
+        """As planned now."""
+        state = self.planner.plan(KEY)
+        return Owner(KEY, run, "query", state.generation, self.numbering)
+
+    def prepare(
+        self, number: int, *, topic: str = "t", run: str = "run", **options: object
+    ) -> Callable[[], Commit]:
+        """The commit of a micro-batch with one row, which is prepared."""
+        world, owner = self.world, self.owner(run)
+        id_ = str(TransactionalId(KEY, run, "worker", number % 2, owner.generation))
+        producer = world.producer(id_, **options)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(topic, f"row {number}".encode(), partition=0))
+        prepared = producer.prepare()
+        world.scheduler.sleep(50)
+        world.cluster.arrived.clear()
+        return lambda: self.driver.commit(owner, Batch(number, (prepared,), digest=f"{number:032}"))
+
+    def commits(self, *numbers: int) -> None:
+        for number in numbers:
+            assert self.prepare(number)() is Commit.COMMITTED
+
+    def rounds(self) -> list[list[str]]:
+        """The requests since, in groups: a group waits for the answers to the group before."""
+        groups = groupby(self.world.cluster.arrived, lambda one: one[0])
+        return [[name for _, name in group] for _, group in groups]

@@ -1,0 +1,121 @@
+"""The requests of a commit, and which of them wait for which: with one transaction, on a network
+that takes as long for each request and each answer, in simulated time.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.results import Commit
+from tests.transactions.committing_world import CommittingWorld
+from tests.transactions.running_query import KEY, Query
+
+CHECK = ["DESCRIBE_TRANSACTIONS", *["LIST_TRANSACTIONS"] * 3, "METADATA"]
+pytestmark = pytest.mark.simulated
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> CommittingWorld:
+    return CommittingWorld(latency_ms=5, **getattr(request, "param", {}))
+
+
+@pytest.fixture
+def query(world: CommittingWorld) -> Query:
+    return Query.of(world)
+
+
+def test_a_commit_of_a_process_that_is_used_again(world: CommittingWorld, query: Query) -> None:
+    query.commits(0, 1, 2, 3)
+    assert query.rounds() == [
+        ["PRODUCE"],  # to the key, which is still open
+        CHECK,
+        ["END_TXN"],  # the log's: the commit point
+        ["END_TXN"],
+        ["METADATA", "DESCRIBE_TRANSACTIONS"],  # for the sweep; have the markers come?
+        ["PRODUCE"],
+        ["END_TXN"],  # of DONE
+        ["LIST_TRANSACTIONS"],  # the sweep
+    ]
+    assert world.visible() == ["row 0", "row 1", "row 2", "row 3"]
+
+
+def test_a_planning_reads_the_log_in_one_round(world: CommittingWorld, query: Query) -> None:
+    query.commits(0, 1)
+    world.cluster.arrived.clear()
+    query.planner.plan(KEY)
+    assert query.rounds() == [["LIST_OFFSETS", "FETCH"]]
+
+
+# --- the check of a decision asks for what it expects, and again where that was wrong -------------
+
+
+def test_a_check_of_another_topic_asks_for_its_leaders(
+    world: CommittingWorld, query: Query
+) -> None:
+    """The last batch wrote to ``t`` alone."""
+    query.commits(0, 1)
+    world.cluster.create_topic("u", 1)
+    commit = query.prepare(2, topic="u")
+    world.cluster.move_leader(TopicPartition("u", 0), -1)
+    world.scheduler.sleep(10)
+    at = world.cluster.now + 3_000
+    world.cluster.at(at, lambda: world.cluster.move_leader(TopicPartition("u", 0), 1))
+    assert commit() is Commit.COMMITTED
+    assert world.cluster.now > at, "it has not waited for the leader"
+    assert [*CHECK, "METADATA"] in [a + b for a, b in pairwise(query.rounds())]
+
+
+@pytest.mark.parametrize("timeout_ms", [20_000, 600_000])
+def test_a_check_of_another_timeout_asks_for_its_ages(
+    world: CommittingWorld, query: Query, timeout_ms: int
+) -> None:
+    """The tasks' options had another one than the driver's."""
+    query.commits(0, 1)
+    commit = query.prepare(2, transaction_timeout_ms=timeout_ms)
+    world.scheduler.sleep(19_000)
+    if timeout_ms == 600_000:
+        assert commit() is Commit.COMMITTED
+    else:
+        with pytest.raises(CommitError, match="took too long"):
+            commit()
+    assert ["LIST_TRANSACTIONS"] * 3 in query.rounds()
+
+
+@pytest.mark.parametrize("world", [{"nodes": 3}], indirect=True)
+def test_a_check_after_a_coordinator_has_moved(world: CommittingWorld, query: Query) -> None:
+    """Its answers are of no use then, and no error. Leaders are asked for once all transactions are
+    described: an earlier answer may be older than the loss of a leader.
+    """
+    query.commits(0, 1)
+    commit = query.prepare(2)
+    for key in world.cluster.transactions.transactions:
+        node = world.cluster.coordinator_of(key) % 3 + 1
+        world.cluster.move_coordinator(key, node, resigned_ms=300, loading_ms=300)
+    assert commit() is Commit.COMMITTED
+    assert ["FIND_COORDINATOR"] in query.rounds()
+    names = [name for group in query.rounds() for name in group]
+    check = names[: names.index("END_TXN")]
+    described = len(check) - check[::-1].index("DESCRIBE_TRANSACTIONS")
+    assert "METADATA" in check[described:]
+    assert world.visible() == ["row 0", "row 1", "row 2"]
+
+
+def test_brokers_without_ages_are_not_asked_for_them(world: CommittingWorld, query: Query) -> None:
+    """Before Kafka 3.8."""
+    world.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
+    query.commits(0, 1, 2, 3)
+    assert (["PRODUCE"], ["DESCRIBE_TRANSACTIONS"]) in pairwise(query.rounds())
+
+
+def test_a_broker_that_is_downgraded_lists_no_ages(world: CommittingWorld, query: Query) -> None:
+    query.commits(0, 1)
+    commit = query.prepare(2)
+    world.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
+    world.cluster.restart_broker(1)
+    assert commit() is Commit.COMMITTED
+    assert world.visible() == ["row 0", "row 1", "row 2"]
