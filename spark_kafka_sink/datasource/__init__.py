@@ -1,8 +1,12 @@
 """The Spark side: ``format("kprod")``. The only room that imports pyspark.
 
-Owns: ``source`` (the data source), ``write_plan`` (what the driver passes to the tasks),
-``foreach_batch``, ``registration`` with the patches of Spark's classes (``default_mode``,
-``continuous_trigger``, ``spark_patches``). ``checks`` runs before any task, on the driver.
-``write`` is one task, ``exactly_once`` what a transaction adds, ``report`` and ``monitoring`` what
-users see of a write.
+On the way of a write: ``source`` (the data source), ``write_plan`` (the value that the driver sends
+to the tasks), ``planned_task`` and ``planned_batch`` (its use in a task and on the driver),
+``foreach_batch``, ``schemas`` (schemas of values and keys), ``write`` (one task), ``exactly_once``
+(what a transaction adds), ``checks/preflight`` and ``checks/topic_checks`` (before any task),
+``report`` (the report of a batch), ``process`` (the Python process that Spark started).
+
+Beside that way, and imported when they are used: ``session`` (``register``), the other files of
+``checks`` (``kprod check``), ``monitoring`` (metrics, progress, listeners), ``jobs``
+(functions around whole jobs, as reading dead letters).
 """

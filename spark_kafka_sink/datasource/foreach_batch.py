@@ -5,8 +5,8 @@ the micro-batch's id), and :func:`transaction`, in which several writes are deci
 run in the user's function. Never: the writing itself, which the batch writer of ``format("kprod")``
 does.
 
-Spark runs a micro-batch again after a failure, with the same id. A batch write can't tell which of
-the writes in one foreachBatch function it is, so the user names each.
+Spark runs a micro-batch again after a failure, with the same id. The writes of a foreachBatch
+function can't be distinguished by Spark's data, so the user names each write.
 
 **The run** is an id that is generated once per name and run of a query (``named_writes``), so an
 object that is made in each call of the function has the run of the one before. The commit log
@@ -28,14 +28,27 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.errors import CommitError, ConfigError, IllegalStateError, safe_text
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    ConfigError,
+    IllegalStateError,
+    coded,
+    safe_text,
+    warn_once,
+)
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, given_options
-from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC, SINK_OPTIONS
+from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC
+from spark_kafka_sink.config.names.given import CONFIG_FILE
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX
+from spark_kafka_sink.config.option import OptionText
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
-from spark_kafka_sink.datasource.calling_query import CallingQuery, calling_query
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites, Place, Written
+from spark_kafka_sink.datasource.process.active_session import active_session
+from spark_kafka_sink.datasource.process.calling_query import CallingQuery, calling_query
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.transactions.transactional_ids import (
     DEFAULT_PREFIX,
@@ -48,16 +61,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-OptionText = str | int | float | bool
-
 #: The options that these functions set, in lower case.
 _ITS_OWN = ("txnappid", "txnversion", TXN_CONTEXT.lower())
-#: Those in which the writes of a transaction may differ, in lower case.
+#: The options that may differ between the writes of a transaction, in lower case.
 _OF_ONE_WRITE = frozenset(o.name.lower() for o in SINK_OPTIONS.values() if o.of_one_write)
-#: Those by which a write is known, in lower case: a file may hold them.
+#: The options that identify a write, in lower case: a file may have them.
 _IDENTITY = _OF_ONE_WRITE | {CONFIG_FILE.lower()}
 
 _GUARANTEE = SINK_OPTIONS["deliveryGuarantee"]
+_VERIFIES = SINK_OPTIONS["verifyReplays"]
 
 _runs = ProcessLocal(NamedWrites)
 
@@ -75,20 +87,21 @@ class ForeachBatch:
         return f"foreach_batch({self.name!r}, with the options {names})"
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Called by Spark once for each micro-batch, and again for one that was not finished.
+        """Called by Spark once for each micro-batch, and again for a micro-batch that was not
+        finished.
 
-        Raises CommitError, before anything is written, for a micro-batch that can't be the next one
-        of this name, and ConfigError for another DataFrame with a number that is done, and while
+        Raises CommitError, before a row is written, for a micro-batch that can't be the next one of
+        this name. Raises ConfigError for another DataFrame with a number that is done, and while
         another write of this name is running.
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
         with _runs().open(micro_batch.place, _described("foreach_batch", self.name)):
             query = calling_query(batch.sparkSession, batch_id)
-            written = Written(query.run, batch_id, Counter([_plan_of(batch, query, options)]))
-            _runs().check(micro_batch.place, self.name, written, whole=True)
+            written = Written(query.run, batch_id, Counter([_plan_of(batch, options)]))
+            micro_batch.check(written, whole=True)
             try:
-                context = micro_batch.context(batch.sparkSession, query)
+                context = micro_batch.context(batch.sparkSession, query, written)
                 _save(batch, self.name, batch_id, options, context)
             except BaseException:
                 _runs().end(micro_batch.place, query.run, query.session)
@@ -102,14 +115,17 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
         write = foreach_batch("orders", **{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
         df.writeStream.foreachBatch(write).option("checkpointLocation", path).start()
 
-    ``name`` identifies the write: unique among all writes with the same transactionalIdPrefix
-    (``kprod`` unless set), the same after a restart, and a new one for a new checkpoint, whose ids
-    begin at 0 again. ``options`` are those of the sink. With the query's checkpointLocation among
-    them, a micro-batch that runs again is known by its sources' offsets; without, by its rows and
-    bytes. It also supports outputMode("update"), which Spark does not support for Python sinks. In
-    your own foreachBatch function, from threads and over Spark Connect, call the returned object.
+    ``name`` identifies the write. It must be unique among all writes with the same
+    transactionalIdPrefix (default: ``kprod``). Keep the name after a restart. Use a new name for a
+    new checkpoint, because its batch ids begin at 0 again. ``options`` are the options of the sink.
+    If they contain the query's checkpointLocation, the offsets of the sources identify a
+    micro-batch that runs again. Otherwise its rows and bytes identify it.
 
-    Raises ConfigError for an invalid name, and for options that contradict it.
+    The returned function also supports outputMode("update"), which Spark does not support for
+    Python sinks. You can call it in your own foreachBatch function, from threads, and over Spark
+    Connect.
+
+    Raises ConfigError for an invalid name, and for options that contradict the name.
     """
     check_part("the name given to foreach_batch", name)
     _check("foreach_batch", options)
@@ -166,7 +182,7 @@ class Transaction:
     def _counted(self) -> Iterator[None]:
         """A write that runs, unless it comes too late; its error is the block's."""
         with self._lock:
-            self._refuse_ended("a write comes behind its end, and sends nothing")
+            self._refuse_ended("a write comes after its end, and sends nothing")
             self._refuse_failed()
             self._running += 1
         failure: BaseException | None = None
@@ -184,18 +200,21 @@ class Transaction:
         """The context of a further write."""
         session = batch.sparkSession
         with self._lock:
+            before = self._plans
+            plans = before + Counter([_plan_of(batch, options)])
             if self._context is None:
                 self._session, self._query = session, calling_query(session, self._number)
-                self._context = self._micro_batch.context(session, self._query, self._token)
-            before = self._plans
-            plans = before + Counter([_plan_of(batch, self._query, options)])
+                written = Written(self._query.run, self._number, plans)
+                self._context = self._micro_batch.context(
+                    session, self._query, written, self._token
+                )
             self._check_plans(plans, whole=False)
             self._plans = plans
             return self._context.of_part(before.total())
 
     def commit(self) -> None:
-        """Decide all writes. The end of the block does it, unless it was done. Raises CommitError
-        when one failed or is still running, and what a commit raises.
+        """Decides all writes. The end of the block calls it, unless it was called before. Raises
+        CommitError when a write failed or is still running, and the errors of a commit.
         """
         with self._lock:
             self._refuse_ended("it can't be committed")
@@ -207,9 +226,10 @@ class Transaction:
                 + (f"{running} of its writes are still running" if running else "a write failed"),
                 hint="end every write before the block ends, and let its errors out of it",
             ) from failure
-        self._check_plans(self._plans, whole=True)
-        self._end(abort=False)
-        _runs().wrote(self.place, Written(self._query.run, self._number, self._plans))
+        if self._plans:  # otherwise it has no rows, and its number is not done
+            self._check_plans(self._plans, whole=True)
+            self._end(abort=False)
+            _runs().wrote(self.place, Written(self._query.run, self._number, self._plans))
         self._state = _State.COMMITTED
 
     def abort(self) -> None:
@@ -251,10 +271,12 @@ class Transaction:
 
     def _check_plans(self, plans: Counter[int], *, whole: bool) -> None:
         written = Written(self._query.run, self._number, plans)
-        _runs().check(self.place, self._name, written, whole=whole)
+        self._micro_batch.check(written, whole=whole)
 
     def _end(self, *, abort: bool) -> None:
-        """By a write without rows: its commit runs where brokers are surely reachable."""
+        """Ends the block by a write without rows: the commit of that write runs where brokers are
+        surely reachable.
+        """
         session, context = self._session, self._context
         if session is None or context is None:
             return  # nothing was written
@@ -271,7 +293,7 @@ class Transaction:
 
 @contextmanager
 def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Transaction]:
-    """Several writes that are decided together: all of them become visible, or none does.
+    """A block of several writes that are committed together: all become visible, or none does.
 
         def write(batch, batch_id):
             with transaction("orders", batch_id, **kafka) as t:
@@ -280,11 +302,12 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
         df.writeStream.foreachBatch(write).start()
 
-    ``name`` and ``batch_id`` are as those of :func:`foreach_batch`; ``options`` are the sink's, for
-    all writes, which may differ in topic, columns and formats only. Writes may run in threads; each
-    must have ended when the block ends. When the block raises, or a write does, all are aborted.
+    ``name`` and ``batch_id`` have the same meaning as for :func:`foreach_batch`. ``options`` are
+    the sink's options for all writes of the block. The writes may differ in topic, columns and
+    formats only. They may run in threads, and each must end before the block ends. If a write or
+    the block raises an exception, all writes of the block are aborted.
 
-    Raises ConfigError while another block of that name is open in this process.
+    Raises ConfigError if another block with this name is open in this process.
     """
     check_part("the name given to transaction", name)
     _check("transaction", options)
@@ -299,11 +322,11 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
 
 class _MicroBatch:
-    """A micro-batch of one name: where it is decided, and what its writes say of it."""
+    """A micro-batch of a name: the place of its decision, and the data of its writes."""
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
         self._given = given_options(options, PREFIX)
-        self._number = number
+        self._name, self._number = name, number
         servers = self._given.producer.get("bootstrap.servers")
         self.place = Place(
             "" if servers is None else str(servers.value),
@@ -311,7 +334,22 @@ class _MicroBatch:
             log_key(self._text("transactionalIdPrefix") or DEFAULT_PREFIX, name),
         )
 
-    def context(self, session: SparkSession, query: CallingQuery, token: str = "") -> WriteContext:
+    def check(self, written: Written, *, whole: bool) -> None:
+        """Raises ConfigError like ``NamedWrites.check``. A write that does not name its query is
+        not compared if its user declares it a replay.
+        """
+        if written.query_run or not self._is_replay:
+            _runs().check(self.place, self._name, written, whole=whole)
+
+    @property
+    def _is_replay(self) -> bool:
+        """The user's answer for batches that can't be distinguished."""
+        given = self._text(_VERIFIES.name)
+        return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
+
+    def context(
+        self, session: SparkSession, query: CallingQuery, written: Written, token: str = ""
+    ) -> WriteContext:
         """ConfigError when offsetsGroup needs what can't be read."""
         location = self._text("checkpointLocation")
         offsets, digest = None, ""
@@ -322,8 +360,12 @@ class _MicroBatch:
         # are compared.)
         if checkpoint is not None and (query.id or query.run or not query.session):
             digest = checkpoint.known_digest(self._number, query.id)
+            if digest and self._text("changelog") is not None:
+                warn_once(_log, map(_divided, checkpoint.divided_versions(self._number)))
         run = _runs().run(self.place, query.run, query.session)
-        return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest)
+        # A number that is done is a replay: by the query, or by a repeated call in this process.
+        known = bool(query.run or query.id or digest) or _runs().repeats(self.place, written)
+        return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest, known=known)
 
     def _offsets(
         self, checkpoint: Checkpoint | None, query: CallingQuery
@@ -341,9 +383,21 @@ class _MicroBatch:
         return found
 
     def _text(self, option: str) -> str | None:
-        """The option, or that of the ``configFile``."""
+        """The option, or the option of the ``configFile``."""
         given = self._given.own.get(option)
         return None if given is None else str(given.value)
+
+
+def _divided(version: int) -> str:
+    """A warning: the next micro-batch may delete keys that this one inserts in one version."""
+    return coded(
+        Kind.DIVIDED_VERSION,
+        f"a micro-batch ends within version {version} of the Delta table: if this version deletes"
+        " and inserts a key, as INSERT OVERWRITE does, the topic loses the row",
+        "set maxFilesPerTrigger=2147483647 on readStream, without maxBytesPerTrigger; a query with"
+        f" startingVersion={version}, a new checkpointLocation and a new name of foreach_batch"
+        " writes the rows again",
+    )
 
 
 def _save(
@@ -353,8 +407,7 @@ def _save(
     options: Mapping[str, OptionText],
     context: WriteContext,
 ) -> None:
-    _make_active(batch.sparkSession)
-    (
+    writer = (
         batch.write.format("kprod")
         .options(**options)
         .option("deliveryGuarantee", "exactly-once")
@@ -362,17 +415,15 @@ def _save(
         .option("txnVersion", number)
         .option(TXN_CONTEXT, context.to_option())
         .mode("append")
-        .save()
     )
+    with active_session(batch.sparkSession):  # also where nobody has called register
+        writer.save()
 
 
-def _plan_of(batch: DataFrame, query: CallingQuery, options: Mapping[str, OptionText]) -> int:
-    """A hash of what is written: the DataFrame's plan, its columns' names, which the plan's own
-    hash leaves out, and the options in which writes may differ. 0 outside of a query, where it is
-    not needed.
+def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
+    """A hash of the write: the DataFrame's plan, its columns' names, which the plan's own hash
+    leaves out, and the options that may differ between writes.
     """
-    if not query.run:
-        return 0
     found: list[object] = [
         (name, str(value)) for key, value in options.items() if (name := key.lower()) in _IDENTITY
     ]
@@ -393,15 +444,6 @@ def _described(function: str, name: str) -> str:
     )
 
 
-def _make_active(session: SparkSession) -> None:
-    """Spark resolves a Python data source in the thread's active session, which a user thread does
-    not have ("DATA_SOURCE_NOT_FOUND") before its first DataFrame.
-    """
-    active = getattr(type(session), "getActiveSession", lambda: session)()
-    if active is None:
-        session.createDataFrame([], "value STRING")
-
-
 def _check(whose: str, options: Mapping[str, OptionText]) -> None:
     for key, value in options.items():
         if key.lower() in _ITS_OWN:
@@ -414,8 +456,7 @@ def _check(whose: str, options: Mapping[str, OptionText]) -> None:
         ):
             raise ConfigError(
                 f"{whose} is exactly-once, and deliveryGuarantee is {safe_text(str(value))}",
-                hint="for another guarantee, write the batch with df.write in a function of your "
-                "own",
+                hint="for another guarantee, write the batch with df.write in your own function",
             )
 
 

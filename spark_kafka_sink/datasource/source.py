@@ -1,6 +1,7 @@
 """The data source ``kprod`` as Spark sees it: options and schema in, writers out.
 
-Owns: :class:`KprodDataSource` and the three writers, which only delegate to :class:`WritePlan`.
+Owns: :class:`KprodDataSource` and the three writers, which only delegate to
+:class:`PlannedTask` and :class:`PlannedBatch`.
 Never: columns, options or messages themselves. Everything but pyspark is imported when it is used,
 so that looking the format up costs nothing.
 
@@ -26,9 +27,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, warn_once
-from spark_kafka_sink.datasource.plain_errors import without_traceback
-from spark_kafka_sink.datasource.spark_needed import spark_needed
-from spark_kafka_sink.datasource.worker_heap import freeze_modules
+from spark_kafka_sink.base.format_name import FORMAT
+from spark_kafka_sink.datasource.process.plain_errors import without_traceback
+from spark_kafka_sink.datasource.process.spark_needed import spark_needed
+from spark_kafka_sink.datasource.process.worker_heap import freeze_modules
 
 try:
     from pyspark.sql import datasource as spark_datasource
@@ -47,18 +49,19 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from spark_kafka_sink.config.given_options import GivenOptions
+    from spark_kafka_sink.config.names.given import GivenOptions
     from spark_kafka_sink.config.sink_config import SinkConfig
-    from spark_kafka_sink.datasource.write_plan import WritePlan
+    from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 
 _log = logging.getLogger(__name__)
 
 #: Spark's own option, with the name of the query.
 _QUERY_NAME = "queryName"
-#: The name of the format.
-FORMAT = "kprod"
 #: An option that only ``read_dead_letters`` sets.
 _DEAD_LETTERS = "deadLetters"
+#: Options that only ``backfill`` and ``by_leader`` set.
+_BACKFILL = "backfill"
+_BY_LEADER = "byleader"
 
 ROWS_ONE_BY_ONE = (
     "this pyspark has no Arrow writer for streams, so rows are converted one by one; pyspark 4.1 "
@@ -80,9 +83,18 @@ class KprodDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str | StructType:
-        """The columns of a table without a schema (CREATE TABLE ... USING kprod); ``last_report``
-        also gets its report through this method.
+        """The columns of a table without a schema (CREATE TABLE ... USING kprod);
+        ``last_report``, ``backfill`` and ``by_leader`` also get their answers through this method.
         """
+        if _BY_LEADER in self.options:
+            from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places
+            from spark_kafka_sink.datasource.write.schema import plan_columns
+
+            return schema_with_places(dict(self.options), plan_columns)
+        if _BACKFILL in self.options:
+            from spark_kafka_sink.datasource.jobs.backfill_request import schema_with_state
+
+            return schema_with_state(dict(self.options))
         from spark_kafka_sink.datasource.report.last_report import LAST_REPORT, schema_with_report
         from spark_kafka_sink.datasource.write.schema import CANONICAL_SCHEMA
 
@@ -105,10 +117,10 @@ class KprodDataSource(DataSource):
         freeze_modules()
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
-        if plan.columns.names_columns:
+        if plan.columns.names_columns or plan.columns.changes is not None:
             raise ConfigError(
-                "this pyspark has no Arrow writer for streams, which keyColumns, valueColumns and "
-                "headersColumns need",
+                "this pyspark has no Arrow writer for streams, which keyColumns, valueColumns, "
+                "headersColumns and changelog need",
                 hint="use pyspark 4.1 or later, or make the columns key, value and headers "
                 "yourself, for example with to_json(struct(...))",
                 kind=Kind.UNSUPPORTED_WRITE,
@@ -121,7 +133,7 @@ class KprodDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         if _DEAD_LETTERS not in self.options:
             self._refuse_reading()
-        from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
+        from spark_kafka_sink.datasource.jobs.read_dead_letters import DeadLetterReader
 
         return DeadLetterReader(self.options)
 
@@ -135,12 +147,15 @@ class KprodDataSource(DataSource):
     @cached_property
     def _given(self) -> GivenOptions:
         """The options, and the lines of ``configFile``: read once in a process."""
-        from spark_kafka_sink.config.given_options import PREFIX, given_options
+        from spark_kafka_sink.config.names.given_options import given_options
+        from spark_kafka_sink.config.names.unknown_options import PREFIX
 
         return given_options(self.options, PREFIX)
 
     def _pickled_options(self) -> dict[str, str]:
-        """With the lines of ``configFile``, so that a commit does not depend on that file."""
+        """The options with the lines of ``configFile``, so that a commit does not depend on that
+        file.
+        """
         try:
             given = self._given.as_options()
         except ConfigError:
@@ -154,10 +169,10 @@ class KprodDataSource(DataSource):
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
         from spark_kafka_sink.config.sink_config import SinkConfig
-        from spark_kafka_sink.datasource.driver_identity import driver_token
+        from spark_kafka_sink.datasource.plan.write_plan import WritePlan
+        from spark_kafka_sink.datasource.process.driver_identity import driver_token
         from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
         from spark_kafka_sink.datasource.write.schema import plan_columns
-        from spark_kafka_sink.datasource.write_plan import WritePlan
 
         self._refuse_unusable(overwrite=overwrite, streaming=streaming)
         config = _without_columns_at_the_end(SinkConfig.of(self._given))
@@ -172,7 +187,9 @@ class KprodDataSource(DataSource):
         query_name = self.options.get(_QUERY_NAME, "")
         plan = WritePlan(
             config,
-            plan_columns(schema, config.topic, config.named_columns),
+            plan_columns(
+                schema, config.topic, config.named_columns, config.log_topics, config.changes
+            ),
             None,
             driver=token if is_named else "",
             query_name=query_name,
@@ -181,13 +198,20 @@ class KprodDataSource(DataSource):
         return plan if self._unpickled else self._checked(plan, schema, streaming=streaming)
 
     def _checked(self, plan: WritePlan, schema: StructType, *, streaming: bool) -> WritePlan:
-        """``plan`` for tasks, after all that asks brokers, registries and files."""
+        """``plan`` for tasks, after all requests to brokers and registries and all reads of
+        files.
+        """
         from spark_kafka_sink.datasource.checks.dead_letter_checks import refuse_compacted
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
         from spark_kafka_sink.datasource.checks.preflight import process_preflight
-        from spark_kafka_sink.datasource.process_logging import configure_logging
+        from spark_kafka_sink.datasource.process.process_logging import configure_logging
         from spark_kafka_sink.datasource.report.report_file import check_report_path
-        from spark_kafka_sink.datasource.write.schema import near_names, with_keys_required
+        from spark_kafka_sink.datasource.write.change_columns import not_compacted
+        from spark_kafka_sink.datasource.write.schema import (
+            batch_schema,
+            near_names,
+            with_keys_required,
+        )
 
         config, columns = plan.config, plan.columns
         configure_logging()
@@ -200,13 +224,15 @@ class KprodDataSource(DataSource):
         limits = {} if seen is None else seen.limits
         if seen is not None and config.topic in seen.compacted:
             columns = with_keys_required(columns)
+        if seen is not None and columns.changes is not None:
+            warn_once(_log, not_compacted(config.topic, seen.limits))
         if seen is not None and config.dead_letters is not None:
             refuse_compacted(config.dead_letters, seen.compacted)
         if config.schemas is not None:
             from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 
-            columns = with_encoders(columns, schema, config)
-            # What only the driver needs, with its secrets, does not travel.
+            columns = with_encoders(columns, batch_schema(schema, columns), config)
+            # The driver's own data, with its secrets, does not travel.
             config = replace(config, schemas=None)
         plan = replace(plan, config=config, columns=columns, cluster=cluster, limits=limits)
         if config.is_exactly_once:
@@ -222,8 +248,8 @@ class KprodDataSource(DataSource):
     def _refuse_unusable(self, *, overwrite: bool, streaming: bool) -> None:
         if not self.options:
             raise ConfigError(
-                "no option reached the kprod sink: Spark drops the options of a table, and those "
-                "of insertInto(), for every Python source",
+                "no option reached the kprod sink: Spark drops the options of a table and of "
+                "insertInto() for every Python source",
                 hint="use INSERT INTO table WITH ('kafka.bootstrap.servers' = 'host:9092', 'topic' "
                 "= 'name') SELECT ..., or df.writeTo(table).option(...).append(), or "
                 'df.write.format("kprod").option(...).mode("append").save()',
@@ -256,14 +282,20 @@ class KprodWriter(DataSourceArrowWriter):
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self.plan.write(iterator)
+        from spark_kafka_sink.datasource.plan.planned_task import PlannedTask
+
+        return PlannedTask(self.plan).run(iterator)
 
     @without_traceback
     def commit(self, messages: Messages) -> None:
-        self.plan.commit(messages)
+        from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+
+        PlannedBatch(self.plan).commit(messages)
 
     def abort(self, messages: Messages) -> None:
-        self.plan.abort(messages)
+        from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+
+        PlannedBatch(self.plan).abort(messages)
 
 
 class _StreamDriver(DataSourceStreamWriter):
@@ -273,10 +305,14 @@ class _StreamDriver(DataSourceStreamWriter):
 
     @without_traceback
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        self.plan.commit(messages, batchId)
+        from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+
+        PlannedBatch(self.plan).commit(messages, batchId)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        self.plan.abort(messages, batchId)
+        from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+
+        PlannedBatch(self.plan).abort(messages, batchId)
 
 
 class KprodRowStreamWriter(_StreamDriver):
@@ -291,25 +327,29 @@ class KprodRowStreamWriter(_StreamDriver):
         from spark_kafka_sink.datasource.write.row_adapter import RowAdapter
 
         adapter = RowAdapter(self._schema, self.plan.columns)
-        return self.plan.write(adapter.batches(iterator), adapter.plan)
+        from spark_kafka_sink.datasource.plan.planned_task import PlannedTask
+
+        return PlannedTask(self.plan).run(adapter.batches(iterator), adapter.plan)
 
 
 if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
 
     class KprodStreamWriter(_StreamDriver, spark_datasource.DataSourceStreamArrowWriter):
-        """The stream writer from pyspark 4.1 on: Arrow batches, as in batch jobs."""
+        """The stream writer from pyspark 4.1 on: Arrow batches, like in batch jobs."""
 
         def __init__(self, plan: WritePlan) -> None:
             self.plan = plan
 
         @without_traceback
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-            return self.plan.write(iterator)
+            from spark_kafka_sink.datasource.plan.planned_task import PlannedTask
+
+            return PlannedTask(self.plan).run(iterator)
 
 
 def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
-    """The write without rows that ends a ``transaction`` has none of the columns that options name,
-    and needs no schema.
+    """``config``; for the write that ends a ``transaction``, without the columns that options name:
+    that write has no rows and needs no schema.
     """
     if config.txn_context is None:
         return config
@@ -318,7 +358,7 @@ def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
 
     if WriteContext.of_option(config.txn_context).writes is None:
         return config
-    return replace(config, named_columns=NamedColumns(), schemas=None)
+    return replace(config, named_columns=NamedColumns(), schemas=None, changes=None)
 
 
 def _overwrite_refused(*, streaming: bool) -> ConfigError:
@@ -326,7 +366,7 @@ def _overwrite_refused(*, streaming: bool) -> ConfigError:
         return ConfigError(
             "kprod does not support complete output mode: a topic can't be replaced",
             hint='to append the whole result in every micro-batch, use foreachBatch with .mode("'
-            'append"); else outputMode("append")',
+            'append"); otherwise use outputMode("append")',
             kind=Kind.UNSUPPORTED_WRITE,
         )
     return ConfigError(

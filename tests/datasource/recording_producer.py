@@ -52,7 +52,7 @@ class RecordingProducer:
     def chunk_size(self) -> ChunkSize:
         return ChunkSize(wanted_rows=self._wanted_rows)
 
-    def start_attempt(self) -> None:
+    def start_attempt(self, task: int = 0) -> None:
         self.events.append("start")
         self.sent = []
 

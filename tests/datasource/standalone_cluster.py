@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +61,20 @@ class StandaloneCluster:
         """The executors' Python workers and the daemons that fork them."""
         return [one for one in self.worker.children(recursive=True) if is_python(one)]
 
-    def submit(self, job: Path, *arguments: str, py_files: Path) -> str:
-        """Standard output of a job that ran on an executor with both cores."""
-        confs = {
+    def submit(
+        self,
+        job: Path,
+        *arguments: str,
+        py_files: Path | None = None,
+        confs: Mapping[str, str] | None = None,
+        python: str | None = None,
+        cwd: Path | None = None,
+        fails: bool = False,
+    ) -> str:
+        """Standard output of a job that ran on an executor with both cores, and its log when it
+        ``fails``. ``python`` is PYSPARK_PYTHON, ``cwd`` the folder where the driver starts.
+        """
+        given = {
             "spark.executor.memory": "512m",
             "spark.driver.memory": "700m",
             "spark.driver.host": "127.0.0.1",
@@ -71,25 +82,28 @@ class StandaloneCluster:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self.home / "warehouse"),
+            **(confs or {}),
         }
-        command = [str(BIN / "spark-submit"), "--master", self.master, "--py-files", str(py_files)]
-        command += [f"--conf={name}={value}" for name, value in confs.items()]
+        command = [str(BIN / "spark-submit"), "--master", self.master]
+        command += ["--py-files", str(py_files)] if py_files else []
+        command += [f"--conf={name}={value}" for name, value in given.items()]
+        pythons = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
         log = self.home / f"{job.stem}.log"
         with log.open("wb") as errors:
             run = subprocess.run(
                 [*command, str(job), *arguments],
-                env=environment(),
-                cwd=self.home,
+                env=environment() | (dict.fromkeys(pythons, python) if python else {}),
+                cwd=cwd or self.home,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 timeout=SUBMIT_S,
                 check=False,
             )
-        told = [
-            line for line in log.read_text(errors="replace").splitlines() if " INFO " not in line
-        ]
-        assert run.returncode == 0, run.stdout.decode()[-3000:] + "\n".join(told[-60:])
-        return run.stdout.decode()
+        text = log.read_text(errors="replace")
+        told = "\n".join([line for line in text.splitlines() if " INFO " not in line][-60:])
+        assert (run.returncode != 0) == fails, run.stdout.decode()[-3000:] + told
+        # Spark passes what the driver's Python writes to its own standard output.
+        return run.stdout.decode() + text if fails else run.stdout.decode()
 
 
 @contextmanager
@@ -145,10 +159,13 @@ def _process(
     try:
         yield psutil.Process(process.pid), log
     finally:
-        # Executors of a job that failed are the worker's children.
-        theirs = psutil.Process(process.pid).children(recursive=True)
+        # Executors of a job that failed are the worker's children. A test may have killed it.
+        found: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            own = psutil.Process(process.pid)
+            found = [own, *own.children(recursive=True)]
         process.terminate()
-        _, left = psutil.wait_procs([psutil.Process(process.pid), *theirs], timeout=10)
+        _, left = psutil.wait_procs(found, timeout=10)
         for one in left:
             with suppress(psutil.NoSuchProcess):
                 one.kill()

@@ -2,6 +2,7 @@
 
     job.py batch BOOTSTRAP TOPIC
     job.py stream BOOTSTRAP TOPIC FOLDER CHECKPOINT    a micro-batch for each file of FOLDER
+    job.py copy BOOTSTRAP TOPIC SOURCE                 all of a topic, read by Spark's connector
     job.py memory BOOTSTRAP TOPIC BUFFER_MEMORY ROWS   rows of 1000 bytes through one task
 
 The last line of standard output is JSON: where driver and executors have the package from; of
@@ -51,6 +52,11 @@ def main() -> None:
             "cast(id as string) as key", "concat('row ', id) as value"
         )
         rows.write.format("kprod").options(**options).save()
+    elif kind == "copy":
+        (source,) = more
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+        rows = reader.option("subscribe", source).load()
+        rows.select("key", "value").write.format("kprod").options(**options).save()
     elif kind == "memory":
         memory, count = more
         rows = spark.range(0, int(count), 1, 1).selectExpr(

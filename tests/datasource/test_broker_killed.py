@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
-from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome
 from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import EVERY_S
@@ -87,7 +87,7 @@ def test_a_broker_killed_under_load_is_in_log_and_report(kafka3, caplog, request
     end.set()
     thread.join(LONGEST_S)
     (message,) = told
-    report = report_of_batch(config, [message], Outcome.ACKNOWLEDGED, batch_id=7)
+    report = report_of_batch(config, [message], WriteOutcome.ACKNOWLEDGED, batch_id=7)
     assert (report.rows, report.retries > 0) == (written, True)
     (seen,) = (one for one in report.brokers if one.id == leader)
     assert seen.last_answer, "the report says because of what batches were sent again"

@@ -7,9 +7,15 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.replicas import takes_fewer_replicas
-from spark_kafka_sink.datasource.checks.transaction_steps import OF_TRANSACTIONS, steps_with
+from spark_kafka_sink.datasource.checks.transaction_steps import (
+    OF_TRANSACTIONS,
+    producer_id_step,
+    steps_with,
+)
+from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.datasource.test_exactly_once_trial import CONFIG, TIMEOUT_MS
 from tests.fakes.fake_cluster.control import FOREVER
@@ -37,11 +43,59 @@ def test_a_coordinator_that_loads_for_long_is_named(api):
     world.cluster.control.answer(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER)
     steps = rows_of(world)
     found = steps["coordinator"]
-    assert (found.state, found.code) == (State.FAILED, "KP1014")
+    assert (found.state, found.code) == (StepState.FAILED, "KP1014")
     assert "COORDINATOR_LOAD_IN_PROGRESS" in found.said
     assert "__transaction_state" in found.change
     assert "firewall" not in f"{found.said} {found.change}"
-    assert steps["commit log"].state is State.OK
+    assert steps["commit log"].state is StepState.OK
+
+
+@pytest.mark.parametrize(
+    ("api", "weaker"),
+    [(ApiKey.INIT_PRODUCER_ID, "none"), (ApiKey.DESCRIBE_TRANSACTIONS, "at-least-once")],
+)
+def test_a_service_without_a_request_gets_what_works_there(api, weaker):
+    found = rows_of(CommittingWorld(versions={api: 0}))["coordinator"]
+    assert (found.state, found.code) == (StepState.FAILED, "KP1035")
+    assert found.change == f"use deliveryGuarantee={weaker} with these brokers"
+    world = CommittingWorld(versions={api: 0})
+    given = {"kafka.bootstrap.servers": "127.0.0.1:9093", "deliveryGuarantee": weaker}
+
+    def write() -> None:
+        producer = world.of(SinkConfig.parse(given).producer)
+        producer.send(ProducerRecord("t", b"row"))
+        producer.flush()
+
+    world.run(write)
+    assert world.values() == [b"row"]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "offered", "state"),
+    [
+        ("at-least-once", True, StepState.OK),
+        ("at-least-once", False, StepState.FAILED),
+        ("none", False, StepState.SKIPPED),
+        ("exactly-once", False, StepState.SKIPPED),
+    ],
+)
+def test_a_default_write_needs_a_producer_id(guarantee, offered, state):
+    """As on a service without InitProducerId, where each task failed after a green check."""
+    world = CommittingWorld(versions={} if offered else {ApiKey.INIT_PRODUCER_ID: 0})
+    options = {"kafka.bootstrap.servers": "broker:9092", "deliveryGuarantee": guarantee}
+    found = []
+
+    def body():
+        with world.client() as client:
+            found.extend(producer_id_step(client, SinkConfig.parse(options), TIMEOUT_MS))
+
+    world.run(body)
+    (step,) = found
+    assert step.state is state
+    if state is StepState.FAILED:
+        assert step.code == "KP1035"
+        assert "write with deliveryGuarantee=none" in step.change
+        assert "2.1" not in f"{step.said} {step.change}"
 
 
 def test_a_coordinator_that_loads_for_a_moment_is_waited_for():
@@ -49,7 +103,7 @@ def test_a_coordinator_that_loads_for_a_moment_is_waited_for():
     world.cluster.control.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 3)
     steps = rows_of(world)
     assert tuple(steps) == OF_TRANSACTIONS
-    assert {one.state for one in steps.values()} == {State.OK}
+    assert {one.state for one in steps.values()} == {StepState.OK}
 
 
 @pytest.mark.parametrize(("produce", "fewer"), [(9, False), (10, True)], ids=["3.6", "3.7"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import uuid
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,12 @@ def checkpoint(tmp_path):
     return str(tmp_path)
 
 
+@pytest.fixture
+def name():
+    """One of its own: this process keeps the plan of the last write of each name."""
+    return f"offsets-{uuid.uuid4().hex}"
+
+
 @pytest.fixture(params=["option", "file"])
 def with_group(request, tmp_path):
     """``offsetsGroup``, given as an option or as a line of a configFile."""
@@ -31,22 +39,39 @@ def with_group(request, tmp_path):
     return {"configFile": str(tmp_path / "kafka.properties")}
 
 
-def test_foreach_batch_passes_the_offsets_of_its_batch(checkpoint, with_group):
-    write = foreach_batch("offsets", **OPTIONS, **with_group, checkpointLocation=checkpoint)
+def test_foreach_batch_passes_the_offsets_of_its_batch(checkpoint, with_group, name):
+    write = foreach_batch(name, **OPTIONS, **with_group, checkpointLocation=checkpoint)
     assert written(write, 3).context.offsets == {"source": {"0": 7}}
 
 
-def test_a_transaction_passes_offsets_to_its_deciding_write(checkpoint, with_group):
+def test_a_transaction_passes_offsets_to_its_deciding_write(checkpoint, with_group, name):
     session = Session()
     given = OPTIONS | with_group
-    with transaction("offsets", 3, **given, checkpointLocation=checkpoint) as t:
+    with transaction(name, 3, **given, checkpointLocation=checkpoint) as t:
         t.write(Frame(session), **with_group)
     assert [f.context.offsets for f in session.saved] == [None, {"source": {"0": 7}}]
 
 
-def test_a_group_without_the_checkpoint_is_an_error(with_group):
+def test_a_group_without_the_checkpoint_is_an_error(with_group, name):
     with pytest.raises(ConfigError, match="offsetsGroup needs the option checkpointLocation"):
-        foreach_batch("offsets", **OPTIONS, **with_group)(Frame(), 3)
+        foreach_batch(name, **OPTIONS, **with_group)(Frame(), 3)
+
+
+@pytest.mark.parametrize(("write", "version"), [("function", 16), ("block", 17)])
+def test_a_version_that_two_micro_batches_have_is_a_warning(whole, write, version, name, caplog):
+    """Once for each version in a process."""
+    offset = {"reservoirId": "a", "reservoirVersion": version, "index": 1}
+    offset["isStartingVersion"] = False
+    (Path(whole) / "offsets" / "3").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    of = {"function": in_function, "block": in_block}[write]
+    given = OPTIONS | {"checkpointLocation": whole}
+    of(Frame(Session({}, ("query-1", "run-1"))), 3, name=name, **given)
+    assert "KP0237" not in caplog.text, "the rows are no changes"
+    for _ in range(2):
+        changes = given | {"changelog": "delta-cdf"}
+        of(Frame(Session({}, ("query-1", "run-1"))), 3, name=f"{name}-2", **changes)
+    (line,) = (one for one in caplog.messages if "KP0237" in one)
+    assert f"ends within version {version} of the Delta table" in line
 
 
 DIGEST = digest_of("query-1", 3, 'v1\n{"batchWatermarkMs":0}\n{"source":{"0":7}}')
@@ -59,13 +84,13 @@ def whole(checkpoint):
     return checkpoint
 
 
-def in_block(frame, number, **options):
-    with transaction("identified", number, **options) as t:
+def in_block(frame, number, name="identified", **options):
+    with transaction(name, number, **options) as t:
         t.write(frame)
 
 
-def in_function(frame, number, **options):
-    foreach_batch("identified", **options)(frame, number)
+def in_function(frame, number, name="identified", **options):
+    foreach_batch(name, **options)(frame, number)
 
 
 BOTH = pytest.mark.parametrize("write", [in_block, in_function])
@@ -170,7 +195,7 @@ def test_a_checkpoint_that_can_not_be_read_is_tried_once(tmp_path, caplog):
     missing = Checkpoint(f"{tmp_path}/nowhere")
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
         assert [missing.known_digest(number) for number in (3, 4)] == ["", ""]
-    assert caplog.text.count("whether a micro-batch runs again is decided by its rows") == 1
+    assert caplog.text.count("a repeated micro-batch is recognised by its rows") == 1
     folder = tmp_path / "nowhere" / "offsets"
     folder.mkdir(parents=True)
     (tmp_path / "nowhere" / "metadata").write_text('{"id":"query-1"}')

@@ -40,6 +40,11 @@ NESTED = (
     "transform(sequence(0, n), i -> named_struct('i', IF(i % 2 = 0, i, NULL), 'f', flag)) AS many",
     "array() AS none",
     "CAST(NULL AS VOID) AS void",
+    "map(coalesce(day, DATE'1970-01-01'), n) AS days",
+    "map(coalesce(double, 2.5D), ts) AS doubles",
+    "INTERVAL '1 02:03:04.5' DAY TO SECOND * n AS interval",
+    "map('k', array(INTERVAL '5' HOUR * n)) AS hours",
+    "IF(n = 1, NULL, to_variant_object(named_struct('b', dec, 'a', array(double)))) AS variant",
 )
 
 

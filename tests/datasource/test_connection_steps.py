@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.connection_steps import brokers
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe
 from tests.network.loopback import closed_port, serving
@@ -71,14 +71,14 @@ def row_of(*ports, dies_ms=None):
 def test_brokers_that_answer_are_counted():
     with listener() as one, listener() as two:
         found = row_of(one, two)
-    assert (found.state, found.said) == (State.OK, "2 of 2 reached")
+    assert (found.state, found.said) == (StepState.OK, "2 of 2 reached")
 
 
 @pytest.mark.parametrize("dies_ms", [0, 500], ids=["lost already", "lost while it is waited for"])
 def test_a_broker_that_leaves_the_metadata_has_died(dies_ms):
     with listener() as one, closed_port() as two:
         found = row_of(one, two, dies_ms=dies_ms)
-    assert (found.state, found.code) == (State.WARNING, "KP0311")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0311")
     assert found.said.startswith(f"1 of 2 reached; broker 2 at 127.0.0.1:{two}: TCP: Connection")
     assert "it has just died, and is no longer in the cluster's metadata" in found.said
     assert found.change.startswith("start it: its partitions have other leaders")
@@ -87,7 +87,7 @@ def test_a_broker_that_leaves_the_metadata_has_died(dies_ms):
 def test_a_broker_that_stays_may_have_a_wrong_address():
     with listener() as one, closed_port() as two:
         found = row_of(one, two)
-    assert (found.state, found.code) == (State.FAILED, "KP0311")
+    assert (found.state, found.code) == (StepState.FAILED, "KP0311")
     assert f"reaches (127.0.0.1:{two})" in found.change
     assert "advertised.listeners" in found.change
 
@@ -95,7 +95,7 @@ def test_a_broker_that_stays_may_have_a_wrong_address():
 def test_a_silent_broker_that_leaves_the_metadata_is_stopped():
     with listener() as one, silent_listener() as two:
         found = row_of(one, two, dies_ms=0)
-    assert found.state is State.WARNING
+    assert found.state is StepState.WARNING
     assert "it answers nothing, and is no longer in the cluster's metadata" in found.said
     assert found.change.startswith("see whether its process is stopped, or start it again")
 
@@ -104,6 +104,6 @@ def test_a_cluster_that_answers_nothing_is_waited_for_once():
     """No broker is left that could tell of a death."""
     with silent_listener() as one:
         found = row_of(one)
-    assert (found.state, found.code) == (State.FAILED, "KP0311")
+    assert (found.state, found.code) == (StepState.FAILED, "KP0311")
     assert "ApiVersions: no answer within" in found.said
     assert found.change.startswith("see whether its process is stopped or overloaded")

@@ -137,7 +137,7 @@ def test_the_rows_of_a_failed_attempt_are_not_less_than_none():
     config = SinkConfig.parse(given | {"errors.deadletterqueue.topic.name": "dlq"})
     noted = (LetterCount("KP0231", "invalid timestamp", 5),)
     for sent in (0, 2):
-        there = {TopicPartition("t", 0): (3, 30), TopicPartition("dlq", 0): (sent, 20)}
+        there = {TopicPartition("t", 0): (3, 30, 1), TopicPartition("dlq", 0): (sent, 20, 1)}
         attempt = message(letters=noted, rows=3 + sent, by_partition=there)
         assert report_of_attempt(config, attempt, DataError("no")).rows == 3
 

@@ -47,6 +47,10 @@ CASES = {
     "topic name": Case(
         "KP0230", "InvalidTopicException", "KAFKA_PRODUCE", {"topic": "a b"}, column=True,
     ),
+    "commit log": Case(
+        "KP0236", "InvalidTopicException", "KAFKA_PRODUCE", {"topic": "__kprod_commits"},
+        column=True,
+    ),
     "missing topic": Case(
         "KP0302", "UnknownTopicOrPartitionException", "KAFKA_PRODUCE", {"topic": "no-such-topic"},
         options={"kafka.max.block.ms": "5000"}, column=True,
@@ -185,6 +189,41 @@ def test_a_batch_writes_each_bad_row_as_a_letter(spark, kafka, consume, column, 
     assert samples == [(0, row) for row in range(1, 1 + bad)]
 
 
+@pytest.mark.parametrize("column", ["option", "column"])
+def test_a_replay_with_the_same_dead_letters_is_dropped(spark, kafka, consume, column):
+    """Each reason is found again, without a producer."""
+    mixed = Mixed(spark, kafka, column)
+    once = {"deliveryGuarantee": "exactly-once", "txnAppId": mixed.queue, "txnVersion": "1"}
+    for _ in range(2):
+        mixed.frame.write.format("kprod").options(**mixed.options, **once).save()
+    assert last_report(spark).outcome == "done before"
+    mixed.check(consume)
+
+
+def test_a_replay_with_other_dead_letters_is_an_error(spark, kafka, consume, names):
+    """It has as many rows and bytes, and was dropped: the rows that are good now were nowhere."""
+    case = CASES["missing partition"]
+    topic, queue = names(case)
+    once = {"txnAppId": queue, "txnVersion": "1"}
+    options = options_of(kafka, case, topic, queue, "exactly-once") | once
+
+    def write(bad):
+        rows = spark.range(0, 117, 1, 3).selectExpr(
+            "'v' AS value", f"IF({bad}, 99, 0) AS partition"
+        )
+        rows.write.format("kprod").options(**options).save()
+
+    write("id % 9 = 3")
+    for bad in ("false", "id % 9 > 7 OR id % 9 = 3"):
+        with pytest.raises(Exception, match="other rows under a done number") as caught:
+            write(bad)
+        assert f"117 rows of 117 bytes, 13 of them dead letters, to {topic}" in str(caught.value)
+    assert [len(consume(one, isolation="read_committed").values) for one in (topic, queue)] == [
+        104,
+        13,
+    ]
+
+
 def test_a_stream_has_its_micro_batchs_number_in_letters(kafka, stream, source, consume, names):
     case = CASES["negative partition"]
     topic, queue = names(case)
@@ -208,11 +247,12 @@ def test_foreach_batch_writes_letters_in_its_transaction(spark, kafka, consume, 
     topic, queue = names(case)
     options = options_of(kafka, case, topic, queue, "exactly-once")
     name = f"fb-{uuid.uuid4().hex}"
-    foreach_batch(name, **options)(frame_of(spark, topic, case), 5)
+    frame = frame_of(spark, topic, case)
+    foreach_batch(name, **options)(frame, 5)
     assert sorted(consume(topic).partitions) == [0, 1]
     check(case, consume(queue), 0, topic, batch_id=5)
     assert dict(consume(queue).headers[0])["__connect.errors.connector.name"] == name.encode()
-    foreach_batch(name, **options)(frame_of(spark, topic, case), 5)
+    foreach_batch(name, **options)(frame, 5)
     assert len(consume(queue, isolation="read_committed")) == 1, "a replay writes no letter again"
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_kafka_sink.datasource import driver_identity
-from spark_kafka_sink.datasource.driver_identity import driver_token
+from spark_kafka_sink.datasource.process import driver_identity
+from spark_kafka_sink.datasource.process.driver_identity import driver_token
 from spark_kafka_sink.transactions.transactional_ids import is_part
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
@@ -24,7 +24,7 @@ OPTIONS = {"topic": "t", "transactionalIdPrefix": "p", "kafka.bootstrap.servers"
 _LEAF = """
 import json, sys
 sys.path[:0] = [sys.argv[2]]
-from spark_kafka_sink.datasource.driver_identity import driver_token
+from spark_kafka_sink.datasource.process.driver_identity import driver_token
 print(json.dumps([driver_token(options) for options in json.loads(sys.argv[1])]))
 """
 #: A process that has `depth` more between itself and the leaf, and asks as often as `times`.

@@ -11,7 +11,7 @@ from kio.static.primitive import i8
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.control import FOREVER
@@ -52,7 +52,7 @@ def trial_topics(world):
 def test_a_cluster_that_keeps_them_is_green(world):
     steps = tried(world)
     assert tuple(steps) == OF_TRIAL
-    assert {step.state for step in steps.values()} == {State.OK}, steps
+    assert {step.state for step in steps.values()} == {StepState.OK}, steps
     assert trial_topics(world) == []
 
 
@@ -112,7 +112,7 @@ SEES_COMMITTED = {"where": lambda request: request.body.isolation_level == 1}
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             1,
             "open transaction",
-            "a commit would not know",
+            "a commit could not find out",
         ),
         (ApiKey.FETCH, shows_open_transactions, 1, "aborted row", "before it is committed"),
         (ApiKey.END_TXN, commits_what_is_aborted, 1, "aborted row", "a row that was aborted"),
@@ -144,7 +144,7 @@ def test_a_promise_that_is_not_kept_is_named(world, api, answer, nth, row, said)
     else:
         world.cluster.control.answer(api, answer, nth=nth)
     steps = tried(world)
-    red = [step for step in steps.values() if step.state is State.FAILED]
+    red = [step for step in steps.values() if step.state is StepState.FAILED]
     assert [step.name for step in red] == [row], red
     assert said in red[0].said
     assert red[0].code
@@ -155,7 +155,7 @@ def test_a_promise_that_is_not_kept_is_named(world, api, answer, nth, row, said)
 def test_an_end_without_an_answer_is_named(world):
     world.cluster.control.drop(ApiKey.END_TXN, FOREVER, processed=False)
     found = tried(world)["aborted row"]
-    assert found.state is State.FAILED
+    assert found.state is StepState.FAILED
     assert found.said.endswith("got no clear answer")
     assert trial_topics(world) == []
 
@@ -171,9 +171,57 @@ def test_a_service_that_forgets_when_one_began_is_a_warning(world):
     world.cluster.control.answer(ApiKey.DESCRIBE_TRANSACTIONS, without_a_start, FOREVER)
     steps = tried(world)
     found = steps.pop("open transaction")
-    assert (found.state, found.code) == (State.WARNING, "KP0623")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0623")
     assert found.said == "its age is not known"
-    assert {step.state for step in steps.values()} == {State.OK}
+    assert {step.state for step in steps.values()} == {StepState.OK}
+
+
+@pytest.mark.parametrize(
+    ("nth", "row"), [(2, "aborted row"), (3, "committed row")], ids=["abort", "commit"]
+)
+def test_an_end_that_is_described_as_empty_is_a_warning(world, nth, row):
+    """As franz-go's kfake after an abort: such a batch would never be resolved by a start."""
+
+    def empty(request):
+        answer = worked_on(world, request)
+        (state,) = answer.transaction_states
+        return replace(answer, transaction_states=(replace(state, transaction_state="Empty"),))
+
+    world.cluster.control.answer(ApiKey.DESCRIBE_TRANSACTIONS, empty, nth=nth)
+    steps = tried(world)
+    found = steps.pop(row)
+    assert (found.state, found.code) == (StepState.WARNING, "KP0610")
+    assert "its coordinator says Empty, epoch " in found.said
+    assert "kprod txn resolve" in found.change
+    assert {step.state for step in steps.values()} == {StepState.OK}
+
+
+def test_an_abort_that_is_described_as_a_commit_is_red(world):
+    def committed(request):
+        answer = worked_on(world, request)
+        (state,) = answer.transaction_states
+        changed = replace(state, transaction_state="CompleteCommit")
+        return replace(answer, transaction_states=(changed,))
+
+    world.cluster.control.answer(ApiKey.DESCRIBE_TRANSACTIONS, committed, nth=2)
+    found = tried(world)["aborted row"]
+    assert (found.state, found.code) == (StepState.FAILED, "KP0629")
+    assert "that is committed, not lost" in found.said
+
+
+def test_a_service_without_list_transactions_is_a_warning():
+    """Commits and replays do without it; what is not found waits for its timeout."""
+    world = CommittingWorld(
+        versions={ApiKey.LIST_TRANSACTIONS: 0}, broker_configs={"cleanup.policy": "delete"}
+    )
+    steps = {}
+    world.run(lambda: steps.update(tried(world)))
+    found = steps.pop("open transaction")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0623")
+    assert found.said == "ListTransactions is not offered"
+    assert "commits and replays work" in found.change
+    assert "kafka.transaction.timeout.ms" in found.change
+    assert {step.state for step in steps.values()} == {StepState.OK}
 
 
 def test_a_service_that_lists_nothing_is_a_warning(world):
@@ -181,9 +229,9 @@ def test_a_service_that_lists_nothing_is_a_warning(world):
     world.cluster.control.answer(ApiKey.LIST_TRANSACTIONS, ErrorCode.NONE, FOREVER)
     steps = tried(world)
     found = steps.pop("open transaction")
-    assert (found.state, found.code) == (State.WARNING, "KP0623")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0623")
     assert "ListTransactions leaves it out" in found.said
-    assert {step.state for step in steps.values()} == {State.OK}
+    assert {step.state for step in steps.values()} == {StepState.OK}
 
 
 def test_a_topic_that_can_not_be_deleted_is_named(world):
@@ -211,7 +259,7 @@ def test_an_old_topic_of_a_killed_check_is_deleted(world):
     left_by_another(world, 25)
     left_by_another(world, 2_500)
     steps = tried(world)
-    assert (steps["earlier checks"].state, trial_topics(world)) == (State.OK, [])
+    assert (steps["earlier checks"].state, trial_topics(world)) == (StepState.OK, [])
     assert "deleted, of checks that were killed: " in steps["earlier checks"].said
 
 
@@ -220,12 +268,12 @@ def test_a_topic_of_today_is_named_and_stays(world):
     young = [left_by_another(world, hours, f"{{}}-{n:06x}") for n, hours in enumerate((23, 0, -30))]
     steps = tried(world)
     found = steps["earlier checks"]
-    assert (found.state, found.code) == (State.WARNING, "KP0630")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0630")
     assert all(topic in found.said for topic in young)
     assert f"kafka-topics.sh --bootstrap-server ... --delete --topic {min(young)}" in found.change
     assert sorted(trial_topics(world)) == sorted(young)
     others = {step.state for name, step in steps.items() if name != "earlier checks"}
-    assert others == {State.OK}
+    assert others == {StepState.OK}
 
 
 @pytest.mark.parametrize(
@@ -243,7 +291,7 @@ def test_an_old_topic_that_can_not_be_deleted_is_named(world):
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     world.cluster.control.answer(ApiKey.DELETE_TOPICS, refused, nth=1)
     found = tried(world)["earlier checks"]
-    assert (found.state, found.code) == (State.WARNING, "KP0630")
+    assert (found.state, found.code) == (StepState.WARNING, "KP0630")
     assert left in found.said
     assert found.change.endswith(f"--delete --topic {left}")
 

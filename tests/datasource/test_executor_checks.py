@@ -13,7 +13,7 @@ import pytest
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import HOST_STEPS, STEPS
 from spark_kafka_sink.datasource.checks.executor_checks import check_from
 from tests.programs import ROOT, run_python
@@ -28,7 +28,7 @@ def test_driver_and_executors_are_green(spark, kafka):
     assert (executor.host, executor.driver, executor.failed) == (platform.node(), False, None)
     assert tuple(step.name for step in executor.steps) == HOST_STEPS
     found = {step.name: step.state for step in executor.steps}
-    assert found["brokers"] is found["clock"] is State.OK
+    assert found["brokers"] is found["clock"] is StepState.OK
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -13,6 +14,8 @@ import pytest
 from spark_kafka_sink.base.errors import DataError, DeliveryError
 from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
 from spark_kafka_sink.datasource.report.log_line import failure_of
 from spark_kafka_sink.datasource.report.report_of_batch import (
@@ -20,13 +23,13 @@ from spark_kafka_sink.datasource.report.report_of_batch import (
     report_of_batch,
     with_failures,
 )
-from spark_kafka_sink.datasource.report.write_report import Outcome
-from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.datasource.commit_messages import config, message
 
 CONFIG = config()
+COLUMNS = ColumnPlan(topic="t", value_column=0)
 OF_A_STREAM = {"query_id": "q", "query_name": "orders", "run_id": "r", "app_id": "local-1"}
 
 
@@ -56,7 +59,7 @@ def attempt(error, number=0, batch_id=7, **fields):
 
 
 def aborted(attempts, messages=()):
-    report = report_of_batch(CONFIG, messages, Outcome.ABORTED, batch_id=7, unfinished=[0])
+    report = report_of_batch(CONFIG, messages, WriteOutcome.ABORTED, batch_id=7, unfinished=[0])
     return with_failures(report, attempts, None)
 
 
@@ -70,10 +73,33 @@ def test_an_abort_takes_the_attempts_of_its_batch(failed, tmp_path):
     assert failed.take(7) == []
 
 
+def test_a_batch_that_succeeded_shows_its_lost_attempts(failed, tmp_path):
+    """Task 0 has failed twice, and task 1's first executor was killed: it has left nothing."""
+    reports = tmp_path / "report.jsonl"
+    plan = WritePlan(config(reportPath=str(reports)), COLUMNS, None, failed=failed)
+    for number in (1, 0):
+        failed.leave(attempt(DeliveryError(f"attempt {number}"), number))
+    done = [message(attempt=2, batch_id=7), message(partition_id=1, attempt=1, batch_id=7)]
+    PlannedBatch(plan).commit([*done, message(partition_id=2, batch_id=7)], 7)
+    told = json.loads(reports.read_text())
+    assert (told["outcome"], told["error"]) == ("acknowledged", None)
+    assert told["lostAttempts"] == 3
+    assert {one["message"] for one in told["failedAttempts"]} == {"attempt 0", "attempt 1"}
+    assert names_in(tmp_path) == ["report.jsonl"]
+
+
+def test_an_abort_without_an_attempts_error_names_the_oom_killer():
+    """A Python worker that is killed leaves nothing."""
+    line = failure_of(aborted([]))
+    assert "error=KP0505" in line
+    assert "OOM killer" in line
+    assert "spark.executor.memoryOverhead" in line
+
+
 def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
     """Spark gives its abort none."""
     failed.leave(attempt(DeliveryError("no"), batch_id=0))
-    report = report_of_batch(CONFIG, [], Outcome.ABORTED, unfinished=[0])
+    report = report_of_batch(CONFIG, [], WriteOutcome.ABORTED, unfinished=[0])
     report = with_failures(report, failed.take(None), None)
     assert (report.batch_id, report.query_name) == (0, "orders")
 
@@ -88,7 +114,7 @@ def test_the_first_task_tells_whose_batch_it_is(local):
     told = failed.told
     assert failed.take(7) == []
     assert names_in(local) == []
-    report = report_of_batch(CONFIG, [], Outcome.ABORTED, batch_id=7, unfinished=[0])
+    report = report_of_batch(CONFIG, [], WriteOutcome.ABORTED, batch_id=7, unfinished=[0])
     report = with_failures(report, [], None, told)
     assert (report.application_id, report.application_name) == ("local-1", "shop")
     assert (report.query_id, report.query_name, report.run_id) == ("q", "orders", "r")
@@ -198,13 +224,13 @@ def test_a_file_that_is_no_attempt_keeps_no_transaction_open(failed, caplog, tmp
     failed.leave(strange)
     plan = WritePlan(CONFIG, ColumnPlan(topic="t", value_column=0), None, failed=failed)
     with caplog.at_level(logging.WARNING):
-        plan.abort([None], 7)
+        PlannedBatch(plan).abort([None], 7)
     assert "kprod write of micro-batch 7 failed" in caplog.text
     assert names_in(tmp_path) == []
 
 
 def test_after_a_failed_commit_no_task_is_blamed():
-    finished = report_of_batch(CONFIG, [message()], Outcome.ABORTED)
+    finished = report_of_batch(CONFIG, [message()], WriteOutcome.ABORTED)
     assert with_failures(finished, [], None).error is None
 
 
@@ -269,7 +295,7 @@ def test_the_line_of_an_abort_says_why_and_whose(failed, caplog, tmp_path):
     failed.leave(attempt(DeliveryError("t-0: no", hint="do this"), host="node-4"))
     plan = WritePlan(CONFIG, ColumnPlan(topic="t", value_column=0), None, failed=failed)
     with caplog.at_level(logging.WARNING):
-        plan.abort([None], 7)
+        PlannedBatch(plan).abort([None], 7)
     (line,) = [r.getMessage() for r in caplog.records]
     assert "kprod write of micro-batch 7 failed: 0 of 1 tasks had finished (not task 0)" in line
     assert "applicationId=local-1 queryName=orders queryId=q elapsedMs=" in line
@@ -280,7 +306,7 @@ def test_the_line_of_an_abort_says_why_and_whose(failed, caplog, tmp_path):
 def test_an_abort_without_any_attempt_names_the_query():
     """Executors that were killed leave nothing; the name is an option of the write."""
     plan = WritePlan(CONFIG, ColumnPlan(topic="t", value_column=0), None, query_name="orders")
-    report = plan._identified(aborted([]))
+    report = PlannedBatch(plan)._identified(aborted([]))
     assert (report.query_name, report.error.code) == ("orders", "KP0505")
     assert "error=KP0505" in failure_of(report)
 
@@ -292,7 +318,7 @@ def test_an_abort_without_any_attempt_has_the_query_of_the_checkpoint(tmp_path, 
         (tmp_path / "metadata").write_text(there)
     options = {"kafka.bootstrap.servers": "h:9092", "checkpointLocation": str(tmp_path)}
     plan = WritePlan(SinkConfig.parse(options), ColumnPlan(topic="t", value_column=0), None)
-    assert plan._of_its_query(aborted([])).query_id == known
+    assert PlannedBatch(plan)._of_its_query(aborted([])).query_id == known
     of_a_task = replace(aborted([]), query_id="q")
-    assert plan._of_its_query(of_a_task).query_id == "q"
-    assert plan._of_its_query(replace(aborted([]), batch_id=None)).query_id is None
+    assert PlannedBatch(plan)._of_its_query(of_a_task).query_id == "q"
+    assert PlannedBatch(plan)._of_its_query(replace(aborted([]), batch_id=None)).query_id is None

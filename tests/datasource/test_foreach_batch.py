@@ -86,6 +86,30 @@ def test_another_frame_under_a_number_that_is_done_is_refused():
     assert len(session.saved) == 3
 
 
+@pytest.mark.parametrize("first", [("query-1", "run-1"), ()], ids=["of the query", "of none"])
+def test_another_frame_of_an_outer_session_is_refused_too(first):
+    """In threads of the function each write named no query, and the second one of equal size was
+    dropped as a replay of the first one.
+    """
+    name = f"outer-{len(first)}"
+    outer = Session({}, ())
+    foreach_batch(name, **OPTIONS)(Frame(Session({}, first), plan=1), 7)
+    foreach_batch(name, **OPTIONS)(Frame(outer, plan=1), 7)
+    with pytest.raises(ConfigError, match="wrote another DataFrame in micro-batch 7") as caught:
+        foreach_batch(name, **OPTIONS)(Frame(outer, plan=2), 7)
+    assert "batch_df.sparkSession" in caught.value.hint
+    foreach_batch(name, **OPTIONS, verifyReplays="false")(Frame(outer, plan=2), 7)
+
+
+def test_a_write_of_no_query_is_known_when_this_process_repeats_it():
+    """In another process nothing says that it is the same write again."""
+    write = foreach_batch("repeated", **OPTIONS)
+    assert [written(write, 3).context.known for _ in range(2)] == [False, True]
+    frame = Frame(Session({}, ("query-1", "run-1")))
+    foreach_batch("known", **OPTIONS)(frame, 3)
+    assert frame.context.known
+
+
 @pytest.mark.parametrize(
     ("other", "columns", "options"),
     [
@@ -107,7 +131,7 @@ def test_one_frame_with_other_columns_is_another_write(
     cluster = {"kafka.bootstrap.servers": "h:9092"}
     foreach_batch(name, **cluster, topic="t")(Frame(session), 0)
     foreach_batch(name, **cluster, TOPIC="t", **{"kafka.linger.ms": 1})(Frame(session), 0)
-    with pytest.raises(ConfigError, match="or this one with other options"):
+    with pytest.raises(ConfigError, match="or this DataFrame with other options"):
         foreach_batch(name, **cluster, **options)(Frame(session, columns=columns), 0)
     assert len(session.saved) == 2
 

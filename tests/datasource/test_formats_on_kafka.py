@@ -104,6 +104,25 @@ def test_a_null_struct_is_a_tombstone_with_a_schema_too(spark, consume, options,
     assert values[b"1"].startswith(b'{"n":1}' if format_ == "json" else b"\0")
 
 
+def test_rows_go_to_the_topics_of_a_column_with_the_schema_of_each(
+    spark, kafka, consume, options, theirs
+):
+    topics = [kafka.unique_topic(f"each{n}", partitions=1) for n in range(2)]
+    frame = spark.range(6).selectExpr(
+        "id", f"IF(id % 2 = 0, '{topics[0]}', '{topics[1]}') AS topic"
+    )
+    given = options | {"valueColumns": "id", "schemaTopics": ",".join(topics)}
+    frame.coalesce(1).write.format("kprod").options(**given).save()
+    for number, topic in enumerate(topics):
+        values = consume(topic).values
+        schema_id = theirs.get_latest_version(f"{topic}-value").schema_id
+        assert {int.from_bytes(one[1:5], "big") for one in values} == {schema_id}
+        read = by(AvroDeserializer(theirs), topic, values)
+        assert sorted(one["id"] for one in read) == [number, number + 2, number + 4]
+    with pytest.raises(Exception, match=r"KP0216.*column topic: it is not in schemaTopics"):
+        frame.write.format("kprod").options(**given | {"schemaTopics": topics[0]}).save()
+
+
 def test_a_refused_value_fails_the_job_and_names_the_row(spark, options, topic):
     schema = """{"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}"""
     frame = spark.range(2**31, 2**31 + 1)

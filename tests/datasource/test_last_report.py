@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql.functions import raise_error
 
 from spark_kafka_sink import WriteReport, foreach_batch, last_report
-from spark_kafka_sink.datasource.described_fields import from_json
+from spark_kafka_sink.base.described_fields import from_json
 from spark_kafka_sink.datasource.report import kept_reports
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.last_report import NoReportsKeptError, schema_with_report
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
-from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome
 from tests.datasource.commit_messages import config, message
 
 QUERY = "3f0c9c3e-0000-4000-8000-000000000001"
@@ -30,7 +30,7 @@ def kept(monkeypatch, tmp_path):
 
 def report(at_ms, query_id=QUERY, **fields):
     told = message(query_id=query_id, batch_id=7, task_attempt_id=at_ms)
-    made = report_of_batch(config(), [told], Outcome.ACKNOWLEDGED, wall_ms=at_ms)
+    made = report_of_batch(config(), [told], WriteOutcome.ACKNOWLEDGED, wall_ms=at_ms)
     return replace(made, **fields)
 
 
@@ -57,11 +57,13 @@ def test_the_last_report_of_each_query_and_the_newest_are_kept(kept):
 
 def test_an_unfinished_batch_belongs_to_the_query_of_its_options(kept):
     kept_reports.keep(report(1))
-    publish(report_of_batch(config(), [], Outcome.ABORTED, batch_id=8, unfinished=[0]), config())
+    publish(
+        report_of_batch(config(), [], WriteOutcome.ABORTED, batch_id=8, unfinished=[0]), config()
+    )
     assert json.loads(kept_reports.kept(QUERY))["outcome"] == "aborted"
     (file,) = kept.iterdir()
     others = config(topic="u")
-    publish(report_of_batch(others, [], Outcome.ABORTED, batch_id=8, unfinished=[0]), others)
+    publish(report_of_batch(others, [], WriteOutcome.ABORTED, batch_id=8, unfinished=[0]), others)
     assert len(list(kept.iterdir())) == 2
     assert file.exists()
 
@@ -118,11 +120,11 @@ def test_a_session_finds_the_report_of_its_last_write(spark, write, topic):
     write(rows, topic)
     told = last_report(spark)
     assert isinstance(told, WriteReport)
-    assert (told.outcome, told.rows, told.query_id) == (Outcome.ACKNOWLEDGED, 5, None)
+    assert (told.outcome, told.rows, told.query_id) == (WriteOutcome.ACKNOWLEDGED, 5, None)
     assert (told.application_id, told.topics) == (spark.sparkContext.applicationId, (topic,))
     with pytest.raises(Exception, match="planned"):
         write(rows.select(raise_error("planned").cast("string").alias("value")), topic)
-    assert last_report(spark).outcome is Outcome.ABORTED
+    assert last_report(spark).outcome is WriteOutcome.ABORTED
 
 
 def test_a_querys_report_is_found_by_its_name(spark, source, stream, write, topic, tmp_path):
@@ -150,7 +152,7 @@ def test_foreach_batch_counts_as_its_querys(kafka, source, topic, tmp_path):
     query = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start()
     query.awaitTermination()
     told = last_report(query)
-    assert (told.query_name, told.outcome, told.txn_version) == ("each", Outcome.COMMITTED, 0)
+    assert (told.query_name, told.outcome, told.txn_version) == ("each", WriteOutcome.COMMITTED, 0)
     assert told.commit_ms is not None
     assert told.connections >= 1, "that for InitProducerId, before the first row"
 
@@ -166,7 +168,7 @@ def test_no_report_is_found_where_none_was_written_or_kept(spark, monkeypatch):
         def format(self, _):
             return self
 
-        def option(self, *_):
+        def options(self, **_):
             return self
 
         def load(self):

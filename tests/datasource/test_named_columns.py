@@ -24,10 +24,11 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     VariantType,
+    YearMonthIntervalType,
 )
 
-from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.config.named_columns import ColumnFormat, NamedColumns
+from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.config.named_columns import ColumnFormat, JsonOptions, NamedColumns
 from spark_kafka_sink.datasource.write.schema import near_names, plan_columns, with_keys_required
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns, NamedColumn
 
@@ -49,7 +50,7 @@ def test_named_columns_take_the_place_of_value_key_and_headers():
     assert made == ColumnPlan(
         topic="t",
         value=ComposedColumns((NamedColumn("name", 1), NamedColumn("id", 0))),
-        key=ComposedColumns((NamedColumn("id", 0),), STRING),
+        key=ComposedColumns((NamedColumn("id", 0),), STRING, nulls_are_null=True),
         headers=(NamedColumn("trace", 2),),
     )
 
@@ -114,6 +115,8 @@ def test_a_column_that_would_be_dropped_silently_is_refused(part, option):
         TEXT, CharType(3), BinaryType(), BooleanType(), ShortType(), IntegerType(), LONG,
         FloatType(), DoubleType(), DecimalType(38, 18), DateType(), TimestampType(),
         TimestampNTZType(), NullType(), ArrayType(ArrayType(LONG)), MapType(LONG, TEXT),
+        VariantType(), DayTimeIntervalType(), MapType(DateType(), ArrayType(VariantType())),
+        MapType(schema(("a", ArrayType(BinaryType()))), DoubleType()),
         schema(("a", schema(("b", MapType(TEXT, ArrayType(TimestampType())))))),
     ],
     ids=lambda one: one.simpleString(),
@@ -125,20 +128,41 @@ def test_a_type_that_json_has(data_type):
 @pytest.mark.parametrize(
     ("data_type", "says"),
     [
-        (DayTimeIntervalType(), "column a is of type interval day to second"),
-        (VariantType(), "column a is of type variant"),
-        (ArrayType(VariantType()), "column a[] is of type variant"),
-        (schema(("b", ArrayType(schema(("c", VariantType()))))), "column a.b[].c is of type"),
-        (MapType(DateType(), LONG), "column a (a key of the map) is of type date"),
-        (MapType(TEXT, VariantType()), "column a[] is of type variant"),
+        (YearMonthIntervalType(), "column a is of type interval year to month"),
+        (ArrayType(YearMonthIntervalType(1)), "column a[] is of type interval month"),
+        (schema(("b", ArrayType(schema(("c", YearMonthIntervalType()))))), "column a.b[].c is of"),
+        (MapType(VariantType(), LONG), "column a (a key of the map) is of type variant"),
+        (MapType(schema(("b", VariantType())), LONG), "column a (a key of the map).b is of type"),
+        (MapType(TEXT, YearMonthIntervalType()), "column a[] is of type interval year to month"),
     ],
 )
 def test_an_unsupported_type_is_refused_with_what_to_do(data_type, says):
+    """The hint is followed in test_json_of_types.py."""
     error = refused(schema(("a", data_type)), value=("a",))
     assert f"valueColumns: {says}" in error.message
     assert "can't write as json" in error.message
-    assert "to_json(struct(...))" in error.hint
+    assert "(column" in error.hint
     assert error.kind.kp_code == "KP0203"
+
+
+def test_intervals_have_the_units_of_their_type():
+    """Arrow has one type for all of them."""
+    hours, both = DayTimeIntervalType(1, 1), DayTimeIntervalType(0, 3)
+    columns = schema(
+        ("a", hours), ("b", MapType(TEXT, ArrayType(both))),
+        ("c", schema(("d", LONG), ("e", hours))), ("f", ArrayType(LONG)),
+    )  # fmt: skip
+    units = [column.units for column in plan(columns, value=("*",)).value.columns]
+    assert units == ["HOUR", (None, ("DAY TO SECOND",)), (None, "HOUR"), None]
+
+
+def test_an_unknown_zone_is_refused_where_a_time_becomes_json():
+    json = JsonOptions(time_zone="SystemV/EST5")
+    for kind in (TimestampType(), ArrayType(schema(("b", VariantType())))):
+        with pytest.raises(ConfigError, match="time zone 'SystemV/EST5'"):
+            plan(schema(("a", kind)), value=("a",), json=json)
+    columns = schema(("a", TimestampNTZType()), ("key", TEXT), ("at", TimestampType()))
+    assert plan(columns, value=("a",), json=json).value.json == json
 
 
 @pytest.mark.parametrize("data_type", [DoubleType(), TimestampType(), DecimalType(10, 7)])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import runpy
 import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,15 +17,36 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.package_digest import package_digest
-from spark_kafka_sink.datasource.write_plan import WritePlan
+from spark_kafka_sink.datasource.plan.planned_task import PlannedTask
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
+from spark_kafka_sink.datasource.process.package_digest import (
+    BUILT,
+    digest_as_built,
+    digest_of_files,
+    package_digest,
+    package_record,
+)
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.programs import run_python
+from tests.waiting import wait_for
 
 PACKAGE = Path(spark_kafka_sink.__file__).parent
+ROOT = Path(__file__).parents[2]
+
+
+def built(package: Path) -> str:
+    """What the build of its wheel writes."""
+    build: Callable[[Path], tuple[str, str]] = runpy.run_path(
+        str(ROOT / "tools" / "package_files.py")
+    )["built"]
+    name, text = build(package)
+    assert name == BUILT
+    return text
+
+
 PRINT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from spark_kafka_sink.datasource import package_digest as it; "
+    "from spark_kafka_sink.datasource.process import package_digest as it; "
     "assert it.__file__.startswith(sys.argv[1]), it.__file__; print(it.package_digest())"
 )
 
@@ -53,13 +78,85 @@ def test_a_changed_file_has_another_digest(copy: Path) -> None:
     assert digest_at(copy) != package_digest()
 
 
+# --- the digest that a wheel brings ---------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(copy: Path) -> tuple[Path, Path]:
+    """A package as an installer leaves it, and the wheel's RECORD, which it writes last."""
+    package, record = copy / PACKAGE.name, copy / "RECORD"
+    (package / BUILT).write_text(built(package))
+    wait_for_later_than(copy, package / BUILT)
+    record.write_text("")
+    wait_for_later_than(copy, record)
+    return package, record
+
+
+def wait_for_later_than(directory: Path, file: Path) -> None:
+    """A file that is written from now on has a later time than ``file``."""
+
+    def is_later() -> bool:
+        (directory / "clock").write_text("")
+        return (directory / "clock").stat().st_ctime_ns > file.stat().st_ctime_ns
+
+    wait_for(is_later, 30, "a tick of the file system's clock")
+
+
+def test_an_installed_wheel_brings_its_digest(installed: tuple[Path, Path]) -> None:
+    package, _ = installed
+    assert digest_as_built(*installed) == digest_of_files(package) == package_digest()
+
+
+def another_byte(package: Path) -> None:
+    """Of the same size, and with the time of before."""
+    file = package / "base" / "version.py"
+    before = file.stat()
+    file.write_bytes(file.read_bytes()[:-1] + b"#")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a byte": another_byte,
+    "a new file": lambda package: (package / "more.py").write_text(""),
+    "a missing file": lambda package: (package / "base" / "version.py").unlink(),
+    "no digest": lambda package: (package / BUILT).unlink(),
+    "a damaged digest": lambda package: (package / BUILT).write_text("{"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changed_files_of_a_wheel_are_read(
+    installed: tuple[Path, Path], change: Callable[[Path], object]
+) -> None:
+    change(installed[0])
+    assert digest_as_built(*installed) is None
+
+
+def test_files_without_a_wheels_record_are_read(installed: tuple[Path, Path]) -> None:
+    package, record = installed
+    record.unlink()
+    assert digest_as_built(package, record) is None
+
+
+def test_the_build_of_a_wheel_writes_the_digest(tmp_path: Path) -> None:
+    run_python("-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path), cwd=ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        written = json.loads(archive.read(f"{PACKAGE.name}/{BUILT}"))
+        archive.extractall(tmp_path)
+    package = tmp_path / PACKAGE.name
+    assert written == json.loads(built(package))
+    (record,) = tmp_path.glob("*.dist-info/RECORD")
+    assert record == package_record(package)
+
+
 def test_a_task_of_another_version_fails_and_names_both() -> None:
     """As after an upgrade of the driver alone."""
     config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     columns = ColumnPlan(topic="t", value_column=0)
     plan = WritePlan(config, columns, None, package_version="0.0.1", package_files="")
     with pytest.raises(IllegalStateError) as raised:
-        plan.write(iter(()))
+        PlannedTask(plan).run(iter(()))
     assert raised.value.kind is Kind.VERSIONS_DIFFER
     assert raised.value.message == (
         f"spark-kafka-sink is 0.0.1 on the driver and {__version__} on this executor"
@@ -73,7 +170,7 @@ def test_a_task_with_other_files_fails_and_names_both() -> None:
     columns = ColumnPlan(topic="t", value_column=0)
     plan = WritePlan(config, columns, None, package_files="0123456789ab")
     with pytest.raises(IllegalStateError) as raised:
-        plan.write(iter(()))
+        PlannedTask(plan).run(iter(()))
     assert raised.value.kind is Kind.VERSIONS_DIFFER
     assert raised.value.message == (
         f"spark-kafka-sink is {__version__} with the files 0123456789ab on the driver and "

@@ -8,7 +8,9 @@ import traceback
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, DeliveryError, IllegalStateError, KafkaError
-from spark_kafka_sink.datasource.plain_errors import without_traceback
+from spark_kafka_sink.base.security.local_files import UnusableFileError
+from spark_kafka_sink.datasource.process.plain_errors import without_traceback
+from tests.programs import run_python
 
 
 def shown(error):
@@ -38,6 +40,7 @@ def caused(error, cause):
         ConfigError("no such option", hint="take another"),
         caused(DeliveryError("refused"), KafkaError("as the broker says")),
         caused(DeliveryError("refused"), caused(KafkaError("lost"), OSError("reset"))),
+        caused(ConfigError("offsets/3 can't be read"), UnusableFileError("it is a directory")),
     ],
     ids=str,
 )
@@ -79,3 +82,36 @@ def one(value):
 def test_a_call_without_an_error_is_only_a_call():
     assert one(3) == 3
     assert pickle.loads(pickle.dumps(one)) is one
+
+
+@pytest.mark.parametrize(
+    ("main", "hides"),
+    [
+        ("pyspark.daemon", True),
+        ("pyspark.worker", True),
+        ("pyspark.sql.worker.write_into_data_source", True),
+        ("pyspark.sql.connect.streaming.worker.foreach_batch_worker", False),
+        ("pytest.__main__", False),
+    ],
+)
+def test_only_a_worker_of_spark_hides_sparks_own_frames(main, hides):
+    """A worker ends with the error; a process of the user's goes on, and has other errors."""
+    program = """
+import os, sys
+from types import SimpleNamespace
+sys.modules["__main__"].__spec__ = SimpleNamespace(name=sys.argv[1])
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.datasource.process.plain_errors import without_traceback
+
+@without_traceback
+def fails():
+    raise error
+
+for error in (KeyError("x"), ConfigError("bad")):
+    try:
+        fails()
+    except Exception:
+        print(os.environ.get("SPARK_HIDE_TRACEBACK"))
+"""
+    ended = run_python("-c", program, main)
+    assert ended.stdout.split() == ["None", "1" if hides else "None"]

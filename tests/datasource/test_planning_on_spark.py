@@ -33,12 +33,17 @@ def test_an_empty_dataframe_is_written_without_mode_and_connection(no_rows):
     no_rows.repartition(3).write.options(**TOPIC).save(format="KPROD")
 
 
-def test_a_mode_that_the_user_gave_is_sparks_business(no_rows):
-    for mode in ("errorifexists", "ignore"):
-        with pytest.raises(AnalysisException, match="cannot be written in the"):
-            save(no_rows, mode=mode)
-        with pytest.raises(AnalysisException, match="cannot be written in the"):
-            no_rows.write.format("kprod").options(**TOPIC).save(mode=mode)
+@pytest.mark.parametrize("mode", ["errorifexists", "ErrorIfExists", "error", "default"])
+def test_sparks_default_mode_appends_as_for_its_own_sink(no_rows, mode):
+    save(no_rows, mode=mode)
+    no_rows.write.format("kprod").options(**TOPIC).save(mode=mode)
+
+
+def test_another_mode_that_the_user_gave_is_sparks_business(no_rows):
+    with pytest.raises(AnalysisException, match="cannot be written in the"):
+        save(no_rows, mode="ignore")
+    with pytest.raises(AnalysisException, match="cannot be written in the"):
+        no_rows.write.format("kprod").mode("append").options(**TOPIC).save(mode="ignore")
 
 
 def test_other_formats_keep_their_default_mode(no_rows, tmp_path):
@@ -81,6 +86,37 @@ def test_the_continuous_trigger_is_refused_at_start(spark, table):
         with pytest.raises(ConfigError, match="does not support the continuous trigger") as caught:
             start()
         assert "trigger(processingTime=" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("mode", ["update", "Complete"])
+def test_update_and_complete_mode_are_refused_at_start(spark, table, mode):
+    """With the way out; Spark's own refusal of update came later, with a stack of the JVM."""
+    spark.sql(f"CREATE TABLE {table} (value string) USING kprod")
+    rate = spark.readStream.format("rate").load().groupBy("value").count()
+    writer = rate.selectExpr("'v' AS value").writeStream.options(**TOPIC)
+    of_mode = writer.outputMode(mode)
+    for start in (
+        lambda: of_mode.start(format="kprod"),
+        lambda: of_mode.toTable(table),
+        lambda: writer.outputMode("append").start(format="kprod", outputMode=mode),
+        lambda: writer.format("kprod").outputMode(mode).start(),
+    ):
+        with pytest.raises(ConfigError, match=f"support {mode.lower()} output mode") as caught:
+            start()
+        assert f".outputMode('{mode.lower()}').foreachBatch(foreach_batch(" in caught.value.hint
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_the_way_out_of_a_refused_mode_may_follow_the_format(spark, tmp_path, mode):
+    rate = spark.readStream.format("rate").load().groupBy("value").count()
+    writer = rate.writeStream.format("kprod").outputMode(mode).options(**TOPIC)
+    writer = writer.trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(ConfigError, match=f"support {mode} output mode"):
+        writer.start()
+    writer.foreachBatch(lambda batch, number: None).start().stop()
+    with pytest.raises(ConfigError, match=f"support {mode} output mode"):
+        writer.format("kprod").start()
 
 
 def test_a_later_trigger_takes_the_continuous_one_back(spark, tmp_path):

@@ -144,8 +144,8 @@ def test_a_rate_too_low_for_the_transaction_fails_at_once():
     assert raised.value.kind.kp_code == "KP0504"
     assert raised.value.message == (
         "partition 5: 100 more rows take 10000 ms at maxRecordsPerSecond=10, shared by 1 tasks, and"
-        " its transaction has 6500 ms left (kafka.transaction.timeout.ms is 10000, of which the"
-        " driver needs the last 3000)"
+        " its transaction has 6500 ms left (kafka.transaction.timeout.ms is 10000, and the"
+        " driver needs the last 3000 of it)"
     )
     assert clock.now_ms() == BEGIN + 500, "it waited for the first batch alone"
 
@@ -155,15 +155,12 @@ def test_rows_that_fit_the_transactions_time_are_sent():
     assert told.rows == 70
 
 
-def test_an_interrupt_ends_the_wait_and_closes_the_producer(request):
+def test_an_interrupt_ends_the_wait_and_closes_the_producer():
     class Waiting(SystemClock):
         def wait(self, latch, deadline_ms):
             threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             return super().wait(latch, deadline_ms)
 
-    # Who runs the tests in the background ignores SIGINT.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     producers = OneProducer(RecordingProducer())
     limits = rates(maxRecordsPerSecond=1)
     task = WriteTask(
@@ -214,8 +211,13 @@ def test_a_task_that_waits_for_its_rate_says_so(caplog):
               "spark.dynamicAllocation.maxExecutors": "20", "spark.executor.instances": "2",
               "spark.executor.cores": "2"}),
         (12, {"spark.master": "spark://m:7077", "spark.cores.max": "12"}),
-        (4, {"spark.master": "spark://m:7077", "spark.executor.instances": "2",
-             "spark.executor.cores": "2"}),
+        (12, {"spark.master": "spark://m:7077", "spark.cores.max": "12",
+              "spark.executor.instances": "2", "spark.executor.cores": "2"}),
+        (6, {"spark.master": "spark://m:7077", "spark.dynamicAllocation.enabled": "TRUE",
+             "spark.dynamicAllocation.maxExecutors": "3", "spark.executor.cores": "2"}),
+        (4, {"spark.master": "spark://m:7077", "spark.dynamicAllocation.enabled": "true",
+             "spark.dynamicAllocation.maxExecutors": "3", "spark.executor.cores": "2",
+             "spark.cores.max": "4"}),
     ],
 )  # fmt: skip
 def test_sparks_configuration_has_the_number_of_running_tasks(tasks, configuration):
@@ -228,9 +230,12 @@ def test_sparks_configuration_has_the_number_of_running_tasks(tasks, configurati
     [
         {},
         {"spark.master": "spark://m:7077"},
+        # A standalone cluster ignores the number of executors.
+        {"spark.master": "spark://m:7077", "spark.executor.instances": "2",
+         "spark.executor.cores": "2"},
         {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
     ],
-)
+)  # fmt: skip
 def test_the_option_is_asked_for_where_the_number_is_unknown(configuration):
     with pytest.raises(ConfigError, match="maxBytesPerSecond=5 is for all tasks") as raised:
         tasks_at_once(rates(maxBytesPerSecond=5), lambda name: configuration.get(name, ""))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from spark_kafka_sink import read_dead_letters
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.datasource.dead_letters.read_dead_letters import DeadLetterReader
+from spark_kafka_sink.datasource.jobs.read_dead_letters import DeadLetterReader
 
 ROWS = [("k0", "good", 0, None), ("k1", "bad", -7, None), ("k2", "worse", 0, -1)]
 SCHEMA = "key string, value string, partition int, timestamp long"
@@ -115,7 +115,7 @@ def test_letters_of_a_transaction_that_is_open_are_counted_apart(kafka, capsys, 
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "deadLetters": queue}
     reader = DeadLetterReader(CaseInsensitiveDict(given))
     assert [row for one in reader.partitions() for row in reader.read(one)] == []
-    assert f"1 letters of '{queue}' are in transactions" in capsys.readouterr().err
+    assert f"1 dead letters of '{queue}' are in open transactions" in capsys.readouterr().err
     package.manager._clear_cache()
     producer.abort_transaction(60)
 

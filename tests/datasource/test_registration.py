@@ -70,6 +70,18 @@ def test_workers_without_the_package_are_one_warning(tmp_path, caplog):
     assert f"PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to {sys.executable}" in line
 
 
+def test_an_archives_python_that_the_driver_lacks_is_a_warning(tmp_path, caplog, monkeypatch):
+    """On any master: executors unpack the archive, and the driver of client mode does not."""
+    monkeypatch.chdir(tmp_path)
+    session = LocalSession("./env/bin/python")
+    session.master = "spark://m:7077"
+    spark_kafka_sink.register(session)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "KP0603" in line
+    assert f"with ./env/bin/python, too, and no such program is in {tmp_path}" in line
+    assert "tar -xzf env.tar.gz -C env" in line
+
+
 def test_workers_that_find_the_package_elsewhere_are_no_warning(tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(spark_kafka_sink.__file__).parents[1]))
     spark_kafka_sink.register(LocalSession(interpreter(tmp_path / "with")))

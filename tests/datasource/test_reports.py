@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError
-from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.datasource.process.process_logging import configure_logging
 from spark_kafka_sink.datasource.report import destinations
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.log_line import LOGGED_PARTITIONS, line_of
@@ -27,7 +27,7 @@ from spark_kafka_sink.datasource.report.write_report import (
     MAX_JSON_BYTES,
     REPORT_VERSION,
     DeadLettersReport,
-    Outcome,
+    WriteOutcome,
 )
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -46,7 +46,7 @@ SCHEMA = json.loads(
 )
 
 
-def report_of(messages, outcome=Outcome.ACKNOWLEDGED, **more):
+def report_of(messages, outcome=WriteOutcome.ACKNOWLEDGED, **more):
     return report_of_batch(config(), messages, outcome, wall_ms=1_700_000_000_123, **more)
 
 
@@ -94,7 +94,7 @@ def two_tasks():
 def test_a_report_of_a_failed_batch_explains_why():
     """And not that no task waited, because none was finished."""
     error = CommitError("no broker took it", hint="start one")
-    explained = report_of([], Outcome.FAILED, error=error).explain()
+    explained = report_of([], WriteOutcome.FAILED, error=error).explain()
     assert "no broker took it. What to do: start one. More: kprod explain KP0" in explained
 
 
@@ -117,7 +117,7 @@ def test_skew_is_reported_by_time_and_rows_with_the_slowest_task():
 
 def test_skew_over_kafkas_partitions_is_reported():
     """Tasks with as many rows may write most of them to one partition."""
-    counts = {TopicPartition("t", 0): (92, 900), TopicPartition("t", 1): (8, 100)}
+    counts = {TopicPartition("t", 0): (92, 900, 1), TopicPartition("t", 1): (8, 100, 2)}
     report = report_of([message(rows=50, by_partition=counts), message(rows=50)])
     assert (report.row_skew, report.partition_skew, report.largest_partition) == (1.0, 1.84, "t-0")
     assert (report_of([]).partition_skew, report_of([]).largest_partition) == (1.0, None)
@@ -139,7 +139,7 @@ def test_a_report_says_whose_it_is():
 
 def test_a_report_of_exactly_once_says_under_which_names():
     exactly_once = config(deliveryGuarantee="exactly-once", txnAppId="nightly", txnVersion="3")
-    told = checked(report_of_batch(exactly_once, [message()], Outcome.COMMITTED).json())
+    told = checked(report_of_batch(exactly_once, [message()], WriteOutcome.COMMITTED).json())
     assert (told["transactionalIdPrefix"], told["txnAppId"], told["txnVersion"]) == (
         "kprod", "nightly", 3,
     )  # fmt: skip
@@ -153,7 +153,7 @@ def test_the_age_of_the_oldest_transaction_is_reported():
         message(prepared=PreparedTransaction("b", 2, 0, 2), start_ms=began + 100),
         message(prepared=None, start_ms=began),
     ]
-    report = report_of_batch(exactly_once, messages, Outcome.COMMITTED, wall_ms=began + 1_000)
+    report = report_of_batch(exactly_once, messages, WriteOutcome.COMMITTED, wall_ms=began + 1_000)
     told = checked(report.json())
     assert (told["oldestTransactionMs"], told["transactionTimeoutMs"]) == (900, 900_000)
     told = checked(two_tasks().json())
@@ -177,7 +177,7 @@ def test_the_line_says_it_all_in_one_line():
         "kprod wrote queryId=q batchId=7 rows=8 bytes=1240 batches=5 meanBatchSize=248 requests=6 "
         "retries=2 splits=0 duplicates=0 throttleMs=11 inputWaitMs=30 bufferWaitMs=70 "
         "brokerWaitMs=4 meanQueueMs=23.6 elapsedMs=1000 rowsPerSecond=8 tasks=3 longestTaskMs=40 "
-        "taskSkew=3.3 guarantee=at-least-once slowestBroker=2(100.0ms) "
+        "taskSkew=3.3 guarantee=at-least-once lostAttempts=2 slowestBroker=2(100.0ms) "
         "offsets=t-0:5..12,t-1:0..4"
     )
 
@@ -210,6 +210,36 @@ def test_a_report_of_many_partitions_is_bounded_and_says_so():
     assert len(told["partitions"]) + told["partitionsLeftOut"] == 20_000
 
 
+def test_a_report_has_the_figures_of_an_audit():
+    """Sums are 64 bits, and in the order of the partitions."""
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    tasks = [
+        message(
+            by_partition={two: (1, 10, 255), one: (3, 30, 2**64 - 1)},
+            offsets={two: (7, 7), one: (0, 2)},
+            producer_ids=producers,
+            topic_ids={"t": "an-id"},
+            rows_without_offset=2,
+        )
+        for producers in ({(4001, 7), (12, 0)}, {(12, 0)})
+    ]
+    told = checked(report_of(tasks).json())
+    assert told["audit"] == {
+        "rows": [6, 2],
+        "checksums": ["fffffffffffffffe", "1fe"],
+        "rowsWithoutOffset": 4,
+        "producers": ["12/0", "4001/7"],
+    }
+    assert told["topicCounts"][0]["topicId"] == "an-id"
+
+
+def test_a_large_report_has_its_partitions_and_no_audit():
+    tasks = [message(producer_ids={(n, 1) for n in range(100_000)})]
+    told = checked(report_of(tasks).json())
+    assert told["audit"] is None
+    assert told["partitions"]
+
+
 def test_a_batch_without_rows_has_a_report_too():
     report = report_of([message(rows=0, batches=0, nodes={}, offsets={})])
     assert "rows=0 " in line_of(report)
@@ -219,7 +249,7 @@ def test_a_batch_without_rows_has_a_report_too():
 
 def test_a_failed_batch_has_its_error_and_unfinished_tasks():
     error = CommitError("it failed", hint="do this")
-    report = report_of([message()], Outcome.FAILED, error=error, unfinished=[1, 4], batch_id=3)
+    report = report_of([message()], WriteOutcome.FAILED, error=error, unfinished=[1, 4], batch_id=3)
     told = checked(report.json())
     assert told["error"] == {"code": "KP0600", "message": "it failed", "hint": "do this"}
     assert (told["tasks"], told["unfinishedTasks"], told["unfinished"]) == (3, 2, [1, 4])
@@ -227,7 +257,7 @@ def test_a_failed_batch_has_its_error_and_unfinished_tasks():
 
 
 def test_a_report_without_any_task_is_bounded():
-    report = report_of([], Outcome.ABORTED, unfinished=range(10_000), batch_id=3)
+    report = report_of([], WriteOutcome.ABORTED, unfinished=range(10_000), batch_id=3)
     told = checked(report.json())
     assert (told["tasks"], told["unfinishedTasks"], len(told["unfinished"])) == (
         10_000, 10_000, NAMED,
@@ -267,7 +297,7 @@ def test_reports_are_appended_one_json_object_a_line(tmp_path):
 def test_a_report_id_is_a_function_of_the_tasks_attempts():
     """By it an abort knows that the commit of its batch has reported already."""
     tasks = [message(partition_id=i, task_attempt_id=i, host="h") for i in range(3)]
-    assert report_of(tasks).report_id == report_of(tasks[::-1], Outcome.ABORTED).report_id
+    assert report_of(tasks).report_id == report_of(tasks[::-1], WriteOutcome.ABORTED).report_id
     again = [*tasks[:2], message(partition_id=2, task_attempt_id=9, host="h")]
     assert report_of(tasks).report_id != report_of(again).report_id
     assert report_of([]).report_id != report_of([]).report_id
@@ -387,10 +417,10 @@ def test_a_report_within_a_decision_is_written_only_there(caplog, monkeypatch):
     nobody = config(
         **asked, **{"kafka.max.block.ms": "50", "kafka.bootstrap.servers": "127.0.0.1:1"}
     )
-    for outcome in (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE):
+    for outcome in (WriteOutcome.COMMITTED, WriteOutcome.PREPARED, WriteOutcome.DONE_BEFORE):
         publish(replace(two_tasks(), outcome=outcome), nobody)
     assert "can't be delivered" not in caplog.text
-    publish(replace(two_tasks(), outcome=Outcome.ABORTED), nobody)
+    publish(replace(two_tasks(), outcome=WriteOutcome.ABORTED), nobody)
     assert "a report can't be delivered: " in caplog.text
     assert "127.0.0.1:1" in caplog.text
 

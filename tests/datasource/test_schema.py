@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.config.named_columns import NamedColumns, TimestampColumn
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -177,6 +178,17 @@ def test_a_column_may_be_of_several_types(name, data_type):
     assert (plan.value_column, getattr(plan, f"{name}_column")) == (0, 1)
 
 
+def test_a_column_timestamp_may_be_one_like_others():
+    columns = schema(timestamp=TEXT, other=TEXT)
+    with pytest.raises(SchemaError, match="timestamp attribute unsupported") as raised:
+        plan_columns(columns, "t", NamedColumns(value=("*",)))
+    assert "timestampColumn=ignore" in raised.value.hint
+    named = NamedColumns(value=("*",), timestamp_column=TimestampColumn.IGNORE)
+    plan = plan_columns(columns, "t", named)
+    assert plan.timestamp_column is None
+    assert [one.name for one in plan.value.columns] == ["timestamp", "other"]
+
+
 def test_a_missing_column_that_differs_by_case_gets_a_hint():
     with pytest.raises(SchemaError) as raised:
         plan_columns(schema(Value=TEXT), "t")
@@ -204,6 +216,32 @@ def test_a_column_that_occurs_twice_is_refused_before_any_task():
     twice = StructType([StructField("value", TEXT), StructField("x", TEXT), StructField("x", TEXT)])
     with pytest.raises(SchemaError, match="column x occurs twice"):
         plan_columns(twice, "t")
+
+
+TWICE = StructType([StructField("a", TEXT), StructField("b", TEXT), StructField("a", LongType())])
+
+
+@pytest.mark.parametrize(
+    ("data_type", "path"),
+    [
+        (TWICE, "x.a"),
+        (ArrayType(TWICE), "x[].a"),
+        (MapType(TEXT, TWICE), "x[].a"),
+        (MapType(TWICE, TEXT), "x (a key).a"),
+        (StructType([StructField("s", ArrayType(TWICE))]), "x.s[].a"),
+    ],
+)
+@pytest.mark.parametrize("named", [NamedColumns(), NamedColumns(value=("value",))])
+def test_a_struct_with_two_fields_of_one_name_is_refused_unused(data_type, path, named):
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(schema(value=TEXT, x=data_type), "t", named)
+    assert raised.value.message.startswith(f"field {path} occurs twice in its struct")
+    assert "drop the column x" in raised.value.hint
+
+
+def test_fields_that_differ_by_case_are_two():
+    fields = StructType([StructField("a", TEXT), StructField("A", TEXT)])
+    plan_columns(schema(value=TEXT, x=fields), "t")
 
 
 def test_a_column_that_spark_can_not_send_fails_before_tasks():

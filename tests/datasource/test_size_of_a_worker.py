@@ -1,4 +1,4 @@
-"""What ``kprod size`` says of a task, beside a real executor's Python worker."""
+"""The sums of docs/tuning.md, beside a real executor's Python worker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from spark_kafka_sink.cli.size import Load
 from tests.datasource.standalone_cluster import JOB
+from tests.datasource.sums_of_a_write import Load
 from tests.exactly_once.checker import offsets
 from tests.programs import is_python
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pyspark_kprod import DefaultSource
 from spark_kafka_sink.base import errors
-from spark_kafka_sink.base.errors import CommitError, ConfigError, KafkaError, SchemaError
+from spark_kafka_sink.base.errors import ConfigError, DeliveryError, KafkaError, SchemaError
 from spark_kafka_sink.datasource import source
 from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.datasource.commit_messages import message
@@ -131,7 +131,7 @@ def test_commit_reports_and_refuses_a_none(caplog):
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
         writer.commit([message()])
     assert "kprod wrote rows=3" in caplog.text
-    with pytest.raises(CommitError, match="1 of 1 tasks sent no commit message"):
+    with pytest.raises(DeliveryError, match="1 of 1 tasks sent no commit message"):
         writer.commit([None])
 
 
@@ -174,7 +174,9 @@ def test_commit_loads_neither_arrow_nor_numpy_nor_the_network():
 def test_the_public_names():
     import spark_kafka_sink
 
-    assert spark_kafka_sink.register.__module__ == "spark_kafka_sink.datasource.registration"
+    assert (
+        spark_kafka_sink.register.__module__ == "spark_kafka_sink.datasource.session.registration"
+    )
     assert set(spark_kafka_sink.__all__) <= set(dir(spark_kafka_sink))
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         spark_kafka_sink.nonsense  # noqa: B018

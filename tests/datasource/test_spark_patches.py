@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.datasource import spark_patches
+from spark_kafka_sink.datasource.session import spark_patches
 
 
 class Toy:

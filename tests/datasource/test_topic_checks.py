@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import _clock
 from spark_kafka_sink.datasource.checks.topic_checks import check_topics
 from spark_kafka_sink.datasource.checks.topic_steps import settings_if_there
@@ -68,7 +68,7 @@ def test_brokers_that_tell_no_time_leave_the_clock_out(world):
     """Before 3.3 they have no DescribeQuorum, as this cluster."""
     with world.client() as client:
         found = _clock(client, config("t"), None, TIMEOUT_MS)
-    assert (found.name, found.state) == ("clock", State.SKIPPED)
+    assert (found.name, found.state) == ("clock", StepState.SKIPPED)
     assert found.said == "brokers before 3.3, or with ZooKeeper, don't report it"
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State
+from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.topic_steps import OF_TOPIC, report_topic_step, topic_steps
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from tests.transactions.committing_world import CommittingWorld
@@ -49,7 +49,7 @@ def rows_of(world, config):
     with world.client() as client:
         steps = {step.name: step for step in topic_steps(client, config, TIMEOUT_MS)}
     for step in steps.values():
-        assert step.state in (State.OK, State.SKIPPED) or (step.change and step.code), step
+        assert step.state in (StepState.OK, StepState.SKIPPED) or (step.change and step.code), step
     return steps
 
 
@@ -66,11 +66,11 @@ def test_a_topic_that_lacks_nothing_is_green(world):
     steps = rows_of(world, config("rows"))
     assert tuple(steps) == OF_TOPIC
     rights = steps.pop("rights")
-    assert {step.state for step in steps.values()} == {State.OK}, steps
+    assert {step.state for step in steps.values()} == {StepState.OK}, steps
     assert steps["partitions"].said == "1, each with a leader"
     assert steps["replicas"].said == "3 in sync at least, min.insync.replicas=2"
     assert (rights.state, rights.said) == (
-        State.SKIPPED,
+        StepState.SKIPPED,
         "these brokers don't report the rights of a principal",
     )
 
@@ -94,7 +94,7 @@ def test_partitions_without_a_leader_are_named(world):
     (leader,) = created(world, "rows", replicas=1, least=1)
     world.cluster.stop_broker(leader)
     found = rows_of(world, config("rows"))["partitions"]
-    assert (found.state, found.code) == (State.FAILED, "KP0306")
+    assert (found.state, found.code) == (StepState.FAILED, "KP0306")
     assert found.said == "1 of 1 have no leader: 0"
     assert "rows for them wait" in found.change
 
@@ -102,8 +102,8 @@ def test_partitions_without_a_leader_are_named(world):
 @pytest.mark.parametrize(
     ("acks", "state", "said", "change"),
     [
-        ("all", State.FAILED, "every write to them is rejected", "start the brokers"),
-        ("1", State.WARNING, "", "only writes with kafka.acks other than all succeed"),
+        ("all", StepState.FAILED, "every write to them is rejected", "start the brokers"),
+        ("1", StepState.WARNING, "", "only writes with kafka.acks other than all succeed"),
     ],
 )
 def test_too_few_replicas_refuse_writes_with_acks_all(world, acks, state, said, change):
@@ -122,11 +122,11 @@ def test_replicas_that_one_more_stop_makes_too_few(world):
     """None is out of sync yet."""
     created(world, "rows", replicas=2, least=2)
     found = rows_of(world, config("rows"))["replicas"]
-    assert (found.state, found.code) == (State.WARNING, "KP1019")
+    assert (found.state, found.code) == (StepState.WARNING, "KP1019")
     assert found.said.startswith("1 of 1 partitions have no more replicas in sync")
     assert found.change == "give the topic more replicas than min.insync.replicas"
     without = rows_of(world, config("rows", kafka__acks="1"))["replicas"]
-    assert without.state is State.OK, "who does not wait for replicas loses no write"
+    assert without.state is StepState.OK, "who does not wait for replicas loses no write"
 
 
 def test_a_follower_that_lags_behind_is_named(world):
@@ -134,7 +134,7 @@ def test_a_follower_that_lags_behind_is_named(world):
     *_, follower = created(world, "rows", replicas=3, least=1)
     world.cluster.shrink_isr(TopicPartition("rows", 0), follower)
     found = rows_of(world, config("rows"))["replicas"]
-    assert found.state is State.WARNING
+    assert found.state is StepState.WARNING
     assert found.said == "replicas of 1 of 1 partitions are not in sync: 0 (2 of 3)"
     assert "or see why replicas lag behind" in found.change
 
@@ -144,10 +144,10 @@ def test_without_configs_the_need_of_replicas_is_not_known():
 
     def body():
         _, *followers = created(world, "rows", replicas=3, least=3)
-        assert rows_of(world, config("rows"))["replicas"].state is State.SKIPPED
+        assert rows_of(world, config("rows"))["replicas"].state is StepState.SKIPPED
         world.cluster.stop_broker(followers[0])
         found = rows_of(world, config("rows"))["replicas"]
-        assert found.state is State.WARNING
+        assert found.state is StepState.WARNING
         assert "whether writes are rejected is not known" in found.said
 
     world.run(body)
@@ -156,8 +156,12 @@ def test_without_configs_the_need_of_replicas_is_not_known():
 @pytest.mark.parametrize(
     ("options", "state", "said"),
     [
-        ({"deliveryGuarantee": "exactly-once"}, State.FAILED, "the commit, which writes a report"),
-        ({}, State.WARNING, "rows are written without a report"),
+        (
+            {"deliveryGuarantee": "exactly-once"},
+            StepState.FAILED,
+            "the commit, which writes a report",
+        ),
+        ({}, StepState.WARNING, "rows are written without a report"),
     ],
     ids=["exactly once", "at least once"],
 )

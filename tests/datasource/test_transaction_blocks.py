@@ -23,7 +23,7 @@ def test_the_last_write_of_a_transaction_decides_them():
         assert len(session.saved) == 2, "nothing is decided before the block ends"
     contexts = [frame.context for frame in session.saved]
     ((run, token),) = {(c.run, c.token) for c in contexts}
-    part = WriteContext(run, "query-1", token)
+    part = WriteContext(run, "query-1", token, known=True)
     second, last = replace(part, write=1), replace(part, writes=2)
     assert contexts == [part, second, last]
     assert [frame.told["topic"] for frame in session.saved] == ["a", "b", "t"]
@@ -311,7 +311,7 @@ def test_a_write_after_the_end_sends_nothing_and_says_why():
     session = Session()
     with transaction("late", 0, **OPTIONS) as t:
         t.write(Frame(session))
-    with pytest.raises(IllegalStateError, match="is committed already: a write comes behind"):
+    with pytest.raises(IllegalStateError, match="is committed already: a write comes after"):
         t.write(Frame(session))
     with pytest.raises(IllegalStateError, match="is committed already: it can't be committed"):
         t.commit()

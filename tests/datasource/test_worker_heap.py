@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.datasource.worker_heap import freeze_modules
+from spark_kafka_sink.datasource.process.worker_heap import freeze_modules
 
 
 def test_a_users_own_process_is_left_alone():
@@ -27,7 +27,7 @@ def test_a_workers_modules_are_frozen_after_its_first_work(spark):
 
         import pyarrow
 
-        from spark_kafka_sink.datasource.worker_heap import freeze_modules
+        from spark_kafka_sink.datasource.process.worker_heap import freeze_modules
 
         assert freeze_modules()
         first = gc.get_freeze_count()

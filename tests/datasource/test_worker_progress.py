@@ -16,9 +16,9 @@ from spark_kafka_sink.datasource.write import worker_progress
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import ProgressLog, TaskProgress
 from spark_kafka_sink.datasource.write.worker_progress import (
-    Sender,
-    Worker,
+    ProgressSender,
     WorkerProgress,
+    WorkerSums,
     this_worker,
     watched_commit,
 )
@@ -50,7 +50,7 @@ def clock():
 
 @pytest.fixture
 def worker(clock):
-    return Worker(clock)
+    return WorkerSums(clock)
 
 
 # --- when -----------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_a_task_of_a_worker_sends_when_it_is_time(kafka, tail, monkeypatch):
 
 def test_a_topic_that_is_not_there_is_one_warning(kafka, caplog, monkeypatch):
     monkeypatch.setattr(worker_progress, "_SEND_MS", 1_500)
-    sender = Sender(config_of(kafka), f"nowhere-{time.time_ns()}")
+    sender = ProgressSender(config_of(kafka), f"nowhere-{time.time_ns()}")
     record = WorkerProgress(
         worker="w", application_id="a", query_id="", query_name="", batch_id=-1, stage_id=0
     )
@@ -203,9 +203,9 @@ def test_a_worker_without_its_topic_is_quiet_for_a_while(monkeypatch):
     """A failure costs its task a wait, and the next ones none."""
     monkeypatch.setattr(worker_progress, "_SEND_MS", 200)
     monkeypatch.setattr(worker_progress, "EVERY_S", 0.0)
-    quiet = Worker()
+    quiet = WorkerSums()
     nobody = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
-    attempt = worker_progress._Attempt(quiet, IDENTITY, Sender(nobody, "progress"))
+    attempt = worker_progress._Attempt(quiet, IDENTITY, ProgressSender(nobody, "progress"))
     attempt.running(progress(10, 1))
     assert quiet.add(IDENTITY, progress(20, 20_000), finished=False) is None
 
@@ -217,7 +217,7 @@ def test_a_connection_of_other_options_is_closed(kafka, tail):
     )
     for client in ("one", "two", "one"):
         given = {"bootstrap.servers": kafka.bootstrap, "client.id": client}
-        assert Sender(ProducerConfig.parse(given), tail.topic).send(record)
+        assert ProgressSender(ProducerConfig.parse(given), tail.topic).send(record)
     kept = worker_progress._clients()
     assert [config.client_id for config, _ in kept] == ["one"]
     assert len(tail.new_values(30_000)) == 3

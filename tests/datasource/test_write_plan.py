@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.base.errors import CommitError, DeliveryError
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import _block
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.datasource.write.letter_counts import LetterCount
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.datasource.write_plan import WritePlan
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from tests.datasource.commit_messages import config, message
 from tests.datasource.exactly_once import transaction_plans
@@ -24,7 +25,7 @@ BAD = message(rows=30, rows_in=30, letters=(LetterCount("KP0231", "invalid times
 
 
 def plan(transactions=None, given=config, **options):
-    return WritePlan(given(**options), COLUMNS, None, transactions)
+    return PlannedBatch(WritePlan(given(**options), COLUMNS, None, transactions))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_more_letters_than_there_may_be_fail_the_commit(limit, said):
     if said is None:
         wanted.commit([BAD], 7)
         return
-    with pytest.raises(CommitError) as caught:
+    with pytest.raises(DeliveryError) as caught:
         wanted.commit([BAD], 7)
     assert f"3 of 30 rows can't be sent, and {said}, so the batch fails" in caught.value.message
     assert "3 invalid timestamp (KP0231" in caught.value.message
@@ -75,7 +76,7 @@ def test_a_failed_commit_has_one_report(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     reports = tmp_path / "reports.jsonl"
     failing = plan(**LETTERS, **{"errors.max.records": "0", "reportPath": str(reports)})
-    with pytest.raises(CommitError):
+    with pytest.raises(DeliveryError):
         failing.commit([BAD], 7)
     failing.abort([BAD], 7)
     (line,) = reports.read_text().splitlines()

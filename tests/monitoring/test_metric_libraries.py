@@ -137,7 +137,7 @@ def test_a_missing_library_is_named_with_what_to_install(library, module):
 def test_neither_a_task_nor_a_commit_loads_a_library_of_metrics():
     code = (
         "import sys, spark_kafka_sink\n"
-        "import spark_kafka_sink.datasource.source, spark_kafka_sink.datasource.write_plan\n"
+        "import spark_kafka_sink.datasource.source, spark_kafka_sink.datasource.plan.write_plan\n"
         "import spark_kafka_sink.datasource.write.write_task\n"
         "import spark_kafka_sink.datasource.write.producer_cache\n"
         "print([m for m in sys.modules if 'prometheus' in m or 'opentelemetry' in m"

@@ -18,7 +18,7 @@ from spark_kafka_sink.datasource.monitoring import open_lineage
 from spark_kafka_sink.datasource.monitoring.open_lineage import PAUSE_S, Collector
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
-from spark_kafka_sink.datasource.report.write_report import ErrorReport, Outcome, TopicReport
+from spark_kafka_sink.datasource.report.write_report import ErrorReport, TopicReport, WriteOutcome
 from tests.datasource.commit_messages import message
 from tests.programs import run_python
 
@@ -41,7 +41,7 @@ def no_environment(monkeypatch):
 
 def report(**fields):
     made = report_of_batch(
-        SinkConfig.parse(OPTIONS), [message()], Outcome.COMMITTED, wall_ms=1_700_000_000_123
+        SinkConfig.parse(OPTIONS), [message()], WriteOutcome.COMMITTED, wall_ms=1_700_000_000_123
     )
     values = {
         "application_name": "shop", "query_name": "orders-query", "batch_id": 7,
@@ -107,11 +107,11 @@ def test_a_batch_is_a_run_with_its_topics(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("outcome", "code", "state"),
     [
-        (Outcome.ACKNOWLEDGED, None, "COMPLETE"), (Outcome.DONE_BEFORE, None, "COMPLETE"),
-        (Outcome.NO_ROWS, None, "COMPLETE"), (Outcome.PREPARED, None, "RUNNING"),
-        (Outcome.ABORTED, None, "FAIL"), (Outcome.ABORTED, "KP0213", "FAIL"),
-        (Outcome.ABORTED, "KP0505", "ABORT"), (Outcome.FAILED, None, "FAIL"),
-        (Outcome.PARTIAL, None, "FAIL"), (Outcome.UNKNOWN, None, "OTHER"),
+        (WriteOutcome.ACKNOWLEDGED, None, "COMPLETE"), (WriteOutcome.DONE_BEFORE, None, "COMPLETE"),
+        (WriteOutcome.NO_ROWS, None, "COMPLETE"), (WriteOutcome.PREPARED, None, "RUNNING"),
+        (WriteOutcome.ABORTED, None, "FAIL"), (WriteOutcome.ABORTED, "KP0213", "FAIL"),
+        (WriteOutcome.ABORTED, "KP0505", "ABORT"), (WriteOutcome.FAILED, None, "FAIL"),
+        (WriteOutcome.PARTIAL, None, "FAIL"), (WriteOutcome.UNKNOWN, None, "OTHER"),
     ],
 )  # fmt: skip
 def test_an_outcome_is_a_state_of_the_run(tmp_path, monkeypatch, outcome, code, state):
@@ -123,7 +123,7 @@ def test_an_outcome_is_a_state_of_the_run(tmp_path, monkeypatch, outcome, code, 
 
 def test_a_failed_batch_says_why(tmp_path, monkeypatch):
     error = ErrorReport("KP0611", "2 of 3 transactions are lost", "look")
-    made = report(outcome=Outcome.PARTIAL, error=error, topic_counts=(), topics=("orders",))
+    made = report(outcome=WriteOutcome.PARTIAL, error=error, topic_counts=(), topics=("orders",))
     _, end = emitted(made, tmp_path, monkeypatch)
     facet = end["run"]["facets"]["errorMessage"]
     assert facet["message"] == "[KP0611] 2 of 3 transactions are lost"

@@ -39,7 +39,7 @@ def numbers(reports):
 
 @pytest.mark.parametrize("left", [[], [2, 3]])
 def test_a_file_that_was_renamed_is_read_to_its_end(path, left):
-    """As logrotate does with `create`, and reportPathRetentionBytes."""
+    """As logrotate does with `create`."""
     read = NewReports(path)
     add(path, 0, 1)
     assert numbers(read()) == [0, 1]

@@ -17,7 +17,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.monitoring import kprod_listener, progress_bar, running_writes
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrite, Waits
-from spark_kafka_sink.datasource.write.worker_progress import Sender, WorkerProgress
+from spark_kafka_sink.datasource.write.worker_progress import ProgressSender, WorkerProgress
 from tests.waiting import wait_for
 
 SPARK = SimpleNamespace(conf={"spark.app.id": "app-1"})
@@ -33,7 +33,7 @@ class ProgressTopic:
         self.options = {
             "kafka.bootstrap.servers": kafka.bootstrap, "topic": "t", "progressTopic": self.topic,
         }  # fmt: skip
-        self.sender = Sender(
+        self.sender = ProgressSender(
             ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap}), self.topic
         )
         self.running = RunningWrites(SPARK, self.options, lambda: self.now)

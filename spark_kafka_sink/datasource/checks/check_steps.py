@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.datasource.checks.topic_checks import TopicWarning
 
 
-class State(StrEnum):
+class StepState(StrEnum):
     """The result of a step."""
 
     OK = "ok"
@@ -26,20 +27,21 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row: ``said`` is the finding, or why the step was skipped. ``change`` is what to do, and
-    ``code`` the error's (``KP0301``), which has a page; every step that failed or warns has both.
+    """A row of the table: ``said`` is the finding, or the reason why the step was skipped.
+    ``change`` is the advice, and ``code`` is the error's (``KP0301``), which has a page; every step
+    that failed or warns has both.
     """
 
     name: str
-    state: State
+    state: StepState
     said: str
     change: str | None = None
     code: str | None = None
 
 
 def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> Iterator[Step]:
-    """The row that ``check`` returns, or the row of its error. ``optional``: a write does without
-    the request, so no response is no failure.
+    """The row that ``check`` returns, or the row of its error. If the step is ``optional``, a write
+    works without it, and a timeout is shown as skipped instead of failed.
     """
     try:
         yield check()
@@ -51,27 +53,31 @@ def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> 
 
 def ok(name: str, said: str) -> Step:
     """The row of a condition that holds."""
-    return Step(name, State.OK, said)
+    return Step(name, StepState.OK, said)
 
 
 def skipped(name: str, why: str) -> Step:
     """The row of a step that does not apply, or can't be done."""
-    return Step(name, State.SKIPPED, why)
+    return Step(name, StepState.SKIPPED, why)
+
+
+#: Why a step after a failed one is skipped.
+NOT_REACHED: Final = "an earlier step failed"
 
 
 def not_reached(name: str) -> Step:
     """The row of a step after a failed one."""
-    return skipped(name, "an earlier step failed")
+    return skipped(name, NOT_REACHED)
 
 
 def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
     """The row of a condition without which a write fails."""
-    return Step(name, State.FAILED, said, change, kind.kp_code)
+    return Step(name, StepState.FAILED, said, change, kind.kp_code)
 
 
 def yellow(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The row of a condition with which a write may still work."""
-    return Step(name, State.WARNING, said, change, kind.kp_code)
+    """The row of a condition that may still let a write work."""
+    return Step(name, StepState.WARNING, said, change, kind.kp_code)
 
 
 def failed(name: str, error: KafkaError) -> Step:
@@ -82,7 +88,7 @@ def failed(name: str, error: KafkaError) -> Step:
 
 def warned(name: str, warning: TopicWarning) -> Step:
     """The row of a setting that may still work."""
-    state = State.FAILED if warning.refuses else State.WARNING
+    state = StepState.FAILED if warning.refuses else StepState.WARNING
     return replace(failed(name, warning.error), state=state)
 
 

@@ -33,8 +33,9 @@ QUORUM: Final = DescribeQuorumRequest(
 
 @dataclass(frozen=True, slots=True)
 class ClockDifference:
-    """How far this machine's wall clock is ahead of that of the ``controller``, a broker's id;
-    negative: behind. The error is at most ``error_ms``, half of the round trip.
+    """The difference between this machine's wall clock and the clock of the ``controller``, a
+    broker's id; negative: this machine is behind. The error is at most ``error_ms``, half of the
+    round trip.
     """
 
     controller: int
@@ -43,10 +44,11 @@ class ClockDifference:
 
 
 def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference | None:
-    """Of this machine and the active controller; None when it does not report its time.
+    """The difference between this machine and the active controller; None if the controller does
+    not report its time.
 
-    Raises AuthorizationError without DESCRIBE on the cluster, UnsupportedVersionError of brokers
-    before 3.3 and of clusters with ZooKeeper.
+    Raises AuthorizationError without DESCRIBE on the cluster, and UnsupportedVersionError for
+    brokers before 3.3 and for clusters with ZooKeeper.
     """
     clock, asked_ms, begun_ms = client.clock, 0, 0
     for _ in range(_ROUNDS):  # the first one may have to connect
@@ -61,7 +63,7 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
 
 
 def error_in(response: DescribeQuorumResponse) -> ErrorCode:
-    """Of the whole response, else of its one partition."""
+    """The error of the whole response, or the error of its only partition."""
     code = response.error_code
     return response.topics[0].partitions[0].error_code if code is ErrorCode.NONE else code
 

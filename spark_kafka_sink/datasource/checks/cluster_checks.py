@@ -1,9 +1,10 @@
-"""Checks every condition of a write, step by step: what ``kprod check`` shows.
+"""Checks every condition of a write, step by step, for ``kprod check``.
 
-Owns: the steps, their order, and those of this machine and of the registry. Never: the requests:
-connections are ``network``'s, the topic's rights and configs ``topic_checks``' (as in the
-preflight), the rights of exactly-once ``transactions``' (as in planning). It changes nothing: no
-topic is created, and the only transactional id that it initializes is not used for writing.
+Owns: the steps, their order, and the steps for this machine and for the registry. Never: the
+requests. Connections are in ``network``, the topic's rights and configs in ``topic_checks`` (used
+by the preflight as well), the rights of exactly-once in ``transactions`` (used by planning as
+well). The check changes nothing: no topic is created, and no record is written with the initialized
+transactional id or producer id.
 
 :func:`check_cluster` is for one machine; :func:`check_host` leaves out the steps whose result does
 not depend on the machine.
@@ -23,8 +24,8 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import AuthorizationError, UnsupportedVersionError, safe_text
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import (
-    State,
     Step,
+    StepState,
     not_reached,
     ok,
     skipped,
@@ -42,6 +43,8 @@ from spark_kafka_sink.datasource.checks.connection_steps import (
     contact,
 )
 from spark_kafka_sink.datasource.checks.dead_letter_checks import queue_check
+from spark_kafka_sink.datasource.checks.driver_python import NAME as OF_DRIVER
+from spark_kafka_sink.datasource.checks.driver_python import driver_python_step
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps
 from spark_kafka_sink.datasource.checks.own_code import check_own_code
 from spark_kafka_sink.datasource.checks.topic_checks import clock_warning
@@ -56,6 +59,8 @@ from spark_kafka_sink.datasource.checks.topic_steps import (
 )
 from spark_kafka_sink.datasource.checks.transaction_steps import (
     OF_TRANSACTIONS,
+    PRODUCER_ID,
+    producer_id_step,
     transaction_steps,
 )
 from spark_kafka_sink.datasource.report.report_file import check_report_path, lacks
@@ -67,11 +72,11 @@ _CLASSES, _REPORT_PATH, _CLOCK, _REGISTRY = "classes", "reportPath", "clock", "s
 _LETTERS = "dead letter queue"
 #: Every step, in order.
 STEPS: Final = (
-    *(_CLASSES, _REPORT_PATH),
+    *(OF_DRIVER, _CLASSES, _REPORT_PATH),
     *OF_CONNECTION,
     *OF_TOPIC,
     *OF_REPORTS,
-    *(_CLOCK, _LETTERS, _REGISTRY),
+    *(PRODUCER_ID, _CLOCK, _LETTERS, _REGISTRY),
     *OF_TRANSACTIONS,
 )
 #: These, and the trial of exactly-once; what must not have failed before that.
@@ -82,25 +87,37 @@ HOST_STEPS: Final = (_CLASSES, *OF_CONNECTION, _CLOCK)
 
 
 def check_cluster(
-    config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
+    config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None, on_driver: bool = True
 ) -> Iterator[Step]:
-    """Yields each of :data:`STEPS` when it is done; ``timeout_ms`` bounds each request.
+    """Yields each of :data:`STEPS` when it is done; ``timeout_ms`` bounds each request. A task runs
+    it not ``on_driver``.
 
     Raises ConfigError for invalid settings (a store that does not exist, ...).
     """
-    return _all_of(STEPS, _steps(config, timeout_ms, clock))
+    return _all_of(STEPS, _whole(config, timeout_ms, clock, on_driver=on_driver))
+
+
+def _whole(
+    config: SinkConfig, timeout_ms: int, clock: Clock | None, *, on_driver: bool
+) -> Iterator[Step]:
+    if on_driver:
+        yield driver_python_step()
+    else:
+        yield skipped(OF_DRIVER, "the driver's is not seen from a task")
+    yield from _steps(config, timeout_ms, clock)
 
 
 def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
-    """Yields each of :data:`TRIAL_STEPS`: as :func:`check_cluster`, and then what exactly-once
-    rests on is tried, in a topic and under an id of its own. To be closed: see ``trial_steps``.
+    """Yields each of :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, and then a trial of
+    the operations that exactly-once needs, in a separate topic and with a separate id. To be
+    closed: see ``trial_steps``.
     """
     failed = False
 
     def steps() -> Generator[Step, None, None]:
         nonlocal failed
-        for step in _steps(config, timeout_ms, None):
-            failed |= step.state is State.FAILED and step.name in _NEEDED_BY_TRIAL
+        for step in _whole(config, timeout_ms, None, on_driver=True):
+            failed |= step.state is StepState.FAILED and step.name in _NEEDED_BY_TRIAL
             yield step
         if not failed:
             with (
@@ -151,7 +168,7 @@ def _steps(
                 return
             (reached,) = step_of(BROKERS, lambda: brokers(admin, probe, cluster, timeout_ms))
             yield reached
-            if reached.state is State.FAILED:
+            if reached.state is StepState.FAILED:
                 return
             if host_only:
                 settings = settings_if_there(admin, config.topic, timeout_ms)
@@ -159,6 +176,7 @@ def _steps(
                 settings = yield from topic_steps(admin, config, timeout_ms)
                 yield from report_topic_step(admin, config, timeout_ms)
                 yield progress_topic_step(admin, config, timeout_ms)
+                yield from producer_id_step(admin, config, timeout_ms)
             yield from step_of(
                 _CLOCK, lambda: _clock(admin, config, settings or {}, timeout_ms), optional=True
             )
@@ -170,7 +188,9 @@ def _steps(
 
 
 def _classes(config: SinkConfig, *, on_driver: bool) -> Step:
-    """What a write imports: on the driver before it begins, most of it in each task, too."""
+    """Imports the modules of a write: the driver imports them before it begins, and most of them
+    are imported in each task as well.
+    """
     count = check_own_code(config, on_driver=on_driver)
     return ok(_CLASSES, f"{count} imported") if count else skipped(_CLASSES, "no option names one")
 
@@ -194,14 +214,16 @@ def _letters(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
 
 
 def _registry(config: SinkConfig, timeout_ms: int) -> Step:
-    """What the registry has for keys and values; only the driver asks it."""
+    """The schemas of the registry for keys and values; only the driver connects to it."""
     if config.schemas is None:
         return skipped(_REGISTRY, "no format has a schema")
     return ok(_REGISTRY, "; ".join(described(config, timeout_ms)))
 
 
 def _clock(admin: AdminClient, config: SinkConfig, settings: Settings, timeout_ms: int) -> Step:
-    """This machine's clock against the active controller's, the only one that can be read."""
+    """Compares this machine's clock with the active controller's, the only broker clock that can be
+    read.
+    """
     try:
         found = clock_difference(admin, admin.deadline(timeout_ms))
     except AuthorizationError:

@@ -69,9 +69,9 @@ _KINDS: Final = {
 
 
 class Contact(NamedTuple):
-    """``best`` is the bootstrap server that gets furthest, ``failed`` are others that fail.
-    ``producer`` has those that answer, if any does: a client that has chosen a broker which is
-    frozen would wait for it.
+    """``best`` is the bootstrap server that passes most stages, ``failed`` are other servers that
+    fail. ``producer`` has the servers that answer, if any does: a client that chose a frozen broker
+    would wait for it.
     """
 
     best: Reached
@@ -96,7 +96,7 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """The rows of the stages; :func:`answered` has that of the first response."""
+    """The rows of the stages; :func:`answered` makes the row of the first response."""
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
         if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
@@ -109,7 +109,7 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
 
 
 def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
-    """The row of a stage that one of the bootstrap servers has passed."""
+    """The row of a stage that at least one bootstrap server has passed."""
     others = [one for one in made.failed if one.failed is stage]
     if not others:
         return ok(stage, said)
@@ -118,8 +118,8 @@ def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -
         stage,
         f"{said}; {len(others)} of {len(producer.bootstrap_servers)} bootstrap servers can't be "
         f"reached: {down}",
-        "start them, or take them out of kafka.bootstrap.servers: a write needs one that is "
-        "reached",
+        "start them, or take them out of kafka.bootstrap.servers: a write must reach at least one "
+        "broker",
         _kind_of(others[0]),
     )
 
@@ -143,12 +143,12 @@ def answered(
     producer: ProducerConfig,
     timeout_ms: int,
 ) -> Generator[Step, None, Cluster | None]:
-    """The rows of the stages, with what the first response shows of them; returns None when
-    no broker responds.
+    """The rows of the stages, with the facts of the first response; returns None when no broker
+    responds.
 
     A rejected client certificate is reported here: with TLS 1.3 the rejection arrives after the
-    handshake, instead of the first response. So is a listener that wants a login: it responds to
-    ApiVersions, and closes the connection at the next request.
+    handshake, instead of the first response. A listener that requires a login is also reported
+    here: it responds to ApiVersions, and closes the connection at the next request.
     """
     rows, reached = list(connection(made, probe, producer)), made.best
     limit_ms = min(timeout_ms, _ANSWER_MS) if reached.failed else timeout_ms  # it may be slow
@@ -175,7 +175,7 @@ def answered(
 
 
 def _first_response(admin: AdminClient, limit_ms: int) -> Cluster:
-    """The brokers; KafkaTimeoutError also when the listener seems to want a login."""
+    """The brokers. Raises KafkaTimeoutError, also when the listener seems to require a login."""
     deadline_ms, closed = admin.deadline(limit_ms), 0
     while True:
         left_ms = deadline_ms - admin.clock.now_ms()
@@ -267,8 +267,9 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Which of ``found`` the cluster has still after the time in which it notices a death, and
-    which it has not: an advertised address that leads nowhere stays in the metadata.
+    """Splits ``found`` into brokers that are still in the cluster after the time that it needs to
+    notice a dead broker, and brokers that are not. A wrong advertised address stays in the
+    metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

@@ -34,8 +34,8 @@ _CREATION: Final = (
 def create_if_missing(
     admin: AdminClient, options: DeadLetterOptions, timeout_ms: int, *, validate_only: bool = False
 ) -> TopicMetadata | None:
-    """Create the topic, or with ``validate_only`` only ask whether brokers would, and return None;
-    or return what they know of it. Raises ApiError when they refuse that.
+    """Creates the topic and returns None, or returns the description of an existing topic. With
+    ``validate_only`` only checks whether brokers would create it. Raises ApiError when they refuse.
     """
     found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -51,8 +51,8 @@ def create_if_missing(
 
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
-    """What there is of the topic, in words. Raises ApiError when it can't be created or written
-    to, and ConfigError when it is compacted.
+    """The state of the topic, in words. Raises ApiError when it can't be created or written to, and
+    ConfigError when it is compacted.
     """
     topic = options.topic
     found = create_if_missing(admin, options, timeout_ms, validate_only=True)
@@ -69,13 +69,14 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
 
 
 def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:
-    """ConfigError when the topic of the letters is one of them: a letter without a key would be
-    refused, one without a value would delete others, and all but the last of a key vanish.
+    """ConfigError when the topic of the dead letters is compacted: a dead letter without a key
+    would be refused, a dead letter without a value would delete others, and only the last one of a
+    key would remain.
     """
     if options.topic in compacted:
         raise ConfigError(
-            f"{_TOPIC} names {options.topic}, which is compacted (cleanup.policy): letters would be"
-            " refused or deleted",
+            f"{_TOPIC} names {options.topic}, which is compacted (cleanup.policy): dead letters "
+            "would be refused or deleted",
             hint="name another topic, or a missing one: it is created",
             kind=Kind.TOPIC_LIMIT,
         )

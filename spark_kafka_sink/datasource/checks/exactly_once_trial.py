@@ -1,18 +1,18 @@
-"""Tries on the real service what exactly-once rests on: ``kprod check --exactly-once``.
+"""Tries on the real service the operations that exactly-once needs: ``kprod check --exactly-once``.
 
-Owns: the trial, in a topic and under a transactional id of its own, and their end, which comes also
-when the trial fails or is interrupted. Never: rights and settings of the write itself
-(``transaction_steps.py``), a topic of the user's.
+Owns: the trial, in a separate topic and under a separate transactional id, and the removal of both,
+even when the trial fails or is interrupted. Never: rights and settings of the write itself
+(``transaction_steps.py``), a user's topic.
 
-Services that speak Kafka's protocol differ: some have no transactions or no compaction, some list
-none that are open. Three transactions follow each other under the id::
+Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
+list open transactions. Three transactions follow each other under the id::
 
-    1  a row, open: not visible, listed with its age     aborted    not visible
-    2  a row                                             committed  visible
+    1  a row, open: not visible, listed with its age     aborted    not visible, described as such
+    2  a row                                             committed  visible, described as such
     3  a row, then the id is initialized again           its commit is refused; not visible
 
-A check that is killed leaves its topic, whose name has the time of its begin. A later trial names
-it, and deletes it when no trial that began then can still be running (:data:`_DEAD_S`).
+A killed check leaves its topic, whose name has the time of its begin. A later trial names the
+topic, and deletes it when no trial of that time can still be running (:data:`_DEAD_S`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     KafkaError,
     KafkaTimeoutError,
+    UnsupportedVersionError,
     named,
     warn,
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import (
-    State,
     Step,
+    StepState,
     ok,
     red,
     skipped,
@@ -65,6 +66,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.topic_requests import NewTopic
 from spark_kafka_sink.records.log_records import ControlType, read_batches
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, prepare
+from spark_kafka_sink.transactions.outcomes import Outcome, is_committed, outcome_of
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX, SEPARATOR, check_id
 
 _log = logging.getLogger(__name__)
@@ -88,31 +90,31 @@ _DEAD_S: Final = 24 * 3_600
 _BEGUN: Final = "%Y%m%dT%H%M%S"
 _NAME: Final = re.compile(r"(\d{8}T\d{6})-[0-9a-f]{6}", re.ASCII)
 #: Why a red row means that exactly-once does not work.
-_NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or ask the service's operator"
+_NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or turn to the service's operator"
 
 
 def trial_steps(
     client: TransactionClient, config: SinkConfig, timeout_ms: int
 ) -> Generator[Step, None, None]:
-    """Yields the steps until one fails, and the clean-up's in any case. Close it: whatever ends it
-    early, Ctrl-C too, cleans up first.
+    """Yields the steps until one fails, and always the steps of the clean-up. To be closed: an
+    early end, even by Ctrl-C, cleans up first.
     """
     trial = _Trial(client, config, timeout_ms)
     try:
         for step in trial.steps():
             yield step
-            if step.state in (State.FAILED, State.SKIPPED):
+            if step.state in (StepState.FAILED, StepState.SKIPPED):
                 break
     finally:
         (left,) = step_of(_CLEAN, trial.clean_up)
-        if left.state is State.FAILED:
+        if left.state is StepState.FAILED:
             # (Whoever interrupted the trial does not see the row.)
             warn(_log, Kind.LEFT_BEHIND, "%s", left.said)
     yield left
 
 
 class _Trial:
-    """One trial. ``_open`` is the transaction that nothing has ended yet."""
+    """A trial. ``_open`` is the transaction that is not ended yet."""
 
     def __init__(self, client: TransactionClient, config: SinkConfig, timeout_ms: int) -> None:
         begun = time.gmtime(client.clock.wall_ms() / 1000)
@@ -159,7 +161,7 @@ class _Trial:
     # -- the steps ----------------------------------------------------------------------------
 
     def _earlier(self) -> Step:
-        """Topics of trials that were killed: deleted when they are old enough, else named."""
+        """Deletes topics of killed trials when they are old enough, and names the others."""
         now_s = self._client.clock.wall_ms() / 1000
         begun = {
             topic: when
@@ -214,11 +216,13 @@ class _Trial:
         return ok(
             _OPEN,
             f"producer {producer.producer_id}, epoch {producer.producer_epoch}, of transaction "
-            f"version {producer.transaction_version}, with a time-out of {limit_ms} ms",
+            f"version {producer.transaction_version}, with a timeout of {limit_ms} ms",
         )
 
     def _find(self) -> Step:
-        """What commits need (DescribeTransactions), and what only finds orphans and blockers."""
+        """Tries DescribeTransactions, which commits need, and the requests that only find orphans
+        and blockers.
+        """
         prepared = self._opened
         found = self._client.describe([self._id], self._soon())[self._id]
         identity = (found.producer_id, found.producer_epoch)
@@ -230,14 +234,9 @@ class _Trial:
             return _red(
                 _LISTED,
                 f"it is open, and its coordinator says {said}, producer {found.producer_id}, epoch "
-                f"{found.producer_epoch}: a commit would not know whether its rows are there",
+                f"{found.producer_epoch}: a commit could not find out whether its rows are there",
             )
-        lacking = []
-        listed, silent = self._client.open_transactions(self._id, self._soon())
-        if self._id not in {one.transactional_id for one in listed}:
-            lacking.append(
-                f"ListTransactions leaves it out{' (a broker is silent)' * bool(silent)}"
-            )
+        lacking = [*self._not_listed()]
         if found.start_ms < 0:
             lacking.append("its age is not known")
         if not self._is_described():
@@ -246,8 +245,8 @@ class _Trial:
             return yellow(
                 _LISTED,
                 "; ".join(lacking),
-                "commits work; what a driver that died leaves open may not be found, and blocks "
-                "consumers until kafka.transaction.timeout.ms",
+                "commits and replays work; the open transactions of a driver that died may not be "
+                "found, and block consumers until kafka.transaction.timeout.ms",
                 Kind.ORPHANS_UNSEEN,
             )
         age_ms = found.age_ms(self._client.clock.wall_ms())
@@ -256,17 +255,43 @@ class _Trial:
     def _abort(self) -> Step:
         if self._visible(0):
             return _red(_ABORTED, "read_committed sees a row before it is committed")
-        self._end(committed=False)
+        aborted = self._end(committed=False)
         if self._visible(1):
             return _red(_ABORTED, "read_committed sees a row that was aborted")
-        return ok(_ABORTED, "read_committed does not see it, before the abort and after it")
+        said = "read_committed does not see it, before the abort and after it"
+        return self._as_described(_ABORTED, said, aborted, Outcome.LOST)
 
     def _commit(self) -> Step:
         self._write(b"committed")
-        self._end(committed=True)
+        committed = self._end(committed=True)
         if self._visible(2) != [b"committed"]:
             return _red(_COMMITTED, "read_committed does not see exactly the row that is committed")
-        return ok(_COMMITTED, "read_committed sees it, and nothing else")
+        said = "read_committed sees this record and no other record"
+        return self._as_described(_COMMITTED, said, committed, Outcome.COMMITTED)
+
+    def _as_described(
+        self, name: str, said: str, ended: PreparedTransaction, wanted: Outcome
+    ) -> Step:
+        """The row of a transaction that was ended as ``said``. Its coordinator is queried, as after
+        an EndTxn without a clear answer.
+        """
+        found = self._client.describe([self._id], self._soon())[self._id]
+        outcome = Outcome.COMMITTED if is_committed(ended, found) else outcome_of(ended, found)
+        state = found.state.value if found.error is ErrorCode.NONE else found.error.name
+        now = f"its coordinator says {state}, epoch {found.producer_epoch}"
+        if outcome is wanted:
+            return ok(name, f"{said}; {now}")
+        if outcome is not Outcome.UNKNOWN:
+            return _red(name, f"{said}, and {now}: that is {outcome.value}, not {wanted.value}")
+        return yellow(
+            name,
+            f"{said}, but {now} (it was open in epoch {ended.producer_epoch}), which is neither "
+            "an abort nor a commit of Apache Kafka",
+            "rows are committed; a batch whose driver dies after its decision and comes back after "
+            "kafka.transaction.timeout.ms, or whose last answer is lost, stays unresolved until "
+            "'kprod txn resolve --force'",
+            Kind.OUTCOME_UNKNOWN,
+        )
 
     def _fence(self) -> Step:
         fenced = self._write(b"fenced")
@@ -296,8 +321,10 @@ class _Trial:
         self._open = prepare(self._client, self._id, record, self._soon())
         return self._open
 
-    def _end(self, *, committed: bool) -> None:
-        answer = self._client.end([self._opened], committed=committed, deadline_ms=self._soon())
+    def _end(self, *, committed: bool) -> PreparedTransaction:
+        """The transaction that was open, and is ended."""
+        ended = self._opened
+        answer = self._client.end([ended], committed=committed, deadline_ms=self._soon())
         where = f"EndTxn of the transactional id '{self._id}'"
         code = answer[self._id]
         if code is None:
@@ -305,6 +332,7 @@ class _Trial:
         if code is not ErrorCode.NONE:
             raise code.error(where)
         self._open = None
+        return ended
 
     def _visible(self, ended: int) -> list[bytes]:
         """The rows that a consumer with read_committed sees after so many transactions were ended:
@@ -337,6 +365,16 @@ class _Trial:
         )
         response = self._client.loop.send_and_receive(call, self._soon())
         return FetchedPartition.of(request, response)
+
+    def _not_listed(self) -> Iterator[str]:
+        """Why what a driver leaves open would not be found, if so."""
+        try:
+            listed, silent = self._client.open_transactions(self._id, self._soon())
+        except UnsupportedVersionError:
+            yield "ListTransactions is not offered"
+            return
+        if self._id not in {one.transactional_id for one in listed}:
+            yield f"ListTransactions leaves it out{' (a broker is silent)' * bool(silent)}"
 
     def _is_described(self) -> bool:
         """Whether the partition's leader reports the open transaction."""
@@ -375,8 +413,8 @@ def _deletion(topic: str) -> str:
 
 
 def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) -> None:
-    """Delete ``topics``; one that does not exist is none the less deleted. Raises the broker's
-    error for the first one that it refuses.
+    """Deletes ``topics``; a topic that does not exist counts as deleted. Raises the broker's error
+    for the first topic that it refuses to delete.
     """
 
     def error_in(response: DeleteTopicsResponse) -> ErrorCode:
@@ -408,8 +446,8 @@ def _is_ours(key: bytes) -> bool:
 
 
 def _committed(found: FetchedPartition) -> list[bytes]:
-    """The rows without those of aborted transactions, which brokers send, too: as Java's consumer
-    drops them, from a transaction's first offset to its marker.
+    """The rows without the rows of aborted transactions, which brokers send as well. Like Java's
+    consumer, this drops rows from a transaction's first offset to its marker.
     """
     aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
     for batch in read_batches(found, _is_ours):

@@ -17,7 +17,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State, Step, failed, red
+from spark_kafka_sink.datasource.checks.check_steps import Step, StepState, failed, red
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster, check_host
 
 if TYPE_CHECKING:
@@ -32,15 +32,17 @@ _TIMEOUT_S: Final = 30.0
 _CONNECT: Final = "sc://"
 _OPTIONS, _SPARK = "options", "Spark"
 _TRACEBACK: Final = "Traceback (most recent call last):"
-#: Characters of what Spark says of a job that failed.
+#: Shown characters of Spark's message about a failed job.
 _MOST_SAID: Final = 400
 #: States of a step by increasing severity, to choose among several tasks of one host.
-_ORDER: Final = (State.SKIPPED, State.OK, State.WARNING, State.FAILED)
+_ORDER: Final = (StepState.SKIPPED, StepState.OK, StepState.WARNING, StepState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """The results of a machine: every step on the driver, the machine's steps on executors."""
+    """The results of the checks on a machine. The driver runs every step. An executor usually
+    runs only the steps that depend on its machine.
+    """
 
     host: str
     driver: bool
@@ -49,18 +51,19 @@ class HostCheck:
     @property
     def failed(self) -> Step | None:
         """The first failed step."""
-        return next((step for step in self.steps if step.state is State.FAILED), None)
+        return next((step for step in self.steps if step.state is StepState.FAILED), None)
 
 
 def check(
     spark: SparkSession, options: Mapping[str, object], *, timeout_s: float = _TIMEOUT_S
 ) -> tuple[HostCheck, ...]:
-    """Checks a write of this session with ``options``; changes nothing.
+    """Checks whether this session can write with ``options``. It changes nothing.
 
-    Returns the driver's check first, then one for each host that ran a task of a small job. With
-    Spark Connect no check can run on the driver, and the client may not reach the brokers: there
-    one of the tasks runs every step. ``timeout_s`` bounds each step. Raises ConfigError for options
-    that a write would refuse; a job that can't run is a row.
+    Returns the driver's check first, and then a check for each host that ran a task of a small job.
+    With Spark Connect, one of the tasks runs every step, because no check can run on the driver,
+    and the client possibly can't reach the brokers. ``timeout_s`` is the time limit of each step.
+    Raises ConfigError for options that a write would refuse. If the job can't run, the result
+    contains a row that shows this.
     """
     config, timeout_ms = SinkConfig.parse(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -74,9 +77,9 @@ def check(
 
 
 def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[HostCheck, ...]:
-    """The executors of a new session, with a master (as for spark-submit) or a Spark Connect server
-    (``sc://host:15002``) at ``address``. With Connect one of them runs every step. ConfigError
-    without Spark; a session that can't be made is a row, too.
+    """Checks from the executors of a new session, with a master (as for spark-submit) or a Spark
+    Connect server (``sc://host:15002``) at ``address``. With Connect a task runs every step.
+    ConfigError without Spark; a session that can't be made is a row as well.
     """
     try:
         from pyspark.sql import SparkSession
@@ -119,7 +122,7 @@ def _await_server(address: str, timeout_ms: int) -> None:
 def check_executors(
     spark: SparkSession, config: SinkConfig, *, timeout_ms: int, whole: bool
 ) -> tuple[HostCheck, ...]:
-    """One check for each host that ran a task, by name. With ``whole`` one task runs every step. A
+    """A check for each host that ran a task, by name. With ``whole`` one task runs every step. A
     job that can't run is a row.
     """
     try:
@@ -128,7 +131,7 @@ def check_executors(
         return (_no_spark(error),)
     hosts: dict[str, dict[str, Step]] = {}
     for host, name, state, said, change, code in found:
-        step, steps = Step(name, State(state), said, change, code), hosts.setdefault(host, {})
+        step, steps = Step(name, StepState(state), said, change, code), hosts.setdefault(host, {})
         before = steps.get(name)
         if before is None or _ORDER.index(step.state) > _ORDER.index(before.state):
             steps[name] = step
@@ -140,8 +143,8 @@ def check_executors(
 
 
 def _no_spark(error: Exception) -> HostCheck:
-    """The row of a session or a job that failed: one line of what may have stack traces. What a
-    Python worker raised, else what the JVM did, else the first line.
+    """The row of a session or a job that failed: one line of a text that may have stack traces. It
+    is the error of a Python worker, or of the JVM, or the first line.
     """
     text = str(error)
     raised = re.search(r"^\w[\w.]*: .+", text.partition(_TRACEBACK)[2], re.MULTILINE)
@@ -161,8 +164,8 @@ def _no_spark(error: Exception) -> HostCheck:
 def _collect(
     spark: SparkSession, config: SinkConfig, timeout_ms: int, *, whole: bool
 ) -> list[tuple[str, ...]]:
-    """The rows of every task, one of which runs in each slot. A plain Python function of one row
-    for each partition: Spark's functions of Arrow batches need pandas, which no extra brings.
+    """The rows of every task; a task runs in each slot. A plain Python function runs on a row of
+    each partition, because Spark's functions of Arrow batches need pandas, which no extra brings.
     """
     from pyspark.sql.functions import spark_partition_id, udf
 
@@ -184,9 +187,13 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """An error that prevents every step on this machine (a missing store) is a step, too."""
+    """The steps. An error that prevents every step on this machine (a missing store) is a step as
+    well.
+    """
     try:
-        return list((check_cluster if every else check_host)(config, timeout_ms=timeout_ms))
+        if every:
+            return list(check_cluster(config, timeout_ms=timeout_ms, on_driver=False))
+        return list(check_host(config, timeout_ms=timeout_ms))
     except UnresolvedReferenceError as error:
         return [failed(_OPTIONS, error.seen_by("an executor"))]
     except KafkaError as error:

@@ -11,8 +11,8 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
-    """The number of names that were imported; ConfigError for one that is wrong. Instances are
-    created where they run. ``on_driver`` also the listeners that only the driver calls.
+    """The number of imported names; ConfigError for a wrong name. Instances are created where they
+    run. ``on_driver`` also imports the listeners that only the driver calls.
     """
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener

@@ -1,7 +1,7 @@
 """The check of the cluster before the first task: are brokers reachable, does the topic exist?
 
-Owns: when that check runs, what its failure means (``preflight=required|warn|off``), and the 60
-seconds for which its result is cached. Never: the requests (``admin``, ``topic_checks``); a check
+Owns: the time of that check, the effect of its failure (``preflight=required|warn|off``), and the
+cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``); a check
 before ``commit`` or ``abort``, where an unavailable broker would fail an acknowledged batch.
 
 The :class:`Cluster` is passed to the tasks in the writer, so that 200 tasks don't request the same
@@ -39,23 +39,14 @@ KEPT_MS = 60_000
 #: With preflight=warn the longest wait for a result that is only advice, in ms.
 WARN_WAIT_MS = 5_000
 
-#: A topic counts as missing when every response of this time was UNKNOWN_TOPIC_OR_PARTITION. With
-#: max.block.ms alone, a misspelled topic would take its default, a minute. The causes of a wrong
-#: response are shorter: a topic created a moment ago reaches every broker within one or two
-#: metadata updates (tens of milliseconds, a second or two under load), and a broker that creates it
-#: for us (auto.create.topics.enable) returns the same error for about a second. No response and
-#: other errors may end later (a broker that restarts), so the whole max.block.ms applies to them.
-#: Tasks wait that long, too: no user waits for them interactively.
-MISSING_TOPIC_TIMEOUT_MS = 10_000
-
 #: Clusters cached by one planning process; a planner serves few.
 KEPT_ANSWERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The result: the cluster with the topics, and what these accept (nothing of those whose
-    configs the principal may not see).
+    """The result: the cluster with the topics, and the topics' limits. A topic whose configs the
+    principal may not see has no limits.
     """
 
     cluster: Cluster
@@ -90,7 +81,7 @@ class PreflightCheck:
         """The cluster and its topics as brokers describe them, or None when that is unknown.
 
         With ``required``, raises the error: KafkaTimeoutError for brokers that can't be reached
-        within max.block.ms, or for a missing topic (after :data:`MISSING_TOPIC_TIMEOUT_MS` at
+        within max.block.ms, or for a missing topic (after ``MISSING_TOPIC_TIMEOUT_MS`` at
         most), AuthorizationError, InvalidTopicError and so on. With ``warn`` the error is one
         warning line, at most once in 60 s. Without a ``topic`` option only the brokers are checked.
         """
@@ -122,7 +113,7 @@ class PreflightCheck:
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
     ) -> _Answer | None:
-        """The cached result; a cached failure does not count when one is required."""
+        """The cached result; a cached failure does not count when the topic is required."""
         with self._lock:
             answer = self._answers.get(key)
         if answer is None or answer.until_ms <= self._clock.now_ms():
@@ -150,7 +141,7 @@ def process_preflight() -> PreflightCheck:
 
 def _describe(config: SinkConfig, topics: tuple[str, ...], timeout_ms: int) -> TopicsSeen:
     # Imported here: commit and abort plan, too, without the network.
-    from spark_kafka_sink.admin.admin_client import AdminClient
+    from spark_kafka_sink.admin.admin_client import MISSING_TOPIC_TIMEOUT_MS, AdminClient
     from spark_kafka_sink.datasource.checks.dead_letter_checks import create_if_missing
     from spark_kafka_sink.datasource.checks.topic_checks import check_topics
 

@@ -33,8 +33,8 @@ class InSync(NamedTuple):
 def in_sync_of(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> Sequence[InSync]:
-    """Of each partition. Without ``settings``, which the principal may not see, a write needs one
-    replica at least.
+    """The minimum of in-sync replicas of each partition. Without ``settings``, which the principal
+    may not see, a write needs at least one replica.
     """
     least, capped = least_of(settings), takes_fewer_replicas(admin)
     return [
@@ -52,7 +52,7 @@ def least_of(settings: Mapping[str, str | None]) -> int:
 def below_minimum(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> str | None:
-    """The partitions to which acks=all fails (NOT_ENOUGH_REPLICAS), in words; None: none."""
+    """The partitions where acks=all fails (NOT_ENOUGH_REPLICAS), in words; None: no partition."""
     below = [f"{p} ({n})" for p, n, _, needed in in_sync_of(admin, topic, settings) if n < needed]
     if not below:
         return None
@@ -79,8 +79,8 @@ def down(admin: AdminClient, topic: TopicMetadata) -> str:
 
 
 def takes_fewer_replicas(admin: AdminClient) -> bool:
-    """Whether every broker that was asked so far takes the number of replicas for a larger
-    min.insync.replicas.
+    """Whether every broker so far accepts fewer replicas than a larger min.insync.replicas
+    requires.
     """
     client = admin.loop.client
     known = [client.api_versions(node) for node in admin.loop.cluster.nodes]

@@ -1,15 +1,15 @@
-"""Checks once, before the first task, whether the topic accepts what this job will send.
+"""Checks once, before the first task, whether the topic accepts the records of this job.
 
-Owns: what is compared (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
+Owns: the comparisons (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
 compression.type; its bounds for timestamps with this machine's clock), and the messages. Never:
-whether a topic exists (``preflight.py``); an error for what may still work, which is a warning;
-a message about configs that the principal may not see.
+whether a topic exists (``preflight.py``); an error for a write that may still work, which is a
+warning; a message about configs that the principal may not see.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -17,6 +17,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
+    TOPIC_UNAVAILABLE,
     AuthorizationError,
     ConfigError,
     ErrorCode,
@@ -27,6 +28,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.clock_difference import ClockDifference
 from spark_kafka_sink.datasource.report.write_report import MAX_JSON_BYTES
+from spark_kafka_sink.protocol.cluster import PartitionInfos
 from spark_kafka_sink.protocol.metadata import MetadataRequest, TopicMetadata
 from spark_kafka_sink.records.bad_rows.topic_limits import (
     AFTER,
@@ -70,7 +72,7 @@ _AS_SENT: Final = "producer"
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
     """A topic's ``setting`` that conflicts with the producer's, as an error that may be a warning.
-    ``refuses``: rows may fail; else they only cost more.
+    ``refuses``: rows may fail; otherwise they only cost more.
     """
 
     setting: str
@@ -81,11 +83,11 @@ class TopicWarning:
 def check_topics(
     admin: AdminClient, config: SinkConfig, topics: Collection[str], timeout_ms: int
 ) -> dict[str, TopicLimits]:
-    """What the topics accept, as far as the principal may see configs.
+    """The topics' limits, as far as the principal may see configs.
 
-    AuthorizationError for a topic that it may not write to, and with exactly-once for the commit
-    log, if there is one; a warning, once in a process, for configs with which rows may fail or cost
-    more than necessary, and for a topic of reports that does not accept every report.
+    AuthorizationError for a topic that the principal may not write to, and with exactly-once for
+    the commit log, if it exists. A warning, once in a process, for configs that may make rows fail
+    or cost more than necessary, and for a topic of reports that does not accept every report.
 
     A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
     errors then.
@@ -126,8 +128,8 @@ def topic_rights(
 
 
 def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
-    """Those that the principal may not write to, and the brokers' answer, as far as they say so.
-    For a task: a producer's metadata don't have its rights.
+    """The topics that the principal may not write to, with the brokers' answer, as far as brokers
+    tell. For a task, because a producer's metadata don't have its rights.
     """
     found: dict[str, ErrorCode] = {}
 
@@ -141,6 +143,34 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
         except AuthorizationError as error:
             found[topic] = error.code
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsNow:
+    """Topics as brokers describe them at the time of a call. For a task without a producer."""
+
+    new_admin: Callable[[], AdminClient]
+
+    def partitions_for(self, topic: str, *, fresh: bool = False) -> PartitionInfos:  # noqa: ARG002 - always fresh
+        """KafkaError for a topic that does not exist, or that brokers refuse to show."""
+        (found,) = self._described([topic]).values()
+        if found.error is not ErrorCode.NONE:
+            raise found.error.error(f"topic {topic}")
+        return found.partitions
+
+    def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
+        """The topics that do not exist, or that brokers refuse to show, with the brokers'
+        answer.
+        """
+        found = {name: one.error for name, one in self._described(topics).items()}
+        for name, code in found.items():
+            if code not in TOPIC_UNAVAILABLE | {ErrorCode.NONE}:
+                raise code.error(f"topic {name}")
+        return {name: code for name, code in found.items() if code is not ErrorCode.NONE}
+
+    def _described(self, topics: Sequence[str]) -> Mapping[str, TopicMetadata]:
+        with self.new_admin() as admin:
+            return topics_in_full(admin, topics, admin.config.max_block_ms)
 
 
 def topics_in_full(
@@ -189,13 +219,16 @@ def warnings_of(
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal():
         yield from _size_warnings(config, topic, int(largest))
+    # The option's value none is a topic's value uncompressed.
     wanted, sent = settings.get(COMPRESSION), config.compression_type
-    if wanted not in (None, _AS_SENT, sent if sent != "none" else "uncompressed"):
+    topics_name = "uncompressed" if sent == "none" else sent
+    if wanted not in (None, _AS_SENT, topics_name):
         yield _warning(
             COMPRESSION,
             f"topic {topic} has {COMPRESSION}={wanted}, and batches are sent with "
             f"kafka.{COMPRESSION}={sent}: brokers recompress each of them",
-            f"set one to the other, or the topic's {COMPRESSION} to {_AS_SENT}",
+            f"set kafka.{COMPRESSION}={'none' if wanted == 'uncompressed' else wanted}, or the"
+            f" topic's {COMPRESSION} to {topics_name} or {_AS_SENT}",
         )
 
 
@@ -224,14 +257,14 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
 def report_warnings(
     report_topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """The settings with which a topic may not accept every report."""
+    """The settings that may make a topic refuse a report."""
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
         yield _warning(
             LARGEST,
             f"topic {report_topic} takes batches of at most {largest} bytes ({LARGEST}), and a "
-            f"report has up to {MAX_JSON_BYTES} before compression: that of a batch to thousands "
-            "of partitions may be refused, and with exactly-once its commit fails then",
+            f"report has up to {MAX_JSON_BYTES} before compression: the report on a batch to "
+            "thousands of partitions may be refused, and with exactly-once its commit fails then",
             f"raise {LARGEST} of the topic that reportTopic names",
         )
 
@@ -239,8 +272,9 @@ def report_warnings(
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """What a wrong clock does to rows, whose timestamp is this machine's time unless they have one.
-    Leaders apply the topic's bounds by their clocks; the controller's represents these.
+    """The effect of a wrong clock on rows: their timestamp is this machine's time unless they have
+    one. Leaders apply the topic's bounds by their own clocks; the controller's clock stands for
+    them.
     """
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"

@@ -1,6 +1,6 @@
 """The steps of ``kprod check`` that concern the topic, and the topics of reports and of progress.
 
-Owns: what partitions, replicas and configs mean for a write. Never: the requests
+Owns: the effect of partitions, replicas and configs on a write. Never: the requests
 (``topic_checks.py``), rights of exactly-once (``transaction_steps.py``).
 """
 
@@ -11,9 +11,9 @@ from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import Call
+from spark_kafka_sink.admin.existing_topic import existing
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
-    AuthorizationError,
     ErrorCode,
     KafkaError,
     UnsupportedVersionError,
@@ -64,8 +64,6 @@ OF_TOPIC: Final = (_TOPIC, _PARTITIONS, _REPLICAS, _RIGHTS, *_OF_CONFIGS)
 OF_REPORTS: Final = (_REPORT_TOPIC, _PROGRESS_TOPIC)
 
 _AUTO_CREATE: Final = "auto.create.topics.enable"
-#: How long brokers must report a topic as unknown before it counts as missing, in ms.
-_MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 #: A topic's configs by name; None when the request failed, empty without the right to it.
 Settings = Mapping[str, str | None] | None
@@ -111,7 +109,7 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
 
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
-    """The row of ``progressTopic``: a write goes on without it, and nothing of it is seen."""
+    """The row of ``progressTopic``: without it a write goes on, and its progress is not seen."""
     topic = config.progress_topic
     if topic is None:
         return skipped(_PROGRESS_TOPIC, "no task sends its progress")
@@ -120,7 +118,7 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
         found = topics_in_full(admin, (topic,), timeout_ms)[topic]
         check_write(topic, found.authorized_operations)
     except KafkaError as error:
-        said = f"{error.message}; rows are written all the same, and nothing is seen of them"
+        said = f"{error.message}; rows are written nevertheless, but their progress is not shown"
         change = (
             f"create {topic} with one partition, and allow WRITE on it; or unset {_PROGRESS_TOPIC}"
         )
@@ -142,27 +140,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
     return _settings(admin, topic, timeout_ms)[0]
 
 
-def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """The cluster with the topic; KafkaTimeoutError, soon, when there is none."""
-    return admin.describe_topics(
-        (topic,),
-        timeout_ms=timeout_ms,
-        missing_topic_timeout_ms=_MISSING_TOPIC_TIMEOUT_MS,
-        allow_auto_topic_creation=False,
-    )
-
-
-def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """The same for a topic that is to be read."""
-    try:
-        return existing(admin, topic, timeout_ms)
-    except AuthorizationError as error:  # whose hint is that of a write
-        hint = "the principal needs READ on the topic"
-        raise AuthorizationError(error.message, hint=hint, code=error.code) from error
-
-
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
-    """The row of a topic that is not there: some brokers create one that a write asks for."""
+    """The row of a missing topic: some brokers create a topic when a write requests it."""
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
     if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
         return failed(name, error)
@@ -176,7 +155,7 @@ def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeou
 
 
 def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None:
-    """A config of one of the brokers; None when the principal may not describe it."""
+    """A config of a broker; None when the principal may not describe it."""
     deadline_ms = admin.deadline(timeout_ms)
     node = admin.brokers(deadline_ms)[0]
     request = describe_configs(ConfigResourceType.BROKER, [str(node.id)], [name])
@@ -272,7 +251,9 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
-    """``risk`` is what the next broker that stops does; empty: nothing."""
+    """The row of a topic with few replicas. ``risk`` is the effect of the next broker that stops;
+    empty: no effect.
+    """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
     if lacking:
         now = (

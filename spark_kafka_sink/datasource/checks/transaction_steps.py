@@ -1,6 +1,7 @@
-"""The steps of ``kprod check`` that concern transactions and the commit log.
+"""The steps of ``kprod check`` that concern producer ids, transactions and the commit log.
 
-Owns: their rows. Never: the rights themselves (``transactions/exactly_once.py``, as in planning).
+Owns: their rows. Never: the rights themselves (``transactions/exactly_once.py``, also used by
+planning).
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.admin.call import AnyBroker, Call
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import AuthorizationError, ConfigError, KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -18,6 +21,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import (
     topic_settings,
     topics_in_full,
 )
+from spark_kafka_sink.protocol.transaction_requests import init_producer_id
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.exactly_once import check_rights
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
@@ -28,6 +32,30 @@ _IDS, _COORDINATOR, _TIMEOUT, _LOG = (
 )
 #: The steps of this module, in order.
 OF_TRANSACTIONS: Final = (_IDS, _COORDINATOR, _TIMEOUT, _LOG)
+#: The step of a write without exactly-once.
+PRODUCER_ID: Final = "producer id"
+
+
+def producer_id_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
+    """The row of the id that each task's producer needs for idempotence. With exactly-once the ids
+    belong to transactions, whose rows are :data:`OF_TRANSACTIONS`.
+    """
+    if config.is_exactly_once or not config.producer.enable_idempotence:
+        why = f"deliveryGuarantee is {config.delivery_guarantee}"
+        return iter((skipped(PRODUCER_ID, why),))
+    return step_of(PRODUCER_ID, lambda: _producer_id(admin, config, timeout_ms))
+
+
+def _producer_id(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
+    call = Call(
+        init_producer_id(None, config.producer.transaction_timeout_ms),
+        AnyBroker(),
+        "InitProducerId",
+        lambda response: response.error_code,
+        "WRITE on a topic (brokers before 2.8: IDEMPOTENT_WRITE on the cluster)",
+    )
+    admin.loop.send_and_receive(call, admin.deadline(timeout_ms))
+    return ok(PRODUCER_ID, "given: a request that is repeated doubles no row")
 
 
 def transaction_steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:

@@ -1,12 +1,13 @@
-"""What a query's checkpoint says of a micro-batch: whose it is, and where its sources' offsets end.
+"""The facts of a query's checkpoint about a micro-batch: its query, and its sources' end offsets.
 
-Owns: :class:`Checkpoint`, and the digest by which a micro-batch that Spark runs again is known.
-Never: which files may be read (``offset_log.py``), what is done with the digest.
+Owns: :class:`Checkpoint`, and the digest that identifies a micro-batch that Spark runs again.
+Never: the allowed files (``offset_log.py``), the use of the digest.
 
 A micro-batch is the query's id, its number and its sources' end offsets. Spark writes these before
 the batch begins and never changes them, so a batch that runs again has the same digest, whatever
-its rows are now; a batch of another checkpoint, or of a copy that went another way, has not. The
-offset of a file source only counts its batches: there the list of the batch's files says more.
+its rows are now. A batch of another checkpoint, or of a copy with another history, has another
+digest. The offset of a file source only counts its batches, so the list of the batch's files is
+used as well.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from spark_kafka_sink.base.errors import ConfigError, DataError
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.datasource.exactly_once.offset_log import checkpoint_text, shown
-from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
+from spark_kafka_sink.datasource.exactly_once.source_offsets import (
+    divided_versions,
+    file_sources,
+    source_offsets,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.transactional_ids import is_part
 
@@ -58,6 +63,13 @@ class Checkpoint:
                 f"{shown(self._location)}: batch {number}: {error.message}"
             ) from error
 
+    def divided_versions(self, number: int) -> list[int]:
+        """The versions of Delta tables that the batch ends within; empty if it is not known."""
+        try:
+            return divided_versions(self._text(f"offsets/{number}"))
+        except (ConfigError, DataError):
+            return []
+
     def digest(self, number: int) -> str:
         """The digest of a micro-batch. ConfigError for files that can't be read."""
         offset_log = self._text(f"offsets/{number}")
@@ -65,7 +77,9 @@ class Checkpoint:
         return digest_of(self._query_id(), number, offset_log, files)
 
     def _files(self, source: str, batch: int) -> str:
-        """The list of files of a source's own batch; of some it begins with all earlier ones."""
+        """The text of the file in which a file source lists the input files of its batch. Spark
+        compacts some of these files: then the text also has the lists of all earlier batches.
+        """
         file = f"sources/{source}/{batch}"
         return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 
@@ -82,7 +96,8 @@ class Checkpoint:
         if problem is not None:
             raise ConfigError(
                 f"{shown(self._location)} {problem}",
-                hint="give the write its query's checkpointLocation, not that of an earlier one",
+                hint="give the write its query's checkpointLocation, not the checkpointLocation of "
+                "an earlier query",
             )
 
     def known_query_id(self) -> str:
@@ -90,8 +105,8 @@ class Checkpoint:
         return _if_readable(self._query_id)
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:
-        """As :meth:`digest`; empty when the checkpoint can't be read, or fails :meth:`check` for
-        that query. That is logged once. A process without a session doesn't try again.
+        """:meth:`digest`, or empty when the checkpoint can't be read or fails :meth:`check` for
+        that query; this is logged once. A process without a session doesn't try again.
         """
         if self._session is None and self._location in _unreadable():
             return ""
@@ -103,7 +118,7 @@ class Checkpoint:
             if self._location not in _unreadable():
                 _unreadable().add(self._location)
                 _log.info(
-                    "kprod: whether a micro-batch runs again is decided by its rows and bytes, "
+                    "kprod: a repeated micro-batch is recognised by its rows and bytes only, "
                     "because %s",
                     error.message,
                 )
@@ -129,8 +144,8 @@ def _if_readable(read: Callable[[], str]) -> str:
 
 
 def digest_of(query_id: str, number: int, offset_log: str, files: Iterable[str] = ()) -> str:
-    """Of the batch whose file of the offset log has this text; ``files`` are those of file sources,
-    in their order.
+    """The digest of the batch whose file of the offset log has this text; ``files`` are the files
+    of file sources, in their order.
     """
     ends = offset_log.split("\n")[_HEAD:]
     identity = json.dumps([query_id, number, ends, list(files)])

@@ -1,10 +1,10 @@
-"""The named writes of this process: which are running, under which run, and which were the last.
+"""The named writes of this process: the running writes with their runs, and the last writes.
 
-Owns: :class:`NamedWrites`. Never: a write (``foreach_batch.py``), what other processes do, which
-the commit log knows.
+Owns: :class:`NamedWrites`. Never: a write (``foreach_batch.py``), the writes of other processes,
+which the commit log has.
 
-The commit log keeps runs apart. Within one process two writes of one name may have the same run, so
-that the log can't tell them apart: they are kept apart here.
+The commit log distinguishes runs. Within a process, two writes with the same name may have the same
+run, so the log can't distinguish them: this module does.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 
+#: For a write that does not name its query.
+SAYS_REPLAY: Final = (
+    "in a thread take the DataFrame from batch_df.sparkSession, which identifies its query; if it "
+    "is the same write again, set verifyReplays=false for this run"
+)
+
 
 class Place(NamedTuple):
-    """Where a name is decided. A cluster that is spelt in two ways has two places; what meets there
-    is compared as a replay is, by offsets or rows.
+    """The place of a name's decisions: a cluster's commit log. A cluster with two spellings has two
+    places; writes that meet there are compared like replays, by offsets or rows.
     """
 
     servers: str
@@ -32,7 +38,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written as a micro-batch: the DataFrames, by hashes of their plans and of the
+    """The content of a written micro-batch: the DataFrames, by hashes of their plans and of the
     options of each. ``query_run`` is empty when it is unknown.
     """
 
@@ -60,8 +66,8 @@ class NamedWrites:
 
     @contextmanager
     def open(self, place: Place, described: str) -> Iterator[None]:
-        """ConfigError while another write of that name is open; ``described`` says what and where
-        this one is. Two that are nested, in two threads, or of two queries would mix their rows.
+        """ConfigError while another write of that name is open; ``described`` describes this write.
+        Two writes that are nested, in two threads, or of two queries would mix their rows.
         """
         with self._lock:
             other = self._open.setdefault(place, described)
@@ -69,8 +75,8 @@ class NamedWrites:
                 raise ConfigError(
                     f"{described} begins while {other} is running; they have one name, so their "
                     "rows would be mixed",
-                    hint="give each query, and each block or write that runs at the same time, a "
-                    "name of its own",
+                    hint="give each query, and each block or write that runs at the same time, its "
+                    "own name",
                 )
         try:
             yield
@@ -79,9 +85,9 @@ class NamedWrites:
                 del self._open[place]
 
     def run(self, place: Place, query_run: str, session: str) -> str:
-        """The run under which the name is written: one for each run of a query, the same until
-        :meth:`end`. A write that does not know its query (``query_run`` is empty) has the run of
-        its session's last one.
+        """The run that the name is written under: one for each run of a query, the same until
+        :meth:`end`. If a write has no known query (``query_run`` is empty), it gets the last run of
+        its session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
@@ -94,12 +100,14 @@ class NamedWrites:
         of_session = self._runs.get((place, session))
         if not query_run:
             return of_session
-        # (The session in which queries were started is that of several.)
+        # (Several queries may have been started in the same session.)
         is_others = of_session is not None and of_session.query_run != ""
         return self._runs.get((place, query_run), None if is_others else of_session)
 
     def end(self, place: Place, query_run: str, session: str) -> None:
-        """A failed write has aborted its run: the next write has another one."""
+        """Ends the write. A failed write has aborted its run, so the next write gets another
+        run.
+        """
         with self._lock:
             ended = self._found(place, query_run, session)
             self._runs = {
@@ -107,24 +115,35 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """ConfigError for DataFrames that contradict those that the same run of a query has written
-        under this name and number: they would count as done. ``whole``: these are all of them.
-        Outside of a query it is not known whether a number is used again, and rows are compared.
+        """ConfigError for DataFrames that contradict the DataFrames that this process has written
+        under this name and number, from any session or thread: they would count as done. ``whole``:
+        these are all DataFrames. A query that was started again runs its micro-batch again, with
+        other plans: then the commit log compares.
         """
         with self._lock:
             before = self._last.get(place)
-        if before is None or not written.query_run:
+        if before is None or before.number != written.number:
             return
-        if (before.query_run, before.number) != (written.query_run, written.number):
+        runs = {before.query_run, written.query_run}
+        if len(runs) == 2 and "" not in runs:
             return
         if written.plans == before.plans or (not whole and written.plans <= before.plans):
             return
         raise ConfigError(
             f"'{name}' wrote another DataFrame in micro-batch {written.number} already (or this "
-            "one with other options), so it would count as done, and none of its rows would be "
-            "written",
+            "DataFrame with other options), so it would count as done, and none of its rows would "
+            "be written",
             hint="give each write in a foreachBatch function a different name, or make them "
-            "one transaction (spark_kafka_sink.transaction)",
+            "one transaction (spark_kafka_sink.transaction)"
+            + ("" if written.query_run else f"; {SAYS_REPLAY}"),
+        )
+
+    def repeats(self, place: Place, written: Written) -> bool:
+        """Whether this process has written that number, with these plans."""
+        with self._lock:
+            before = self._last.get(place)
+        return (
+            before is not None and before.number == written.number and written.plans <= before.plans
         )
 
     def wrote(self, place: Place, written: Written) -> None:

@@ -23,7 +23,7 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 
 #: The file systems that pyarrow may read; it supports more, and web servers among them.
 _BY_ARROW: Final = frozenset(("abfs", "abfss", "gs", "hdfs", "s3", "viewfs"))
-#: Those that Spark may read: Hadoop supports http and ftp, too.
+#: The schemes that Spark may read: Hadoop also supports http and ftp.
 _BY_SPARK: Final = _BY_ARROW | {"cosn", "dbfs", "obs", "ofs", "oss", "s3a", "wasb", "wasbs"}
 #: In these the user part of a URI is the container.
 _AZURE: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
@@ -56,7 +56,7 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
 
 
 def shown(path: str) -> str:
-    """Without what may be a secret: a query, or a user's password."""
+    """The address without parts that may be secret: a query, or a user's password."""
     named = re.sub(r"//[^@]*:[^@]*@", "//[hidden]@", re.sub(r"\?.*", "?...", path, flags=re.DOTALL))
     return f"checkpointLocation: {safe_text(named)}"
 
@@ -112,7 +112,7 @@ def _local(path: str) -> str | None:
 
 
 def _check_uri(uri: str, schemes: frozenset[str]) -> None:
-    """UnusableFileError unless it names a file of one of these ``schemes``, and no more.
+    """UnusableFileError unless the URI has one of these ``schemes`` and only names a file.
     NotAllowedError when the operator doesn't list it.
     """
     match = _URI.fullmatch(uri)

@@ -31,7 +31,7 @@ _checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], int]] = Pro
 
 
 def check_group_id(option: str, value: str) -> str:
-    """``value`` if it is a valid group id; else ConfigError naming ``option``."""
+    """``value`` if it is a valid group id; otherwise ConfigError naming ``option``."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:  # a surrogate
@@ -46,7 +46,7 @@ def check_group_id(option: str, value: str) -> str:
 
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:
-    """ConfigError when the group has members, of whatever type; AuthorizationError names the
+    """ConfigError when the group has members, of any type of group; AuthorizationError names the
     missing right.
     """
     key = (client.config.bootstrap_servers, group_id)

@@ -1,8 +1,8 @@
 """The end offsets of a micro-batch's Kafka sources, from the text of Spark's offset log.
 
 Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
-offset of each partition, and :func:`file_sources`. Never: reading that file, or committing the
-offsets (``transactions/offset_commits.py``).
+offset of each partition, :func:`file_sources` and :func:`divided_versions`. Never: reading that
+file, or committing the offsets (``transactions/offset_commits.py``).
 
 Spark's OffsetSeqLog writes it before the batch begins, and never changes it: a first line with the
 format, a second with the batch's metadata, then the sources' end offsets. In ``v1`` there is a line
@@ -25,17 +25,20 @@ _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 _LARGEST_INT32 = 2**31 - 1
 _LARGEST_INT64 = 2**63 - 1
 _NO_OFFSET = "-"
-#: A source's name, which is that of a folder.
+#: A source's name, which is the name of a folder.
 _SOURCE = re.compile(r"[A-Za-z0-9_-]{1,200}")
 #: The one field of a file source's offset (FileStreamSourceOffset).
 _OF_FILES = "logOffset"
+#: Fields of the offset of Delta's source, and an index that is larger than the index of any file.
+_OF_DELTA = {"reservoirId", "reservoirVersion", "index", "isStartingVersion"}
+_AFTER_FILES = 2**62
 
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
     """The next offset to read of every partition of the batch's Kafka sources.
 
     Other sources are skipped: their offsets have another shape. When two sources of a query read
-    the same partition it is the lower offset, up to which both have read. Empty without a Kafka
+    the same partition, the lower offset counts: both have read up to it. Empty without a Kafka
     source. DataError for a text that is not an offset log of format v1 or v2.
     """
     found: dict[TopicPartition, int] = {}
@@ -57,8 +60,26 @@ def file_sources(text: str) -> Iterator[tuple[str, int]]:
             yield name, batch
 
 
+def divided_versions(text: str) -> list[int]:
+    """The versions of Delta tables that a batch ends within, so that the next batch has the rest.
+
+    The offset of Delta's source (DeltaSourceOffset) is a version and the index of a file in it. The
+    index is negative in front of the first file. A snapshot of the table has inserts only, so its
+    end does not count. DataError as :func:`source_offsets`.
+    """
+    found = []
+    for _, offset in _offsets(text):
+        if not isinstance(offset, dict) or _OF_DELTA - offset.keys():
+            continue
+        version, index = offset["reservoirVersion"], offset["index"]
+        is_within = type(index) is int and 0 <= index < _AFTER_FILES
+        if is_within and type(version) is int and not offset["isStartingVersion"]:
+            found.append(version)
+    return found
+
+
 def _offsets(text: str) -> Iterator[tuple[str, object]]:
-    """Of each source that has one: its name (in v1 its index) and its offset."""
+    """The offset of each source that has one, with the source's name (in v1 its index)."""
     version, _, rest = text.partition("\n")
     version = version.strip()
     if version not in ("v1", "v2"):
@@ -79,7 +100,7 @@ def _offsets(text: str) -> Iterator[tuple[str, object]]:
 
 
 def _of_kafka(offset: object) -> dict[TopicPartition, int]:
-    """``offset`` when its shape is a Kafka source's; else empty."""
+    """``offset`` when its shape is a Kafka source's; otherwise empty."""
     found: dict[TopicPartition, int] = {}
     if not isinstance(offset, dict):
         return {}

@@ -28,11 +28,12 @@ from spark_kafka_sink.datasource.write.letter_counts import STAYS, check_letters
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
+from spark_kafka_sink.transactions.batches import Batch, Block
 from spark_kafka_sink.transactions.commit_state import Payload
-from spark_kafka_sink.transactions.committer import Batch, Block, Commit
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def commit(
     """Commits the transactions of ``messages``, which are checked. ``plan`` is None in streams.
     ``report`` is committed with them, if there is anything to commit.
 
-    Raises CommitError for messages that can't be of this batch, and what ``Committer.commit``
-    raises.
+    Raises CommitError for messages that can't belong to this batch, and the errors of
+    ``Committer.commit``.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -65,7 +66,6 @@ def commit(
         prepared,
         payload_of(messages, config.topic),
         report=report if prepared else None,
-        two_phase_commit=_is_two_phase(plan, messages),
     )
     if context is None:
         batch = _with_checkpoint(batch, config, owner)
@@ -91,7 +91,9 @@ def abort(
     tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
-    """Aborts what is not decided; returns the ids of swept orphans. Raises KafkaError."""
+    """Aborts the transactions of a batch that is not decided. Returns the transactional ids of
+    aborted transactions that no task has reported. Raises KafkaError.
+    """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     if plan is not None and plan.skips:
@@ -117,21 +119,23 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """What all tasks wrote, or would have written; None when one of them didn't count."""
+    """The sum of all tasks' rows, written or skipped as done; None when a task didn't count."""
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
         return None
     return Payload(
-        sum(rows for rows, _ in payloads), sum(size for _, size in payloads), topic or ""
+        sum(rows for rows, _ in payloads),
+        sum(size for _, size in payloads),
+        topic or "",
+        sum(_transaction(message).letters for message in messages),
     )
 
 
 def prepared_transactions(
     messages: Sequence[TaskCommitMessage], owner: Owner
 ) -> tuple[PreparedTransaction, ...]:
-    """One for each task that wrote a row; CommitError unless each can be its task's.
-
-    Another client's id would end that client's transaction, with our rights.
+    """A transaction for each task that wrote a row. CommitError unless each can belong to its task:
+    otherwise another client's id would end that client's transaction, with our rights.
     """
     found: dict[str, PreparedTransaction] = {}
     for index, message in enumerate(messages):
@@ -174,7 +178,7 @@ def _transaction(message: TaskCommitMessage) -> TaskTransaction:
 def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
-    """The run that commits: the planned one of a job, the tasks' one of a stream."""
+    """The run that commits: the planned run of a job, the tasks' run of a stream."""
     if plan is not None:
         if any(_transaction(m).generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
@@ -197,20 +201,15 @@ def _owner(
 
 
 def _key_of_stream(config: SinkConfig) -> str:
-    """Whose prefix was checked when Spark made its writer (``transaction_plan.prefix_of``)."""
+    """The key of the stream whose prefix was checked when Spark made its writer
+    (``transaction_plan.prefix_of``).
+    """
     assert config.transactional_id_prefix is not None
     return log_key(config.transactional_id_prefix)
 
 
-def _is_two_phase(plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]) -> bool:
-    """In a stream only the tasks know what was planned."""
-    if plan is not None:
-        return plan.two_phase_commit
-    return any(_transaction(message).two_phase_commit for message in messages)
-
-
 def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
-    """With what a stream's checkpoint says of the batch."""
+    """``batch`` with the digest and the offsets from the stream's checkpoint."""
     if config.checkpoint_location is None or owner.numbering is not Numbering.STREAM:
         return batch
     checkpoint = Checkpoint(config.checkpoint_location)
@@ -226,7 +225,9 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """With what the limits of dead letters need, which bound all writes of the block together."""
+    """The block with the counts for the limits of dead letters, which apply to all its writes
+    together.
+    """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters
     if options is None:

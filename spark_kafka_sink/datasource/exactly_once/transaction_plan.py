@@ -1,4 +1,4 @@
-"""What planning passes to the tasks for exactly-once: the key's state, and what is done already.
+"""The plan that tasks get for exactly-once: the key's state, and the batches that are done.
 
 Owns: :class:`TransactionPlan`, the options of exactly-once that depend on the mode (batch or
 stream), and the first read of the commit log, before step 1 of a record's way. Never: a transaction
@@ -17,7 +17,6 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitError,
@@ -28,13 +27,14 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+from spark_kafka_sink.datasource.exactly_once.named_writes import SAYS_REPLAY
 from spark_kafka_sink.datasource.exactly_once.offsets_group import check_group_id, refuse_members
-from spark_kafka_sink.datasource.exactly_once.two_phase_commit import allows_two_phase_commit
 from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.transactions.batches import forgotten_refusal, number_refusal
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.committer import check_number
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.result_errors import raise_refusal
 from spark_kafka_sink.transactions.transactional_ids import (
     DEFAULT_PREFIX,
     check_part,
@@ -55,8 +55,8 @@ class TransactionPlan:
 
     ``key`` is the commit log's, ``state`` its state when the batch was planned. ``context`` is the
     run of a batch job, and ``number`` its batch; both are None in streams. ``driver`` is the token
-    of ``driver_identity``. ``verify``: the rows of a batch that is done are read, and compared.
-    ``digest`` is that of the last done batch in the query's checkpoint, or of the batch of a job;
+    of ``driver_identity``. ``verify``: the rows of a batch that is done are read and compared.
+    ``digest`` is the digest of the last done batch in the query's checkpoint, or of a job's batch;
     empty when it is unknown. Times are milliseconds.
     """
 
@@ -69,7 +69,6 @@ class TransactionPlan:
     verify: bool
     transaction_timeout_ms: int
     log_topic: str
-    two_phase_commit: bool = False
     digest: str = ""
 
     @property
@@ -82,14 +81,21 @@ class TransactionPlan:
         )
 
     @property
+    def number_of_foreach_batch(self) -> int:
+        """The micro-batch of a ``foreach_batch`` function; -1 for another write."""
+        if self.numbering is not Numbering.MICRO_BATCHES or self.number is None:
+            return -1
+        return self.number
+
+    @property
     def is_of_block(self) -> bool:
         """Whether it is a write of a ``transaction`` block, or its end."""
         return self.context is not None and bool(self.context.token)
 
     @property
     def counts_replays(self) -> bool:
-        """Whether a batch that is done is read, and its rows are compared. One that is known by its
-        digest is not.
+        """Whether a batch that is done is read, and its rows are compared. False for a batch that
+        is identified by its digest.
         """
         return self.verify and not (self.digest and self._done_digest)
 
@@ -110,7 +116,7 @@ class TransactionPlan:
         raise CommitError(
             f"batch {number} of '{self.key}' is done with the sources' offsets {there}, and in "
             f"this checkpoint it has the offsets {here}: other rows under a done number",
-            hint="the checkpoint was copied or restored, or is that of another query; for a new "
+            hint="the checkpoint was copied or restored, or belongs to another query; for a new "
             "checkpoint choose a new transactionalIdPrefix or name, or 'kprod txn reset "
             f"{self.key}' removes the old state",
         )
@@ -119,7 +125,7 @@ class TransactionPlan:
     def time(self) -> TransactionTime:
         from spark_kafka_sink.datasource.write.write_task import TransactionTime
 
-        timeout_ms = NEVER if self.two_phase_commit else self.transaction_timeout_ms
+        timeout_ms = self.transaction_timeout_ms
         return TransactionTime(timeout_ms, margin_ms(timeout_ms), self.state.generation)
 
     @property
@@ -139,13 +145,34 @@ class TransactionPlan:
         if self.context is not None and self.number is not None:
             check_run(self.key, self.context.run, self.state)
             check_number(self.key, self.numbering, self.context.query_id, self.number, self.state)
+            self._refuse_forgotten_version(self.number)
             self.check_digest()
+            self._refuse_unknown_replay(self.context)
+
+    def _refuse_forgotten_version(self, number: int) -> None:
+        """CommitError for a version that can't be compared with what was written under its number.
+        (Micro-batches are never that old: the log expects the last one or the next one.)
+        """
+        if self.verify and self.numbering is Numbering.VERSIONS:
+            raise_refusal(self.key, forgotten_refusal(number, self.state))
+
+    def _refuse_unknown_replay(self, context: WriteContext) -> None:
+        """CommitError for a write of ``foreach_batch`` or ``transaction`` under a done number,
+        unless it is known to be the same write: another DataFrame may have as many rows and bytes.
+        """
+        is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
+        if is_unknown and self.skips and self.verify and not context.abort:
+            raise CommitError(
+                f"batch {self.number} of '{self.key}' is done, and whether this is the same write "
+                "again can't be told: it names neither its query nor its sources' offsets",
+                hint=SAYS_REPLAY,
+            )
 
     def is_done(self, identity: TaskIdentity) -> bool:
         """True when the batch of this task is committed already, so that it must write nothing.
 
-        Raises SupersededError when another run took over, and CommitError when the query or its
-        micro-batch isn't the one that the log expects; nothing is written then.
+        Raises SupersededError when another run took over, and CommitError when the log expects
+        another query or micro-batch; nothing is written then.
         """
         if self.context is not None:
             return self.skips  # the rest was checked when it was planned
@@ -165,23 +192,31 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises SupersededError for a run that can't commit any more, CommitError for an aborted one
-    whose place no other has taken.
+    """Raises SupersededError for a run that can't commit any more, and CommitError for an aborted
+    run without a successor.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
-            Owner(key, run, "", generation=0).check(state)  # no other has: it was aborted
+            owner = Owner(key, run, "", generation=0)
+            raise_refusal(key, owner.refusal(state))  # no other has: it was aborted
         raise SupersededError(
             f"another run has taken over '{key}': run {run} must stop, before its batch is written",
             hint="a query runs twice with one checkpoint, or two queries share a "
-            "transactionalIdPrefix or a name of foreach_batch: use a different one for each query",
+            "transactionalIdPrefix or a name of foreach_batch: use a different prefix or name for "
+            "each query",
         )
 
 
-def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
-    """The prefix of every transactional id; also checks what depends on the mode.
+def check_number(
+    key: str, numbering: Numbering, query_id: str, number: int, state: CommitState
+) -> None:
+    """Raises CommitError for a batch that is not the last or the next one of its query."""
+    raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
-    Needs no broker: it runs before each commit and abort of a stream, too.
+
+def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
+    """The prefix of every transactional id; also checks the options that depend on the mode. Needs
+    no broker, because it also runs before each commit and abort of a stream.
     """
     prefix = config.transactional_id_prefix
     if streaming and config.txn_version is not None:
@@ -212,8 +247,8 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Reads the commit log, after committing what an earlier driver decided. Connects to brokers.
-    ``driver`` is the token of ``driver_identity``.
+    """Reads the commit log, after committing the batches that an earlier driver decided. Connects
+    to brokers. ``driver`` is the token of ``driver_identity``.
 
     Raises what ``ExactlyOnceDriver.plan`` raises: for missing rights, a transaction.timeout.ms that
     brokers don't allow, brokers that are too old, a batch that an operator has to resolve; and
@@ -249,16 +284,13 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
 
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
         state = driver_side.plan(key, lambda state: planned(state).check_job())
-        two_phase_commit = config.two_phase_commit == "auto" and allows_two_phase_commit(
-            driver_side.client, key
-        )
         if config.offsets_group is not None and config.offsets_group_in_use != "allow":
             refuse_members(driver_side.client, config.offsets_group)
-    plan = replace(planned(state), two_phase_commit=two_phase_commit)
+    plan = planned(state)
     if streaming:
         plan = replace(plan, digest=_digest_of_done(config, state))
     if plan.skips:
-        # A version older than the last may be a re-run, or may never have been written.
+        # With verifyReplays=false, a version older than the last may never have been written.
         warn(
             _log,
             Kind.NOTHING_WRITTEN,
@@ -280,8 +312,8 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 
 
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
-    """The run of a batch job. The versions that one driver writes one after another are one run, so
-    that its workers reuse their ids: it is the log's owner when this driver has named it.
+    """The run of a batch job. A driver reuses its run for consecutive versions, so that its workers
+    reuse their ids: the run is the log's owner, if this driver created it.
     """
     if numbering is Numbering.ONCE or not driver:
         return job
@@ -290,7 +322,9 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """That of a stream's last done batch, which Spark may run again; empty when it is unknown."""
+    """The digest of a stream's last done batch, which Spark may run again; empty when it is
+    unknown.
+    """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:
         return ""

@@ -1,23 +1,24 @@
-"""Producers for exactly-once: which transactional id a task gets, and when it is reused.
+"""Producers for exactly-once: the transactional id of a task, and the rules for its reuse.
 
 Owns: the worker's token, its ids and their last uses, and the warm producers with a prepared
-transaction. It takes the place of ``producer_cache``, which is without transactions. Never: a
-transaction's states (``producer/transaction/transaction_manager.py``), a row.
+transaction. It replaces ``producer_cache``, which has no transactions. Never: a transaction's
+states (``producer/transaction/transaction_manager.py``), a row.
 
 **No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
 the same names in Spark, and any of them may resume later: a delayed InitProducerId of one would
 abort the prepared transaction of another. So an id belongs to a worker process:
 ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per process, and
-again after a fork; it follows the driver's (``driver_identity``), and the log's generation when the
-batch was planned (``transactional_ids``). k is the smallest one whose last use has surely ended:
-the batch of that use is done in the driver's plan (``last_done``). A use counts from the moment
-when the id is acquired. The id of an attempt that failed is never used again.
+again after a fork. In the id it follows the driver's token (``driver_identity``) and the log's
+generation at planning (``transactional_ids``). k is the smallest number whose last use has surely
+ended: the batch of that use is done in the driver's plan (``last_done``). A use counts from the
+moment when the id is acquired. The id of an attempt that failed is never used again.
 
-**And only when its coordinator says that its last transaction was committed.** InitProducerId would
-abort one that is open (the loser of a speculative pair that no sweep has ended: its partition had
-no leader, its coordinator was moving, it was prepared behind the sweep) without a look for leaders,
-and so may the coordinator have done for its age. Kafka 4.3.1 drops the marker of a partition
-without leader, and the marker of the id's next commit would commit these rows, too::
+**An id is only reused when its coordinator reports that its last transaction was committed.**
+InitProducerId would abort an open transaction without a check of the partitions' leaders. Such a
+transaction belongs to the loser of a speculative pair that no sweep has ended: its partition had no
+leader, its coordinator was moving, or it was prepared after the sweep. The coordinator may also
+have aborted it for its age. Kafka 4.3.1 drops the marker of a partition without leader, and the
+marker of the id's next commit would commit these rows as well::
 
     two attempts of one task prepare; the driver commits one of them
     the other's coordinator, which leads its partition, is lost: the sweep does not see it
@@ -91,8 +92,8 @@ _OF_DRIVER = "."
 class WorkerIds:
     """The ids of one process, whose ``token`` is unique. ``_lock`` guards all fields.
 
-    Entries are never removed: an id without one would be reused. That is a number for each task of
-    the largest micro-batch of each run (and of its first one, which takes over).
+    Entries are never removed, because an id without an entry would be reused. Each run has an entry
+    for each task of its largest micro-batch (and of its first micro-batch, which takes over).
     """
 
     def __init__(self, token: str = "") -> None:
@@ -151,9 +152,8 @@ class TransactionalProducers:
 
     def acquire(self) -> KafkaProducer:
         """A producer in a transaction. Calls coordinators, each time for at most max.block.ms.
-
-        KafkaTimeoutError when InitProducerId times out for every id that may be tried, or the state
-        of one is not described.
+        KafkaTimeoutError when InitProducerId times out for every id that may be tried, or when the
+        state of an id can't be described.
         """
         doubts = 0
         while doubts < _MOST_IDS:
@@ -205,8 +205,8 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Abort, and never use its id again: Kafka 4.3.1 drops an abort's marker for a partition
-        without a leader, and the marker of the id's next commit would commit these rows, too.
+        """Aborts, and never uses the id again: Kafka 4.3.1 drops an abort's marker for a partition
+        without a leader, and the marker of the id's next commit would commit these rows as well.
         """
         assert self._id is not None
         self._ids.retire(self._id)
@@ -218,7 +218,7 @@ def _was_committed(producer: KafkaProducer) -> bool:
 
 
 def _answer(call: Callable[[], T]) -> T:
-    """KafkaTimeoutError with what somebody who reads of a task can do."""
+    """Returns the answer; KafkaTimeoutError with advice for the reader of the task's error."""
     try:
         return call()
     except KafkaTimeoutError as error:
@@ -237,7 +237,6 @@ def producers_of_task(
 ) -> TransactionalProducers:
     """The producer source for a task of ``plan``. An id is acquired when it is needed."""
     config = effective_config(config, identity.app_id)
-    config = replace(config, two_phase_commit=plan.two_phase_commit)
     worker = process_worker() if worker is None else worker
     run, number, last_done = identity.run_id, identity.batch_id, plan.state.last_done
     if plan.context is not None and plan.number is not None:

@@ -1,14 +1,13 @@
-"""The table of metrics: name, kind, unit, labels, and the field that each is read from.
+"""The table of metrics: name, kind, unit, labels, and the field of the value.
 
 Owns: :data:`INSTRUMENTS`, from which docs/metrics.md and the tests of dashboard and alert rules are
 generated, and their names in Prometheus. Never: a value.
 
-Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the name (but ``ratio``,
-which some exporters to Prometheus add for the unit 1 and others do not). Prometheus'
-names are derived as OpenTelemetry's exporters derive them (the unit as a suffix, then
-``_total``), so that one dashboard and one set of rules serve both. Labels are bounded: a query, a
-broker, a topic, an outcome, an error's code, a phase of a micro-batch; never a partition, a task, a
-batch or a run.
+Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the name. Exception:
+``ratio``, which only some exporters to Prometheus add for the unit 1. Prometheus' names are derived
+as OpenTelemetry's exporters derive them (the unit as a suffix, then ``_total``), so that one
+dashboard and one set of rules serve both. Labels are bounded: a query, a broker, a topic, an
+outcome, an error's code, a phase of a micro-batch; never a partition, a task, a batch or a run.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.datasource.report.write_report import Outcome
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome
 from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
@@ -44,7 +43,7 @@ class Origin(Enum):
 
 
 class Label(Enum):
-    """The label besides the query."""
+    """The second label of a metric; the first is the query."""
 
     BROKER = "broker"
     CODE = "code"
@@ -54,7 +53,8 @@ class Label(Enum):
     WAIT = "wait"
 
 
-#: The label that every metric has: the query's name, else its id; ``batch`` outside of streams.
+#: The label that every metric has: the query's name, or its id if it has no name; ``batch`` outside
+#: of streams.
 QUERY: Final = "query"
 
 _SUFFIXES: Final = {
@@ -66,12 +66,14 @@ _SUFFIXES: Final = {
 class Instrument:
     """One metric.
 
-    ``field`` is a field of the report or of the progress (``a.b``: of an object in it); empty:
-    each document counts as 1. Of a list of objects (``a[].b``) each has a value, and of an object
-    of numbers each member. ``label_field`` is the field with the label's value, of each member of
-    the list if there is one; empty: the member's name. ``scale`` converts a value to ``unit``.
-    ``bounds`` are the upper bounds of a histogram's buckets, before that; a list of numbers has the
-    counts of these buckets and of what is above.
+    ``field`` names a field of the report or of the progress: ``a.b`` is the field ``b`` of the
+    object ``a``. If ``field`` is empty, each document counts as 1. In a list of objects
+    (``a[].b``) each object gives a value, and in an object of numbers each member gives one.
+    ``label_field`` names the field that holds the label's value, within each member of the list if
+    the field is a list. If ``label_field`` is empty, the label's value is the member's name.
+    ``scale`` converts a value to ``unit``. ``bounds`` are the upper bounds of a histogram's
+    buckets, before that conversion. A field that is a list of numbers holds the counts of these
+    buckets, and last the count above them.
     """
 
     name: str
@@ -87,17 +89,17 @@ class Instrument:
 
     @property
     def buckets(self) -> tuple[float, ...]:
-        """Upper bounds of the buckets, in its unit."""
+        """Upper bounds of the histogram's buckets, in the metric's unit."""
         return tuple(bound * self.scale for bound in self.bounds)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of its labels, the query first."""
+        """The names of the metric's labels, the query first."""
         return (QUERY,) if self.label is None else (QUERY, self.label.value)
 
     @property
     def prometheus_name(self) -> str:
-        """Its name in Prometheus."""
+        """The metric's name in Prometheus."""
         suffix = _SUFFIXES.get(self.unit, "")
         total = "total" if self.kind is InstrumentKind.COUNTER else ""
         return "_".join(part for part in (self.name.replace(".", "_"), suffix, total) if part)
@@ -107,14 +109,15 @@ _C, _G, _H = InstrumentKind.COUNTER, InstrumentKind.GAUGE, InstrumentKind.HISTOG
 _REPORT, _PROGRESS, _LISTENER = Origin.REPORT, Origin.PROGRESS, Origin.LISTENER
 _RUNNING: Final = Origin.RUNNING
 _MS: Final = 0.001
-#: Of a commit, in ms: most take some tens of them, and kafka.transaction.timeout.ms ends the rest.
+#: Bounds for the duration of a commit, in ms. Most commits take some tens of milliseconds, and
+#: kafka.transaction.timeout.ms limits the others.
 _COMMIT_BOUNDS: Final = (
     10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000,
 )  # fmt: skip
 
 _RESULTS = (
     Instrument("kprod.writes", _C, "{write}", _REPORT, "",
-               "Batches and micro-batches that ended, by what became of their rows.",
+               "Batches and micro-batches that ended, by outcome.",
                label=Label.OUTCOME, label_field="outcome"),
     Instrument("kprod.failures", _C, "{write}", _REPORT, "",
                "Batches and micro-batches that failed, by the error's code (errors.md).",
@@ -126,7 +129,8 @@ _RESULTS = (
 _VOLUME = (
     Instrument("kprod.rows", _C, "{row}", _REPORT, "rows", "Rows that brokers acknowledged."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
-               "Rows without a value that onNullValue=skip left out."),
+               "Rows without a value that onNullValue=skip left out, and with changelog the rows "
+               "before updates."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
                "Rows that can't be sent and became dead letters, by the reason's code.",
                label=Label.CODE, label_field="code"),
@@ -149,7 +153,7 @@ _VOLUME = (
 
 _TIME = (
     Instrument("kprod.throttle.time", _C, "s", _REPORT, "throttleMs",
-               "Time for which brokers' quotas held requests back, summed over responses.", _MS),
+               "Time that brokers' quotas delayed requests, summed over responses.", _MS),
     Instrument("kprod.input.wait.time", _C, "s", _REPORT, "inputWaitMs",
                "Time that tasks waited for Spark's next rows.", _MS),
     Instrument("kprod.buffer.wait.time", _C, "s", _REPORT, "bufferWaitMs",
@@ -161,9 +165,9 @@ _TIME = (
     Instrument("kprod.broker.wait.time", _C, "s", _REPORT, "brokerWaitMs",
                "Time that tasks waited for acknowledgements after their last row.", _MS),
     Instrument("kprod.write.time", _C, "s", _REPORT, "elapsedMs",
-               "Time from the first task's begin to the report.", _MS),
+               "Time from the start of the first task to the report.", _MS),
     Instrument("kprod.commit.time", _H, "s", _REPORT, "commitMs",
-               "How long commits took: with exactly-once, the decision and the end of every"
+               "Duration of commits: with exactly-once, the decision and the end of every"
                " transaction.", _MS, bounds=_COMMIT_BOUNDS),
     Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
                "The longest that a record batch of the last write waited until it was sent; at"
@@ -193,7 +197,7 @@ _BROKERS = (
                "Longest time to a broker's response, in the last write.", _MS,
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency", _H, "s", _REPORT, "brokers[].latencies",
-               "Time to a broker's response, of each request; its sum is that of the buckets' upper"
+               "Time from each request to the broker's response; the sum counts the buckets' upper"
                " bounds.", _MS, label=Label.BROKER, label_field="id", bounds=LATENCY_BOUNDS_MS),
     Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
                "Rows that brokers acknowledged, by topic.", label=Label.TOPIC, label_field="topic"),
@@ -206,7 +210,7 @@ _TRANSACTIONS = (
     Instrument("kprod.transactions", _C, "{transaction}", _REPORT, "transactions",
                "Transactions that tasks prepared."),
     Instrument("kprod.transaction.age", _G, "s", _REPORT, "oldestTransactionMs",
-               "How long the oldest transaction of the last write was open.", _MS),
+               "Age of the oldest transaction of the last write.", _MS),
     Instrument("kprod.transaction.timeout", _G, "s", _REPORT, "transactionTimeoutMs",
                "kafka.transaction.timeout.ms, after which brokers abort a transaction.", _MS),
 )  # fmt: skip
@@ -216,55 +220,58 @@ _QUERIES = (
     Instrument("kprod.query.input.rows", _C, "{row}", _PROGRESS, "numInputRows",
                "Rows that micro-batches read."),
     Instrument("kprod.query.batch.time", _C, "s", _PROGRESS, "durationMs",
-               "Time that micro-batches took, by Spark's names of what was done;"
-               " triggerExecution is all of it.", _MS, label=Label.PHASE),
+               "Time of micro-batches by phase, with Spark's names of the phases. The phase"
+               " triggerExecution is the whole time.", _MS, label=Label.PHASE),
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
                "Micro-batches that Spark finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
-               "Micro-batches with rows whose report did not reach the listener, of queries that"
-               " had one before."),
+               "Micro-batches that had rows, and whose report did not reach the listener. They"
+               " count only after the listener has received a report of their query."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
                "1 while the query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
-               "Queries that ended with an error, by its code (errors.md); `other`: not ours.",
+               "Queries that ended with an error, by the error's code (errors.md). The code"
+               " `other` is for errors without a code of this package.",
                label=Label.CODE),
     Instrument("kprod.query.start.timestamp", _G, "s", _LISTENER, "",
                "When the query started, in seconds since 1970."),
     Instrument("kprod.query.end.timestamp", _G, "s", _LISTENER, "",
-               "When the query ended, with an error or without; 0 while it has not."),
+               "When the query ended, with or without an error; 0 while it runs."),
     Instrument("kprod.query.failure.timestamp", _G, "s", _LISTENER, "",
-               "When the query last ended with an error, of those that did."),
+               "When the query last ended with an error; absent if the query never failed."),
     Instrument("kprod.query.source.lag", _G, "{row}", _LISTENER, "",
-               "How far the query is behind the newest offsets of its sources: the most of a"
-               " partition, as Spark's progress has it (sources that read from Kafka)."),
+               "The number of offsets that the query is behind its source, in the partition where"
+               " this number is largest. Only sources that read Kafka report it."),
     Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
-               "When Spark last reported that the query made progress or has nothing to do, in"
-               " seconds since 1970."),
+               "When Spark last reported that the query made progress or was idle, in seconds"
+               " since 1970."),
 )  # fmt: skip
 
-#: Of the micro-batch that runs, so far; 0 when none sends figures (option progressTopic).
+#: Figures of the running micro-batch so far (option progressTopic); 0 when no task sends figures.
 _RUNNING_TASKS = (
     Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
-               "Python workers that sent figures within half a minute."),
+               "Python workers that sent figures in the last 30 s."),
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
-               "Attempts of tasks that ended, of such workers."),
+               "Task attempts that ended in Python workers that sent figures in the last 30 s."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
-               "Rows that brokers acknowledged, of attempts that failed as well."),
+               "Rows that brokers acknowledged, failed attempts included."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
-               "Their record batches on the wire.", 1e6),
+               "Record batches on the wire, failed attempts included.", 1e6),
     Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
-               "Rows a second that brokers acknowledge now."),
+               "Rows per second that brokers acknowledge at the moment."),
     Instrument("kprod.task.throughput", _G, "By/s", _RUNNING, "megabytesPerSecond",
-               "Bytes a second on the wire now.", 1e6),
+               "Bytes per second on the wire at the moment.", 1e6),
     Instrument("kprod.task.retries", _G, "{batch}", _RUNNING, "retries",
                "Record batches that were sent again."),
     Instrument("kprod.task.wait.time", _G, "s", _RUNNING, "waits",
-               "Time that tasks waited, by what for: Spark's rows (input), memory, brokers' quotas"
-               " (quota), a limit of the write's own (rate).", _MS, label=Label.WAIT),
+               "Time that tasks waited, by reason. `input`: Spark's rows. `memory`: room in"
+               " kafka.buffer.memory. `quota`: brokers' quotas. `rate`: maxRecordsPerSecond or"
+               " maxBytesPerSecond.", _MS, label=Label.WAIT),
     Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
                "Age of the oldest record batch that has no response.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
-               "How long the commit that runs has taken; one of less than 10 s is not seen.", _MS),
+               "Duration of the running commit so far. A commit of less than 10 s has no figures.",
+               _MS),
 )  # fmt: skip
 
 #: All of them, in the order of the docs.
@@ -272,13 +279,18 @@ INSTRUMENTS: Final = (
     *_RESULTS, *_VOLUME, *_TIME, *_TASKS, *_BROKERS, *_TRANSACTIONS, *_QUERIES, *_RUNNING_TASKS,
 )  # fmt: skip
 
-#: Label values that are no code, or are too many.
+#: The label value for an error without a code, and for values beyond a label's limit.
 OTHER: Final = "other"
 
 #: Values of labels whose counters are 0 from a query's start on, because there are alerts on them:
 #: Prometheus sees an increase between two values only.
 FROM_THE_START: Final = {
-    Label.OUTCOME: (Outcome.ABORTED, Outcome.FAILED, Outcome.PARTIAL, Outcome.UNKNOWN),
+    Label.OUTCOME: (
+        WriteOutcome.ABORTED,
+        WriteOutcome.FAILED,
+        WriteOutcome.PARTIAL,
+        WriteOutcome.UNKNOWN,
+    ),
     Label.CODE: (Kind.EXPIRED.kp_code, OTHER),
 }
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from spark_kafka_sink.base.described_fields import as_json
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError, coded, safe_text, warn, warn_once
 from spark_kafka_sink.base.security.local_files import UnusableFileError
-from spark_kafka_sink.datasource.described_fields import as_json
 from spark_kafka_sink.datasource.monitoring.instruments import OTHER
 from spark_kafka_sink.datasource.monitoring.measurements import (
     Document,
@@ -58,20 +58,23 @@ _CODE = re.compile(r"\[(KP\d{4})\]")
 
 
 class KprodListener(StreamingQueryListener):
-    """``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
+    """A listener that makes metrics from the streaming queries of a session:
+    ``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
 
-    ``libraries`` get every value: ``PrometheusMetrics``, ``OpenTelemetryMetrics``, or any object
-    with their method. ``reports`` is the ``reportPath`` of the session's writes, as a path of this
-    process, or a function that returns the reports since its last call, as dictionaries of their
-    JSON. ``on_batch`` is called with the progress and the reports of each micro-batch (several,
-    when foreachBatch writes several times; none, when ``kprod`` wrote nothing), all as
-    dictionaries.
+    ``libraries`` receive every value. They are ``PrometheusMetrics``, ``OpenTelemetryMetrics``, or
+    any object that has their method ``record``. ``reports`` is the ``reportPath`` of the session's
+    writes, as a path of this process. It can also be a function that returns the new reports since
+    its last call, as dictionaries of their JSON.
 
-    ``running``, a :class:`RunningWrites`, is read every five seconds, on a thread of its own, for
-    metrics of tasks that run (option progressTopic), until :meth:`close`.
+    ``on_batch`` is called for each micro-batch with its progress and its reports, all as
+    dictionaries. There are several reports if foreachBatch writes several times, and none if
+    ``kprod`` wrote nothing.
 
-    Every query of the session is counted; a query that does not write with ``kprod`` has Spark's
-    metrics only.
+    ``running`` is a :class:`RunningWrites`, for metrics of running tasks (option progressTopic). A
+    separate thread reads it every five seconds until :meth:`close`.
+
+    The metrics cover every query of the session. A query that does not write with ``kprod`` has
+    Spark's metrics only.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class KprodListener(StreamingQueryListener):
             ).start()
 
     def close(self) -> None:
-        """Ends the thread of ``running``, which closes that."""
+        """Ends the thread that reads ``running``. This thread closes ``running``."""
         self._closed.set()
 
     def _watch(self, running: RunningWrites) -> None:
@@ -115,8 +118,8 @@ class KprodListener(StreamingQueryListener):
             except KafkaError as error:
                 text = f"the progress of tasks can't be read: {error.message}"
                 warn_once(_log, [coded(Kind.REPORT_NOT_WRITTEN, text, error.hint)])
-            # A write that is over is 0, and not what it was last; nor one of which nothing is
-            # known: brokers that are down stop tasks, too, and KprodNoProgress must see that.
+            # A finished write is 0, and not its last value. The same holds for a write without
+            # news: if brokers are down, its tasks stop, and KprodNoProgress must see that.
             for query in seen | set(found):
                 document = as_json(found.get(query, RunningWrite(query)))
                 assert isinstance(document, dict)
@@ -174,8 +177,8 @@ class KprodListener(StreamingQueryListener):
             warn(_log, Kind.REPORT_NOT_WRITTEN, "reports can't be read: %s", safe_text(why))
 
     def read_reports(self) -> None:
-        """Counts the reports since the last call. Streams' events call it; after a batch job the
-        user does. OSError or UnusableFileError for a path that can't be read.
+        """Counts the reports since the last call. Events of streams call this method. After a batch
+        job, call it yourself. Raises OSError or UnusableFileError for a path that can't be read.
         """
         for report in self._new_reports():
             query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))
@@ -190,7 +193,7 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """The reports of a micro-batch; drops older ones."""
+        """The reports of a micro-batch; drops reports of older micro-batches."""
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]
         while waiting and found:

@@ -1,7 +1,4 @@
-"""The error when a library of an extra is missing.
-
-Owns: that one line. Never: the libraries.
-"""
+"""The error when a library of an extra is missing. Owns: that message. Never: the libraries."""
 
 from __future__ import annotations
 

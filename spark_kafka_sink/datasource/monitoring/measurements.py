@@ -48,9 +48,9 @@ _CODE = re.compile(r"KP\d{4}")
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """One value of one instrument, in its unit; ``labels`` are the instrument's, in its order. In
-    a histogram the value counts ``count`` times.
+class MetricValue:
+    """A value of an instrument, in its unit; ``labels`` are the instrument's, in its order. In a
+    histogram the value counts ``count`` times.
     """
 
     instrument: Instrument
@@ -62,14 +62,14 @@ class Measurement:
 class MetricsLibrary(Protocol):
     """A library that keeps and exports metrics (``prometheus_metrics``, ...)."""
 
-    def record(self, measurement: Measurement) -> None:
-        """Adds the value of a counter, sets that of a gauge, counts that of a histogram. A series
-        exists from its first value on, also of a histogram whose ``count`` is 0.
+    def record(self, measurement: MetricValue) -> None:
+        """Adds the value to a counter, sets a gauge, or counts the value in a histogram. A series
+        exists from its first value on, even a histogram whose ``count`` is 0.
         """
         ...
 
 
-def measure(document: Document, origin: Origin, query: str) -> Iterator[Measurement]:
+def measure(document: Document, origin: Origin, query: str) -> Iterator[MetricValue]:
     """The values in ``document``, a report or Spark's progress. A field that is missing, null or
     not a number has none, so that reports of later versions are read as far as possible.
     """
@@ -77,7 +77,7 @@ def measure(document: Document, origin: Origin, query: str) -> Iterator[Measurem
         if instrument.origin is origin:
             for value, label, count in _values(document, instrument):
                 labels = (query,) if instrument.label is None else (query, label)
-                yield Measurement(instrument, value * instrument.scale, labels, count)
+                yield MetricValue(instrument, value * instrument.scale, labels, count)
 
 
 #: A value, before ``scale``; its label; its count.
@@ -130,7 +130,7 @@ def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator
 
 
 def source_lag(progress: Document) -> float | None:
-    """The most that a partition of a source is behind, None when no source says it. The metrics of
+    """The largest lag of a partition of a source, None when no source reports a lag. The metrics of
     Spark's sources are texts.
     """
     sources = progress.get("sources")
@@ -152,7 +152,7 @@ def query_of(document: Document) -> str:
 @dataclass(slots=True)
 class Metrics:
     """Counts a process's reports and progresses. Spark calls a listener's methods one after the
-    other; the figures of running tasks come on a thread of their own.
+    other; the figures of running tasks come on a separate thread.
     """
 
     libraries: tuple[MetricsLibrary, ...]
@@ -173,7 +173,7 @@ class Metrics:
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
         """Counts a value of the listener; with ``label`` if the instrument has one."""
-        self._record([Measurement(BY_NAME[name], value, (query, *label))])
+        self._record([MetricValue(BY_NAME[name], value, (query, *label))])
 
     def begin(self, query: str) -> None:
         """Makes the query's counters 0: Prometheus sees an increase only between two values."""
@@ -184,9 +184,9 @@ class Metrics:
                     if one.label is None
                     else ((v,) for v in FROM_THE_START.get(one.label, ()))
                 )
-                self._record(Measurement(one, 0, (query, *label), 0) for label in known)
+                self._record(MetricValue(one, 0, (query, *label), 0) for label in known)
 
-    def _record(self, measurements: Iterable[Measurement]) -> None:
+    def _record(self, measurements: Iterable[MetricValue]) -> None:
         for one in measurements:
             with self._lock:
                 labels = tuple(

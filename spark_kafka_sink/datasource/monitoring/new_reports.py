@@ -38,9 +38,9 @@ _CHUNK: Final = 64 << 20
 
 
 class NewReports:
-    """The reports that are added to ``path``, a file or a directory, from now on; existing ones
-    are skipped. A path that does not exist yet has no reports. UnusableFileError, or
-    NotAllowedError, for a path that no report can be in.
+    """The reports that are added to ``path``, a file or a directory, from now on; existing ones are
+    skipped. A path that does not exist yet has no reports. UnusableFileError, or NotAllowedError,
+    for a path that can't hold a report.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -48,7 +48,7 @@ class NewReports:
         check_report_path(self._path)
         refuse_unusable(self._path, directories=True)
         self._folder = _Folder(self._path)
-        #: The file, and the one that had its name before: who had that one open may still write.
+        #: The current file and the rotated file, to which a writer may still append.
         self._files: list[_File] = []
         if not self._is_directory() and (file := self._opened()) is not None:
             file.skip()
@@ -91,7 +91,7 @@ class _File:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._read_to = 0
-        #: What it began with when it was read last: a file that was truncated begins otherwise.
+        #: The first bytes of the file at the last read: a truncated file begins differently.
         self._head = b""
 
     def is_at(self, there: os.stat_result) -> bool:

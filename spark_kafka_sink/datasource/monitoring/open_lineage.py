@@ -1,13 +1,13 @@
-"""OpenLineage events of writes (extra ``lineage``): which job wrote how much to which topics.
+"""OpenLineage events of writes (extra ``lineage``): the jobs, and their rows and bytes by topic.
 
-Owns: :func:`emit`, a report listener, and how a report becomes events. Never: where events go: the
-library's own configuration says it (``OPENLINEAGE_URL``, ``OPENLINEAGE_CONFIG``, ...), in the
-environment of the driver.
+Owns: :func:`emit`, a report listener, and the conversion of a report to events. Never: the
+destination of events: the library's own configuration has it (``OPENLINEAGE_URL``,
+``OPENLINEAGE_CONFIG``, ...), in the environment of the driver.
 
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
 
-Each batch and micro-batch is a run of a job, with the report's id: an event START and one of its
-end, both made from the report. Its job is named after the application and the query.
+Each batch and micro-batch is a run of a job, with the report's id. It has an event START and an
+event of its end, both made from the report. Its job is named after the application and the query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
-from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
 
 try:
     from openlineage.client import OpenLineageClient
@@ -46,16 +46,16 @@ except ImportError as error:
 _log = logging.getLogger(__name__)
 
 PRODUCER: Final = f"urn:spark-kafka-sink:{__version__}"
-#: What dbt and others call the parent's run: ``namespace/name/runId``.
+#: The name of the parent's run in dbt and other tools: ``namespace/name/runId``.
 _PARENT: Final = "OPENLINEAGE_PARENT_ID"
 _NAMESPACE: Final = "OPENLINEAGE_NAMESPACE"
 
 _STATES: Final = {
-    Outcome.PREPARED: RunState.RUNNING,
-    Outcome.UNKNOWN: RunState.OTHER,
-    Outcome.ABORTED: RunState.FAIL,
-    Outcome.FAILED: RunState.FAIL,
-    Outcome.PARTIAL: RunState.FAIL,
+    WriteOutcome.PREPARED: RunState.RUNNING,
+    WriteOutcome.UNKNOWN: RunState.OTHER,
+    WriteOutcome.ABORTED: RunState.FAIL,
+    WriteOutcome.FAILED: RunState.FAIL,
+    WriteOutcome.PARTIAL: RunState.FAIL,
 }
 
 #: For how long nothing is sent after a failure, in seconds: the library tries again by itself, for
@@ -64,7 +64,7 @@ PAUSE_S: Final = 60.0
 
 
 class Collector:
-    """Where events go: through one client."""
+    """The destination of events: a client of the library."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ def _event(
 
 
 def _parent(report: WriteReport) -> parent_run.ParentRunFacet | None:
-    """The run that Spark's properties name, else the environment. A name may have slashes, a
+    """The run in Spark's properties, or the run in the environment. A name may have slashes, a
     namespace may not.
     """
     given = report.parent_run or os.environ.get(_PARENT, "")
@@ -169,8 +169,8 @@ def _job_facets(report: WriteReport) -> dict[str, JobFacet]:
 
 
 def _outputs(report: WriteReport) -> Iterator[OutputDataset]:
-    """A dataset for each topic, as OpenLineage names those of Kafka; without counts, what the
-    options name.
+    """A dataset for each topic, with OpenLineage's names for Kafka; without counts, the topics of
+    the options.
     """
     servers = report.bootstrap_servers
     namespace = f"kafka://{servers[0]}" if servers else "kafka"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, InstrumentKind
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
-from spark_kafka_sink.datasource.monitoring.measurements import Measurement
+from spark_kafka_sink.datasource.monitoring.measurements import MetricValue
 
 try:
     from opentelemetry import metrics as otel
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics:
-    """Creates the metrics as instruments of ``meter_provider``, by default the process's. Without
-    an SDK they are no-ops, as OpenTelemetry defines it.
+    """Creates the metrics as instruments of ``meter_provider``. The default is the meter provider
+    of the process. Without an OpenTelemetry SDK, the instruments do nothing.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
@@ -51,7 +51,7 @@ class OpenTelemetryMetrics:
             if one.kind is InstrumentKind.HISTOGRAM
         }
 
-    def record(self, measurement: Measurement) -> None:
+    def record(self, measurement: MetricValue) -> None:
         """See :class:`MetricsLibrary`."""
         one = measurement.instrument
         attributes = dict(zip(one.labels, measurement.labels, strict=True))

@@ -1,7 +1,6 @@
-"""A bar for writes that take long, in a terminal or a notebook (extra ``progress``).
-
-Owns: :func:`show_progress`, and what it shows. Never: the figures: tasks are Spark's own status,
-rows those of progressTopic (``running_writes``).
+"""A bar for writes that take long, in a terminal or a notebook (extra ``progress``). Owns:
+:func:`show_progress`, and the content of the bar. Never: the figures: tasks come from Spark's own
+status, rows from progressTopic (``running_writes``).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Share = tuple[int, int]
 
 
 class Display(Protocol):
-    """Where progress is shown: done and all tasks (0: not known), and a text."""
+    """A display of progress: the number of done and of all tasks (0: unknown), and a text."""
 
     def update(self, done: int, total: int, text: str) -> None: ...
 
@@ -44,15 +43,16 @@ class Display(Protocol):
 def show_progress(
     spark: SparkSession, options: Mapping[str, str] | None = None, *, file: TextIO | None = None
 ) -> Iterator[None]:
-    """A bar while the block runs: the share of the active stages' tasks, and with ``options`` that
-    have progressTopic, rows, MB/s and retries.
+    """Shows a progress bar while the block runs: the share of the active stages' tasks that are
+    done. If ``options`` contain progressTopic, the bar also shows rows, MB/s and retries.
 
         with show_progress(spark, options):
             df.write.format("kprod").options(**options).save()
 
-    It is drawn in a notebook, else on ``file`` (standard error) when that is a terminal; else
-    nothing is, and nothing is asked. For classic and Connect sessions. ImportError without the
-    extra ``progress`` in a terminal.
+    The bar appears in a notebook, or on ``file`` (default: standard error) if that is a terminal.
+    Otherwise there is no bar, and no figures are requested. It works with classic and Connect
+    sessions. In a terminal it needs the extra ``progress``; without the extra, ImportError is
+    raised.
     """
     display = _display(file or sys.stderr)
     if display is None:
@@ -95,7 +95,7 @@ def _draw(
 
 
 def text_of(share: Share, rows: RunningWrites | None, seconds: float) -> str:
-    """What stands behind the bar."""
+    """The text after the bar."""
     parts = [f"{share[0]} of {share[1]} tasks"] if share[1] else []
     for one in _read(rows):
         parts.append(f"{one.rows:,} rows")
@@ -210,7 +210,7 @@ class _Notebook:
         self._handle.update(_Html(done, total, text))
 
     def close(self) -> None:
-        """What is shown last stays."""
+        """Ends the display; the last bar stays visible."""
 
 
 class _Html:

@@ -14,7 +14,7 @@ from spark_kafka_sink.datasource.monitoring.instruments import (
     InstrumentKind,
 )
 from spark_kafka_sink.datasource.monitoring.library_needed import library_needed
-from spark_kafka_sink.datasource.monitoring.measurements import Measurement
+from spark_kafka_sink.datasource.monitoring.measurements import MetricValue
 
 try:
     from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 
 class PrometheusMetrics:
-    """Keeps all metrics in ``registry``, by default the process's. Only one for each registry:
-    prometheus_client raises ValueError for a second one.
+    """Keeps all metrics in ``registry``. The default is prometheus_client's registry of the
+    process. A registry accepts only one PrometheusMetrics: for a second, prometheus_client raises
+    ValueError.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._metrics = {one.name: _metric(one, registry) for one in INSTRUMENTS}
 
-    def record(self, measurement: Measurement) -> None:
+    def record(self, measurement: MetricValue) -> None:
         """See :class:`MetricsLibrary`."""
         series = self._metrics[measurement.instrument.name].labels(*measurement.labels)
         if isinstance(series, Counter):

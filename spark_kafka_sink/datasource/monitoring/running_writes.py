@@ -1,8 +1,8 @@
-"""What runs now, on the driver: the figures that workers send to progressTopic, added up.
+"""The running writes, on the driver: the sums of the figures that workers send to progressTopic.
 
 Owns: :class:`RunningWrites`, :class:`RunningWrite`. Never: sending (``write/worker_progress.py``),
-a metric. A record is another process's, and others may have the right to write to the topic: what
-is no record is skipped, and how much is kept is bounded.
+a metric. The records come from other processes, and other clients may have the right to write to
+the topic. So invalid records are skipped, and the number of kept figures is bounded.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.described_fields import from_json
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.described_fields import from_json
 from spark_kafka_sink.datasource.monitoring.measurements import NO_QUERY
 from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail
 from spark_kafka_sink.datasource.write.worker_progress import EVERY_S, WorkerProgress
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: A worker that is silent for as long writes no more; a write all of whose workers are is over.
 _SILENT_S: Final = 3 * EVERY_S
 _OVER_S: Final = 6 * EVERY_S
-#: A rate is that of at least this time, in which each worker sends once.
+#: A rate covers at least this time, in which each worker sends once.
 _RATE_S: Final = EVERY_S
 _READ_MS: Final = 10_000
 _LARGEST_RECORD: Final = 10_000
@@ -47,8 +47,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class RunningWrite:
-    """One query's micro-batch, or the application's batch jobs, so far. Rows of attempts that
-    failed count, too.
+    """A query's micro-batch, or the application's batch jobs, so far. Rows of failed attempts are
+    included.
     """
 
     query: str
@@ -92,11 +92,12 @@ _Workers = dict[str, tuple[float, WorkerProgress]]
 
 
 class RunningWrites:
-    """Reads progressTopic from now on. One thread at a time.
+    """Reads the topic of the option progressTopic from now on. Only one thread at a time may use
+    it.
 
-    ``options`` are those of the writes: kafka.bootstrap.servers, what a login needs, progressTopic.
-    Only writes of ``spark``'s application count. The principal needs READ and DESCRIBE on the
-    topic. ConfigError.
+    ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
+    progressTopic. Only writes of the application of ``spark`` count. The principal needs READ and
+    DESCRIBE on the topic. Raises ConfigError for invalid options, and without progressTopic.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class RunningWrites:
         self._client.close()
 
     def read(self) -> list[RunningWrite]:
-        """What runs, by query, after the records since the last call. KafkaError when brokers don't
-        respond.
+        """Reads the new records since the last call, and returns the running writes by query.
+        Raises KafkaError if brokers do not respond.
         """
         now = self._monotonic_s()
         for value in self._tail.new_values(_READ_MS):
@@ -158,7 +159,7 @@ class RunningWrites:
                 del self._writes[key]
 
     def _so_far(self, query: str, now: float) -> RunningWrite:
-        """All writes of a query: batch jobs that run at once have one label."""
+        """The sum of all writes of a query: batch jobs that run at the same time share a label."""
         keys = [key for key in self._writes if key[0] == query]
         came = [one for key in keys for one in self._writes[key].values()]
         every = [record for _, record in came]

@@ -1,4 +1,4 @@
-"""The records that are added to a topic, for who follows it: no transactions, partition 0.
+"""Follows the records that are added to a topic: partition 0, without transactions.
 
 Owns: :class:`TopicTail`, the reading side of :func:`driver_transactions.write_record`. Never: a
 consumer group, a committed offset: it begins at the end, each time.
@@ -25,10 +25,11 @@ class TopicTail:
         self._next: int | None = None
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
-        """The values of records with a key since the last call, of one Fetch; of the first call
-        none. What is cut off or can't be read is skipped: newer records replace it.
+        """The values of records with a key since the last call, from one Fetch; the first call
+        returns none. Records that are cut off or can't be read are skipped, because newer records
+        replace them.
 
-        Raises AuthorizationError, KafkaTimeoutError, and what a missing topic raises.
+        Raises AuthorizationError, KafkaTimeoutError, and the errors of a missing topic.
         """
         deadline_ms = self._client.deadline(timeout_ms)
         if self._next is None:

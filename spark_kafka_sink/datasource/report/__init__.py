@@ -1,15 +1,16 @@
-"""Reports: what one batch or micro-batch wrote, or why it was not written.
+"""Reports: the result of a batch or micro-batch, or the reason why it was not written.
 
 Owns, by file:
 
 ==================  ==================================================================
 write_report        the value: :class:`WriteReport`, version 1, and its JSON
 report_of_batch     makes it from commit messages, or from an error
-failed_attempts     what attempts that fail leave for it
+failed_attempts     the data that failed attempts leave for it
 report_file         reports as files
-retention           which of these are deleted
-kept_reports        the last one of each query, kept on the driver
-last_report         ``last_report``: reads that from the user's process
+kept_reports        the last report of each query, kept on the driver
+last_report         ``last_report``: reads it from the user's process
+claims              what a report claims to be in Kafka
+audit               ``audit``: reads it back from Kafka; audit_verdict judges the counts
 log_line            its line in the driver's log
 destinations        the registry of destinations
 ==================  ==================================================================

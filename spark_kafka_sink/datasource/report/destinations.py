@@ -22,12 +22,11 @@ from spark_kafka_sink.base.errors import KafkaError, warn
 from spark_kafka_sink.base.security.import_paths import find_function, place_of
 from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.datasource.process.process_logging import configure_logging
 from spark_kafka_sink.datasource.report.kept_reports import keep
 from spark_kafka_sink.datasource.report.log_line import line_of, summary_of
 from spark_kafka_sink.datasource.report.report_file import write_report_file
-from spark_kafka_sink.datasource.report.retention import Retention
-from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
 
 if TYPE_CHECKING:
     from spark_kafka_sink.transactions.driver_transactions import TopicRecord
@@ -38,7 +37,7 @@ Destination = Callable[[WriteReport, SinkConfig], object]
 
 #: How long brokers may take to acknowledge a report outside of a decision, in ms.
 REPORT_TOPIC_MS = 10_000
-_DECIDED = (Outcome.COMMITTED, Outcome.PREPARED, Outcome.DONE_BEFORE)
+_DECIDED = (WriteOutcome.COMMITTED, WriteOutcome.PREPARED, WriteOutcome.DONE_BEFORE)
 
 
 def publish(report: WriteReport, config: SinkConfig) -> None:
@@ -60,7 +59,9 @@ def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) 
 
 
 def _log_line(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
-    """Successful commits only: failed ones raise, and aborts log a warning (``write_plan``)."""
+    """Logs successful commits only: failed commits raise, and aborts log a warning
+    (``planned_batch``).
+    """
     if report.outcome.is_success:
         configure_logging()
         # Spark's JSON log of Python workers shows the fields of "context" as columns.
@@ -79,13 +80,12 @@ def _last_report(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG0
 
 def _report_path(report: WriteReport, config: SinkConfig) -> None:
     if config.report_path is not None:
-        retention = Retention(config.report_path_retention_bytes, config.report_path_retention_ms)
-        write_report_file(config.report_path, report, retention)
+        write_report_file(config.report_path, report)
 
 
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
     """The record for ``reportTopic``; with exactly-once, in a transaction of the batch."""
-    # Imported here, so that a commit without it loads neither network nor Arrow.
+    # Imported here, so that a commit without reportTopic does not load network or Arrow.
     from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 
     return TopicRecord(report_topic, report.json().encode())

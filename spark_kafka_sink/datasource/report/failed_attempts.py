@@ -1,13 +1,14 @@
-"""What an attempt of a task that fails leaves for the report of its batch.
+"""The data that a task's failed attempt leaves for the report of its batch.
 
-Owns: :class:`FailedAttempts`, a directory of the driver, and who reads and removes what is in it.
-Never: the content of a report (``report_of_batch.py``).
+Owns: :class:`FailedAttempts`, a directory of the driver, and the rules for reading and removing its
+files. Never: the content of a report (``report_of_batch.py``).
 
 Spark passes nothing of a failed task to ``abort``: only the JVM, and then the user's process, has
-its exception. So an attempt that fails writes a report of its own before it raises, as a file; the
-abort of its batch runs later, reads it and removes it. The file is in the directory of
-``reportPath`` or, without one and where that takes no file, in the application's own. An executor
-of another machine that shares neither leaves nothing (docs/design/spark.md has the other ways).
+its exception. So a failed attempt writes its own report as a file before it raises; the abort or
+commit of its batch runs later, reads it and removes it. The file is in the directory of
+``reportPath``. Without ``reportPath``, or if that directory takes no file, it is in the
+application's local directory. An executor of another machine that shares neither leaves nothing
+(docs/design/spark.md has the other ways).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security import allow_lists
@@ -32,16 +33,16 @@ from spark_kafka_sink.base.security.local_files import (
     read_file,
     write_new_file,
 )
-from spark_kafka_sink.datasource.described_fields import from_json
-from spark_kafka_sink.datasource.report.kept_reports import local_folder
-from spark_kafka_sink.datasource.report.write_report import WriteReport
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 #: Hidden from who reads a directory of reports.
 _NAME: Final = ".kprod-failed-"
-#: Of an attempt, and of one that was killed as it wrote.
+#: File names of finished and of interrupted attempts.
 _FILE: Final = re.compile(r"\.?(\d+-\d+|begun)?\.json(\.tmp)?")
-#: Whose batch it is, from its first task.
+#: The identity of the batch, from its first task.
 _BEGUN: Final = "begun.json"
 #: Attempts that are read, at most; a job fails after a few.
 _MOST: Final = 100
@@ -51,8 +52,8 @@ _FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """Directories of a batch, each empty when there is none: ``named`` is beside what reportPath
-    names, ``local`` the application's.
+    """Directories of a batch, each empty when there is none: ``named`` is next to reportPath,
+    ``local`` is the application's.
     """
 
     named: str = ""
@@ -66,6 +67,8 @@ class FailedAttempts:
         """
         if not token:
             return cls()
+        from spark_kafka_sink.datasource.report.kept_reports import local_folder
+
         if query_name:
             token += f"-{hashlib.sha256(query_name.encode(errors='replace')).hexdigest()[:8]}"
         local = local_folder()
@@ -101,7 +104,7 @@ class FailedAttempts:
 
     @property
     def told(self) -> TaskIdentity | None:
-        """What the first task has told, before :meth:`take`."""
+        """The data of the first task, before :meth:`take`."""
         with contextlib.suppress(UnusableFileError, TypeError, ValueError, RecursionError):
             if self._sees_local():
                 text = read_file(f"{self.local}/{_BEGUN}", "a task")
@@ -133,10 +136,13 @@ class FailedAttempts:
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
-    def take(self, batch_id: int | None) -> list[WriteReport]:
-        """Those of a micro-batch, or all of a job, whose directories are its own; removes all.
-        Never raises. (A job that foreachBatch runs has no number here, and its tasks have one.)
+    def left(self, batch_id: int | None) -> list[WriteReport]:
+        """The failed attempts of a micro-batch, or of a whole job, which has its own directories.
+        Never raises. (A job that foreachBatch runs has no number here, while its tasks have one.)
         """
+        from spark_kafka_sink.base.described_fields import from_json
+        from spark_kafka_sink.datasource.report.write_report import WriteReport
+
         found: list[WriteReport] = []
         for folder, _ in self._ours():
             for file in Path(folder).glob("*.json"):
@@ -146,8 +152,13 @@ class FailedAttempts:
                     if len(found) < _MOST:
                         text = read_file(str(file), "a failed attempt")
                         found.append(from_json(WriteReport, json.loads(text)))
-        self.end()
         return [one for one in found if batch_id in (None, one.batch_id)]
+
+    def take(self, batch_id: int | None) -> list[WriteReport]:
+        """Returns the same as :meth:`left`, and removes the directories."""
+        found = self.left(batch_id)
+        self.end()
+        return found
 
     def end(self) -> None:
         """Removes the directories. Never raises."""
@@ -162,8 +173,8 @@ class FailedAttempts:
         return any(folder == self.local for folder, _ in self._ours())
 
     def _ours(self) -> Iterator[tuple[str, int]]:
-        """Those that are there, and when each was made. Another user may have made one, or a
-        link of its name, in a directory like /tmp.
+        """The existing directories of this user, with their times. In a directory like /tmp,
+        another user may have made a directory or a link with the same name.
         """
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):

@@ -80,8 +80,8 @@ def kept(query_id: str | None) -> str | None:
 
 
 def known_application() -> tuple[str | None, str | None]:
-    """Id and name of the application, which an earlier report of it has. Before that, the id is in
-    what Spark gets from Kubernetes, and YARN in the names of an application's directories.
+    """Id and name of the application, from an earlier report. Before the first report, the id comes
+    from Spark's environment on Kubernetes, or from the names of YARN's application directories.
     """
     known = {}
     with contextlib.suppress(UnusableFileError, ValueError):
@@ -93,14 +93,14 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether this report, or another of the same tasks, is the last one of its query."""
+    """Whether this report, or another report of the same tasks, is the last report of its query."""
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query of a report: only tasks know it, so without a finished task it is that of the
-    options. ``every`` kept report, the oldest first.
+    """The query of a report. Only tasks have it, so without a finished task it is the query of the
+    same options. ``every`` kept report, the oldest first.
     """
     if report.query_id is not None:
         return _fit(report.query_id)

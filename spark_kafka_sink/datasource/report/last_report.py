@@ -1,11 +1,7 @@
 """``last_report``: the last report of a query or a session, in the user's process.
 
-Owns: the request and its response. Never: where reports are kept (``kept_reports.py``).
-
-A session's Python process, or a Connect client on another machine, shares neither memory nor files
-with the process in which Spark commits. But it can request the schema of a data source, which runs
-on the driver, concurrently with commits, and needs no task and so no free slot. So the report is
-returned as the metadata of a column (:func:`schema_with_report`).
+Owns: the request and its response. Never: the storage of reports (``kept_reports.py``), the way to
+the driver (``process/asked_of_driver.py``).
 """
 
 from __future__ import annotations
@@ -13,23 +9,25 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import StringType, StructField, StructType
-
+from spark_kafka_sink.base.described_fields import from_json
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.base.security.local_files import UnusableFileError
-from spark_kafka_sink.datasource.described_fields import from_json
+from spark_kafka_sink.datasource.process.asked_of_driver import (
+    answer_of_driver,
+    schema_with_answer,
+)
 from spark_kafka_sink.datasource.report.kept_reports import kept
 from spark_kafka_sink.datasource.report.write_report import REPORT_VERSION, WriteReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
-#: The option of the data source that requests a report, and its value for that of any write.
+#: The option of the data source that requests a report, and its value for the report of any write.
 LAST_REPORT: Final = "lastReport"
 _OF_ANY: Final = "any"
-_COLUMN: Final = "report"
 _TEXT, _PROBLEM = "report", "problem"
 _HINT: Final = "give the writes the option reportPath (or reportTopic), and read the report there"
 
@@ -43,13 +41,16 @@ class NoReportsKeptError(KafkaError):
 
 
 def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | None:
-    """The report of the last batch of a streaming query, or of the last write of the application
-    that a session belongs to (over Spark Connect: of the server, all sessions of it). None when
-    there is none yet: nothing was written by ``kprod``, or it is not committed.
+    """The last report. For a streaming query, this is the report of its last batch. For a session,
+    it is the report of the application's last write. Over Spark Connect, the application is the
+    server with all its sessions.
 
-    For classic and Connect sessions. It calls the driver, starts no job, and takes some tens of
-    milliseconds. A report of a micro-batch without a finished task counts as its query's when it
-    follows a batch with the same options. Raises NoReportsKeptError.
+    Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is not
+    committed. It works with classic and Connect sessions. The call to the driver takes some tens of
+    milliseconds, and starts no job. The report of a micro-batch without a finished task does not
+    name its query. It then counts as a report of the query that the previous report with the same
+    options names. Raises NoReportsKeptError if the driver keeps no reports that this version can
+    read.
     """
     from pyspark.sql import SparkSession
 
@@ -57,8 +58,7 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     query_id = getattr(query_or_spark, "id", None) if hasattr(query_or_spark, "runId") else None
     spark = SparkSession.active() if query_id is not None else query_or_spark
     requested = _OF_ANY if query_id is None else str(query_id)
-    schema = spark.read.format("kprod").option(LAST_REPORT, requested).load().schema  # type: ignore[union-attr] # a session, then
-    found = schema[_COLUMN].metadata if _COLUMN in schema.names else None
+    found = answer_of_driver(spark, {LAST_REPORT: requested})  # type: ignore[arg-type] # a session, then
     if found is None:
         raise NoReportsKeptError(
             "the driver's spark-kafka-sink is older, and keeps no reports", hint=_HINT
@@ -75,7 +75,7 @@ def schema_with_report(requested: str) -> StructType:
         metadata = {} if text is None else {_TEXT: text}
     except UnusableFileError as error:
         metadata = {_PROBLEM: str(error)}
-    return StructType([StructField(_COLUMN, StringType(), metadata=metadata)])
+    return schema_with_answer(metadata)
 
 
 def _report(text: str) -> WriteReport:

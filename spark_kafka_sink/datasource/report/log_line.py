@@ -50,6 +50,8 @@ def summary_of(report: WriteReport) -> dict[str, str]:
         values["skippedRows"] = report.skipped_rows
     if report.dead_letters is not None and report.dead_letters.total:
         values["deadLetters"] = report.dead_letters.total
+    if report.lost_attempts:
+        values["lostAttempts"] = report.lost_attempts
     if report.rate_wait_ms:
         values["rateWaitMs"] = report.rate_wait_ms
     if report.delivery_guarantee == DeliveryGuarantee.EXACTLY_ONCE:

@@ -1,15 +1,15 @@
 """Reports as files of the driver: option ``reportPath``.
 
 Owns: how a report gets into a file, and the names of files. Never: which files may be written
-(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``), which reports
-are deleted (``retention.py``).
+(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``). Nothing is
+renamed or deleted here: logrotate does that, or a rule of the object store.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
-from typing import Final
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
@@ -20,14 +20,11 @@ from spark_kafka_sink.base.security.local_files import (
     refuse_unusable,
     write_new_file,
 )
-from spark_kafka_sink.datasource.report.retention import Retention, name_time
 from spark_kafka_sink.datasource.report.write_report import WriteReport
-
-_ALL: Final = Retention()
 
 
 def check_report_path(path: str) -> None:
-    """ConfigError for what no report can be written to, before a row is written."""
+    """Raises ConfigError for a path that can't hold a report, before a row is written."""
     allow_lists.check_report_path(path)
     try:
         refuse_unusable(path, directories=True)
@@ -40,8 +37,8 @@ def check_report_path(path: str) -> None:
 
 
 def lacks(path: str) -> str | None:
-    """What is missing on this machine for a report in ``path``, as far as it is seen without
-    writing; None: nothing is. A directory is made when it is missing, that of a file is not.
+    """What a report in ``path`` lacks on this machine, as far as that is seen without writing;
+    None: nothing. A missing directory is made, but not the parent directory of a file.
     """
     wanted = Path(path)
     above = wanted.parents if path.endswith("/") else wanted.parents[:1]
@@ -54,7 +51,7 @@ def lacks(path: str) -> str | None:
     return None if os.access(there, os.W_OK) else "this user may not write it"
 
 
-def write_report_file(path: str, report: WriteReport, retention: Retention = _ALL) -> None:
+def write_report_file(path: str, report: WriteReport) -> None:
     """Appends the report to a file, as one line of JSON (JSON Lines): a stream adds a line for
     every micro-batch, and a job that runs every hour keeps its history in one file. A directory
     gets one file per report. ConfigError.
@@ -64,10 +61,8 @@ def write_report_file(path: str, report: WriteReport, retention: Retention = _AL
     try:
         if path.endswith("/") or Path(path).is_dir():
             write_new_file(path, file_name(report), line, allow_lists.check_report_path)
-            retention.prune(path)
         else:
-            append_line(path, line, allow_lists.check_report_path, retention.is_full)
-            retention.drop_former(path)
+            append_line(path, line, allow_lists.check_report_path)
     except UnusableFileError as error:
         problem = str(error)
     else:
@@ -78,4 +73,6 @@ def write_report_file(path: str, report: WriteReport, retention: Retention = _AL
 def file_name(report: WriteReport) -> str:
     """Names sort by time, and no two reports have the same."""
     batch = "job" if report.batch_id is None else f"batch-{report.batch_id}"
-    return f"{name_time(report.written_at_ms)}-{batch}-{report.report_id[:12]}.json"
+    seconds, ms = divmod(report.written_at_ms, 1000)
+    written = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{ms:03}Z"
+    return f"{written}-{batch}-{report.report_id[:12]}.json"

@@ -28,14 +28,16 @@ from spark_kafka_sink.base.security.import_paths import place_of
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.report.write_report import (
+    CHECKSUMS,
+    AuditReport,
     BrokerReport,
     DeadLettersReport,
     ErrorReport,
     FailedAttempt,
-    Outcome,
     PartitionReport,
     TaskReport,
     TopicReport,
+    WriteOutcome,
     WriteReport,
 )
 from spark_kafka_sink.datasource.write.commit_message import (
@@ -55,7 +57,7 @@ _LONGEST_TEXT = 2_000
 def report_of_batch(
     config: SinkConfig,
     messages: Sequence[TaskCommitMessage],
-    outcome: Outcome,
+    outcome: WriteOutcome,
     *,
     batch_id: int | None = None,
     error: KafkaError | None = None,
@@ -71,8 +73,8 @@ def report_of_batch(
     if (queue := config.dead_letters) is not None:
         counts = summed(count for message in messages for count in message.letters)
         letters = DeadLettersReport(queue.topic, sum(one.rows for one in counts), counts)
-        # Those of a failed attempt may be noted, and not sent.
-        sent = (n for tp, (n, _) in produced.by_partition.items() if tp.topic == queue.topic)
+        # The dead letters of a failed attempt may be noted, and not sent.
+        sent = (n for tp, (n, _, _) in produced.by_partition.items() if tp.topic == queue.topic)
         produced = replace(produced, rows=produced.rows - sum(sent))
     values: dict[str, Any] = {
         **_of_equal_names(produced),
@@ -104,6 +106,17 @@ def report_of_batch(
         partitions=tuple(
             PartitionReport(*tp, *span) for tp, span in sorted(produced.offsets.items())
         ),
+        audit=_audit(produced),
+    )
+
+
+def _audit(produced: ProduceReport) -> AuditReport:
+    counts = [produced.by_partition.get(tp, (0, 0, 0)) for tp in sorted(produced.offsets)]
+    return AuditReport(
+        tuple(rows for rows, _, _ in counts),
+        tuple(f"{checksum % CHECKSUMS:x}" for _, _, checksum in counts),
+        produced.rows_without_offset,
+        tuple(f"{one}/{epoch}" for one, epoch in sorted(produced.producer_ids)),
     )
 
 
@@ -115,21 +128,24 @@ _REPORTED = frozenset(_names_of(WriteReport))
 
 
 def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
-    """The fields of a producer's report that a batch's report has, too."""
+    """The fields that a producer's report and a batch's report have in common."""
     return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
 
 
 def _topic_counts(produced: ProduceReport) -> tuple[TopicReport, ...]:
     found: dict[str, tuple[int, int]] = {}
-    for tp, (rows, size) in produced.by_partition.items():
+    for tp, (rows, size, _) in produced.by_partition.items():
         before = found.get(tp.topic, (0, 0))
         found[tp.topic] = (before[0] + rows, before[1] + size)
     most = sorted(found.items(), key=lambda one: -one[1][0])[:NAMED]
-    return tuple(TopicReport(topic, *counts) for topic, counts in sorted(most))
+    ids = produced.topic_ids
+    return tuple(TopicReport(topic, *counts, ids.get(topic)) for topic, counts in sorted(most))
 
 
 def _identity(tasks: Sequence[TaskIdentity]) -> dict[str, object]:
-    """Whose batch it is. Each value is the first that a task knows."""
+    """The identity of the batch: its application, query and run. Each value comes from the first
+    task that has it.
+    """
     return {
         "version": __version__,
         "spark_version": pyspark.__version__,
@@ -169,6 +185,7 @@ def _of_tasks(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
     median_ms = statistics.median_low(m.elapsed_ms for m in with_rows) if with_rows else 0
     return {
         "transactions": sum(m.prepared is not None for m in messages),
+        "lost_attempts": sum(m.identity.attempt for m in messages),
         "longest_task_ms": longest_ms,
         "median_task_ms": median_ms,
         "task_skew": _ratio(longest_ms, median_ms, 2),
@@ -178,7 +195,7 @@ def _of_tasks(messages: Sequence[TaskCommitMessage]) -> dict[str, object]:
 
 
 def _of_partitions(produced: ProduceReport) -> dict[str, Any]:
-    rows = {tp: count for tp, (count, _) in produced.by_partition.items()}
+    rows = {tp: count for tp, (count, _, _) in produced.by_partition.items()}
     largest = max(rows, key=lambda tp: rows[tp], default=None)
     return {
         "partition_skew": _skew(list(rows.values())),
@@ -199,25 +216,35 @@ def _rates(produced: ProduceReport, elapsed_ms: int) -> dict[str, object]:
     }
 
 
+#: The hint of an error that is none of this package.
+_OF_SPARK = "Spark's own exception has the cause"
+
+
 def report_of_attempt(
     config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
 ) -> WriteReport:
-    """What one attempt that failed leaves for :func:`with_failures`."""
+    """The report that a failed attempt leaves for :func:`with_failures`."""
     batch_id = attempt.identity.batch_id
     if not isinstance(error, KafkaError):
         # Its text may hold a row.
         error = KafkaError(
             f"the task was stopped, or got no more rows from Spark: {place_of(error)}",
-            hint=_UNTOLD.hint,
+            hint=_OF_SPARK,
             kind=Kind.TASK_STOPPED,
         )
     return report_of_batch(
         config,
         [attempt],
-        Outcome.FAILED,
+        WriteOutcome.FAILED,
         batch_id=batch_id if batch_id >= 0 else None,
         error=error,
     )
+
+
+def with_attempts(report: WriteReport, attempts: Sequence[WriteReport]) -> WriteReport:
+    """``report`` with the data of its failed attempts."""
+    every = sorted(attempts, key=lambda one: one.written_at_ms)
+    return replace(report, failed_attempts=tuple(_failed(one) for one in every[:NAMED]))
 
 
 def with_failures(
@@ -226,8 +253,8 @@ def with_failures(
     begun_ms: int | None,
     told: TaskIdentity | None = None,
 ) -> WriteReport:
-    """``report``, of a batch that was aborted, with what its failed attempts left, and what its
-    first task ``told``. The planning of the batch began at ``begun_ms``, unless an attempt was
+    """``report``, of a batch that was aborted, with the data of its failed attempts and of its
+    first task (``told``). The planning of the batch began at ``begun_ms``, unless an attempt was
     earlier.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
@@ -244,16 +271,15 @@ def with_failures(
         of_first = _identity([told])
         known = {name: of_first.get(name) if v is None else v for name, v in known.items()}
     return replace(
-        report,
+        with_attempts(report, every),
         **known,
         error=max(every, key=_ends_the_batch).error if every else error,
-        failed_attempts=tuple(_failed(one) for one in every[:NAMED]),
         elapsed_ms=report.written_at_ms - begun,
         brokers=_merged([broker for one in (report, *every) for broker in one.brokers]),
     )
 
 
-#: What an attempt may know of its batch, and the driver not.
+#: Facts of a batch that an attempt may have and the driver may lack.
 _OWN = (
     "application_id", "application_name", "query_id", "query_name", "run_id", "parent_run",
     "batch_id", "cluster_id",
@@ -264,13 +290,15 @@ _OWN = (
 _UNTOLD = ErrorReport(
     Kind.TASK_STOPPED.kp_code,
     "a task failed without leaving why, or the write was stopped",
-    "Spark's own exception has the cause",
+    f"{_OF_SPARK}; an executor or a Python worker that was killed leaves no error: when the system"
+    " did it (the OOM killer, a container's limit, exit code 137), raise"
+    " spark.executor.memoryOverhead",
 )
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """Spark gives a batch up after the last attempt that it allows a task, and then stops the other
-    tasks. (Of equal ones, ``max`` takes the first.)
+    """The key that makes ``max`` choose the attempt that ended the batch: Spark gives a batch up
+    after the last allowed attempt of a task, and then stops the other tasks.
     """
     number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
     code = None if attempt.error is None else attempt.error.code
@@ -293,18 +321,16 @@ def _failed(attempt: WriteReport) -> FailedAttempt:
 
 
 def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
-    nodes: dict[int, NodeReport] = {}
+    """One report for each broker, by id."""
+    found: dict[int, BrokerReport] = {}
     for one in brokers:
-        total_ms = round(one.requests * one.mean_latency_ms)
-        seen = NodeReport(
-            one.requests, total_ms, one.max_latency_ms, one.last_answer, one.latencies
-        )
-        nodes[one.id] = nodes.get(one.id, NodeReport()).merge(seen)
-    return _brokers(nodes)
+        before = found.get(one.id)
+        found[one.id] = one if before is None else before.merge(one)
+    return tuple(found[node] for node in sorted(found))
 
 
 def after_commit(
-    report: WriteReport, outcome: Outcome, error: KafkaError | None, took_ms: int
+    report: WriteReport, outcome: WriteOutcome, error: KafkaError | None, took_ms: int
 ) -> WriteReport:
     """``report``, which was made before the commit, with the commit's result."""
     why = None if error is None else error_report(error)
@@ -320,11 +346,11 @@ def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
     return hashlib.sha256(repr(attempts).encode()).hexdigest()[:32]
 
 
-def outcome_of_error(error: BaseException) -> Outcome:
+def outcome_of_error(error: BaseException) -> WriteOutcome:
     """The outcome of a batch whose commit raised ``error``."""
     if isinstance(error, CommitOutcomeUnknownError):
-        return Outcome.UNKNOWN
-    return Outcome.PARTIAL if isinstance(error, PartialCommitError) else Outcome.FAILED
+        return WriteOutcome.UNKNOWN
+    return WriteOutcome.PARTIAL if isinstance(error, PartialCommitError) else WriteOutcome.FAILED
 
 
 def error_report(error: KafkaError) -> ErrorReport:
@@ -338,7 +364,7 @@ def error_report(error: KafkaError) -> ErrorReport:
 
 
 def _notes(error: BaseException) -> Sequence[str]:
-    """They say which rows of the DataFrame an error is about."""
+    """The notes of an error: the rows of the DataFrame that it is about."""
     return getattr(error, "__notes__", ())
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
 
-#: By the field with the length of the wait, in ms: what it is for, and what to check.
+#: By the field with the length of the wait, in ms: the reason of the wait, and the things to check.
 WAITS: Final = {
     "inputWaitMs": (
         "Spark's next rows",
@@ -33,8 +33,8 @@ WAITS: Final = {
 
 
 def explained(report: Mapping[str, object]) -> str:
-    """What failed and what to do, or what the tasks waited for most; ``report`` is a report's
-    JSON.
+    """The cause of a failure and the remedy, or the longest waits of the tasks; ``report`` is a
+    report's JSON.
     """
     error = report.get("error")
     if not isinstance(error, Mapping):

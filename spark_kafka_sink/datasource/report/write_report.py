@@ -1,42 +1,46 @@
-"""What one batch or micro-batch wrote, or why it was not written: report version 1.
+"""The report of one batch or micro-batch: what was written, or why nothing was (version 1).
 
 Owns: :class:`WriteReport` and its fields, their meaning and units, and the JSON of a report. The
 JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated.
 Never: how the values are computed (``report_of_batch.py``), where a report goes
 (``destinations.py``).
 
-No field has data of a row or a secret. A field may be added in version 1; one that
-is removed, or changes its meaning, needs version 2.
+No field has data of a row or a secret. Version 1 may get new fields. If a field is removed, or
+changes its meaning, the report needs version 2.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from spark_kafka_sink.datasource.described_fields import Described, as_json
+from spark_kafka_sink.base.described_fields import Described, as_json
 from spark_kafka_sink.datasource.report.waits import explained
 from spark_kafka_sink.datasource.write.letter_counts import LetterCount
 from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 REPORT_VERSION = 1
 
-#: The limit of a report's size, so that it fits into a record of a topic with Kafka's defaults. Of
-#: a larger one partitions are omitted, and ``partitions_left_out`` counts them.
+#: The limit of a report's size, so that it fits into a record of a topic with Kafka's defaults. A
+#: larger report omits partitions, and ``partitions_left_out`` counts them.
 MAX_JSON_BYTES = 900_000
+
+#: Sums of checksums are counted in 64 bits.
+CHECKSUMS = 2**64
 
 _MS = "ms"
 EPOCH_MS = "ms since 1970-01-01 UTC"
 
 
-class Outcome(StrEnum):
+class WriteOutcome(StrEnum):
     """The outcome of a batch's rows."""
 
     #: deliveryGuarantee=at-least-once or none: every row is acknowledged.
     ACKNOWLEDGED = "acknowledged"
-    #: exactly-once, as ``transactions/committer.py`` ``Commit`` has them.
+    #: exactly-once, as ``transactions/batches.py`` ``Commit`` has them.
     COMMITTED = "committed"
     DONE_BEFORE = "done before"
     NO_ROWS = "no rows"
@@ -58,11 +62,11 @@ class Outcome(StrEnum):
 
 _SUCCESSES = frozenset(
     {
-        Outcome.ACKNOWLEDGED,
-        Outcome.COMMITTED,
-        Outcome.DONE_BEFORE,
-        Outcome.NO_ROWS,
-        Outcome.PREPARED,
+        WriteOutcome.ACKNOWLEDGED,
+        WriteOutcome.COMMITTED,
+        WriteOutcome.DONE_BEFORE,
+        WriteOutcome.NO_ROWS,
+        WriteOutcome.PREPARED,
     }
 )
 
@@ -73,45 +77,66 @@ class ErrorReport:
 
     code: Annotated[
         str,
-        Described("The error's code, `KP0301` for example; `kprod explain` says what it means."),
+        Described("The error's code, such as `KP0301`; `kprod explain` shows its meaning."),
     ]
-    message: Annotated[str, Described("What failed, and where.")]
-    hint: Annotated[str, Described("What to do; empty when there is nothing to say.")]
+    message: Annotated[str, Described("The text of the error.")]
+    hint: Annotated[str, Described("The advice; empty if there is none.")]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """One broker's Produce requests, over all tasks that finished or left their error."""
+    """A broker's Produce requests, over all tasks that finished or left their error."""
 
-    id: Annotated[int, Described("The node id; -1 where a batch had no known leader.")]
-    requests: Annotated[int, Described("Produce requests that it responded to.", "requests")]
+    id: Annotated[int, Described("The node id; -1 if a batch had no known leader.")]
+    requests: Annotated[
+        int, Described("Produce requests to which the broker responded.", "requests")
+    ]
     mean_latency_ms: Annotated[float, Described("Mean time from a request to its response.", _MS)]
     max_latency_ms: Annotated[int, Described("Longest time from a request to its response.", _MS)]
     latencies: Annotated[
         tuple[int, ...],
         Described(
-            "Requests by that time: up to "
+            "Counts of requests by their latency: up to "
             + ", ".join(str(bound) for bound in LATENCY_BOUNDS_MS)
-            + " ms, and longer ones.",
+            + " ms, and longer.",
             "requests",
         ),
     ]
     last_answer: Annotated[
         str,
         Described(
-            "The last response, or failure of the connection, that caused a retry; empty when there"
-            " was none."
+            "The last response, or the last failure of the connection, that caused a retry. Empty"
+            " if there was no retry."
         ),
     ]
+
+    def merge(self, other: BrokerReport) -> BrokerReport:
+        """The requests of both reports of one broker; the last response is that of ``other``, if
+        it has one.
+        """
+        requests = self.requests + other.requests
+        total_ms = self.requests * self.mean_latency_ms + other.requests * other.mean_latency_ms
+        return BrokerReport(
+            self.id,
+            requests,
+            round(total_ms / requests, 3) if requests else 0.0,
+            max(self.max_latency_ms, other.max_latency_ms),
+            tuple(map(operator.add, self.latencies, other.latencies)),
+            other.last_answer or self.last_answer,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """What was written to one topic."""
+    """The rows and bytes that were written to one topic."""
 
     topic: Annotated[str, Described("The topic.")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
     bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
+    topic_id: Annotated[
+        str | None,
+        Described("Kafka's id of the topic; null if the brokers are older than 2.8."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +154,52 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The figures of a write that an audit compares with the topics, dead letters included."""
+
+    rows: Annotated[
+        tuple[int, ...],
+        Described(
+            "Rows that brokers have acknowledged, for each of `partitions`, in their order.", "rows"
+        ),
+    ]
+    checksums: Annotated[
+        tuple[str, ...],
+        Described(
+            "For each of `partitions`: the sum of the CRC-32C of the acknowledged record batches,"
+            " modulo 2^64, in hexadecimal digits."
+        ),
+    ]
+    rows_without_offset: Annotated[
+        int,
+        Described(
+            "Rows whose offset is not known: with acks=0, and when the response to their record"
+            " batch was lost. They may be before firstOffset or after lastOffset.",
+            "rows",
+        ),
+    ]
+    producers: Annotated[
+        tuple[str, ...],
+        Described(
+            "Producer id and epoch of the acknowledged record batches, as `4001/7`; `-1/-1` without"
+            " idempotence. With exactly-once no other record batch has them."
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
     """The task that took longest."""
 
     partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
-    attempt: Annotated[int, Described("The attempt that was finished, from 0.")]
+    attempt: Annotated[int, Described("The number of the attempt that succeeded, from 0.")]
     host: Annotated[str, Described("The executor's host.")]
-    rows: Annotated[int, Described("Rows that it wrote.", "rows")]
-    elapsed_ms: Annotated[int, Described("From its first read of the input to its end.", _MS)]
+    rows: Annotated[int, Described("Rows that the task wrote.", "rows")]
+    elapsed_ms: Annotated[
+        int, Described("From the task's first read of the input to its end.", _MS)
+    ]
     input_wait_ms: Annotated[
-        int, Described("Of that, how long it waited for Spark's next rows.", _MS)
+        int, Described("The part of elapsedMs that the task waited for Spark's rows.", _MS)
     ]
 
 
@@ -146,53 +207,66 @@ class TaskReport:
 class DeadLettersReport:
     """The rows that can't be sent (errors.tolerance=all)."""
 
-    topic: Annotated[str, Described("The topic that has them.")]
-    total: Annotated[int, Described("How many rows.", "rows")]
+    topic: Annotated[str, Described("The topic of the dead letters.")]
+    total: Annotated[int, Described("The number of dead letters.", "rows")]
     by_reason: Annotated[
-        tuple[LetterCount, ...], Described("By reason, those with most rows first.")
+        tuple[LetterCount, ...], Described("Counts by reason, the largest count first.")
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """An attempt of a task that failed; Spark runs the task again, or gives the batch up."""
+    """A failed attempt of a task; Spark runs the task again, or gives the batch up."""
 
-    partition: Annotated[int, Described("Its partition of the DataFrame: the task's index.")]
+    partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
     attempt: Annotated[int, Described("The attempt, from 0.")]
     host: Annotated[str, Described("The executor's host.")]
-    rows: Annotated[int, Described("Rows of it that brokers acknowledged.", "rows")]
-    elapsed_ms: Annotated[int, Described("From its begin to its failure.", _MS)]
+    rows: Annotated[int, Described("Rows of the attempt that brokers acknowledged.", "rows")]
+    elapsed_ms: Annotated[int, Described("From the attempt's start to its failure.", _MS)]
     code: Annotated[str, Described("The error's code.")]
-    message: Annotated[str, Described("What failed, and where.")]
+    message: Annotated[str, Described("The failure and its place.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
-    """What one batch or micro-batch wrote, or why it was not written.
+    """The report of one batch or micro-batch: what was written, or why nothing was.
 
-    Sums are over the tasks whose commit messages the driver has. A batch has one report for each
-    run by Spark: of its commit, successful or not, or, without a commit, of its abort.
+    Sums cover the tasks whose commit messages the driver has received. Each run of a batch has one
+    report: the report of its commit, successful or not. If there was no commit, it is the report of
+    the abort.
     """
 
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
-    report_id: Annotated[str, Described("Unique for each report; the same at all destinations.")]
+    report_id: Annotated[str, Described("A unique id of the report, the same at all destinations.")]
     written_at_ms: Annotated[
-        int, Described("When the report was made: the commit, or the abort, began.", EPOCH_MS)
+        int, Described("The time of the report, when the commit or abort begins.", EPOCH_MS)
     ]
-    outcome: Annotated[Outcome, Described("What became of the rows.")]
+    outcome: Annotated[WriteOutcome, Described("The outcome of the batch, see above.")]
     error: Annotated[
         ErrorReport | None,
         Described(
-            "Why the batch failed: the commit's error, or that of the attempt that ended the batch;"
-            " null when it succeeded. It is KP0505 when no attempt left an error: the write was "
-            "stopped, an executor was killed, or does not share the directory of reportPath with "
-            "the driver."
+            "Why the batch failed: the error of the commit, or of the attempt that ended the batch."
+            " Null if the batch succeeded. KP0505 if no attempt left an error: the write was"
+            " stopped, an executor was killed, or an executor does not share the directory of"
+            " reportPath with the driver."
         ),
     ]
     failed_attempts: Annotated[
         tuple[FailedAttempt, ...],
-        Described("Attempts of tasks that failed and left their error, at most 100 of them."),
+        Described(
+            "Failed attempts of tasks that left an error, at most 100. The list may be non-empty"
+            " for a batch that succeeded."
+        ),
     ] = ()
+    lost_attempts: Annotated[
+        int,
+        Described(
+            "Earlier attempts of the finished tasks, counted by Spark's attempt numbers. An earlier"
+            " attempt has failed, was lost with its executor or Python worker, or was slower than"
+            " a speculative attempt.",
+            "attempts",
+        ),
+    ] = 0
 
     # -- identity -----------------------------------------------------------------------------
     version: Annotated[str, Described("Version of spark-kafka-sink.")]
@@ -200,9 +274,7 @@ class WriteReport:
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described(
-            "Spark's application id; null when no task left it and the driver does not know it."
-        ),
+        Described("Spark's application id; null if neither a task nor the driver could find it."),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
@@ -212,14 +284,16 @@ class WriteReport:
     parent_run: Annotated[
         str | None,
         Described(
-            "An orchestrator's run, as Spark's properties spark.openlineage.parentJobNamespace,"
-            " parentJobName and parentRunId have it, with a slash between them; null without them."
+            "The run of the orchestrator: Spark's properties spark.openlineage.parentJobNamespace,"
+            " spark.openlineage.parentJobName and spark.openlineage.parentRunId, joined by slashes."
+            " Null if the properties are not set."
         ),
     ]
     options_fingerprint: Annotated[
         str,
         Described(
-            "Equal for equal options. Options of TLS and SASL are not in it, nor txnVersion."
+            "A hash of the options that the write was given, without txnVersion and without the"
+            " options of TLS, SASL and the schema registry's client."
         ),
     ]
     delivery_guarantee: Annotated[str, Described("The option deliveryGuarantee.")]
@@ -231,19 +305,17 @@ class WriteReport:
         str | None, Described("The option txnAppId, or the name of foreach_batch.")
     ]
     txn_version: Annotated[
-        int | None, Described("The option txnVersion, or foreach_batch's micro-batch.")
+        int | None, Described("The option txnVersion, or the micro-batch of foreach_batch.")
     ]
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
-    topics: Annotated[
-        tuple[str, ...], Described("Topics that were written to, at most 100 of them.")
-    ]
+    topics: Annotated[tuple[str, ...], Described("The topics that got rows, at most 100 of them.")]
 
     topic_counts: Annotated[
         tuple[TopicReport, ...],
-        Described("Rows and bytes of the topics with most rows, at most 100 of them, by name."),
+        Described("Rows and bytes of the 100 topics with the most rows, sorted by name."),
     ]
     bootstrap_servers: Annotated[
-        tuple[str, ...], Described("kafka.bootstrap.servers, the first 100 of them.")
+        tuple[str, ...], Described("The first 100 addresses of kafka.bootstrap.servers.")
     ]
 
     # -- tasks --------------------------------------------------------------------------------
@@ -254,22 +326,26 @@ class WriteReport:
             "Tasks without a commit message: they failed, were stopped, or never ran.", "tasks"
         ),
     ]
-    unfinished: Annotated[tuple[int, ...], Described("Their indices, at most 100 of them.")]
+    unfinished: Annotated[
+        tuple[int, ...], Described("Indices of the unfinished tasks, at most 100.")
+    ]
     transactions: Annotated[
-        int, Described("Transactions that tasks have prepared.", "transactions")
+        int, Described("The number of transactions that tasks have prepared.", "transactions")
     ]
     oldest_transaction_ms: Annotated[
         int | None,
-        Described("From the first row of the oldest of them to writtenAtMs; null: none.", _MS),
+        Described(
+            "Age of the oldest transaction, from its first row to writtenAtMs; null if there is no"
+            " transaction.",
+            _MS,
+        ),
     ]
     transaction_timeout_ms: Annotated[
         int | None,
         Described("kafka.transaction.timeout.ms; null without exactly-once.", _MS),
     ]
-    longest_task_ms: Annotated[int, Described("Time of the task that took longest.", _MS)]
-    median_task_ms: Annotated[
-        int, Described("Time of the task in the middle, of tasks with rows.", _MS)
-    ]
+    longest_task_ms: Annotated[int, Described("Duration of the slowest task.", _MS)]
+    median_task_ms: Annotated[int, Described("Median duration of the tasks with rows.", _MS)]
     task_skew: Annotated[
         float,
         Described("longestTaskMs / medianTaskMs: 1 when all tasks took the same time.", "ratio"),
@@ -277,20 +353,20 @@ class WriteReport:
     row_skew: Annotated[
         float,
         Described(
-            "Most rows of a task / the mean over tasks with rows: 1 when all had the same.",
+            "Rows of the largest task / mean over tasks with rows: 1 when all tasks are equal.",
             "ratio",
         ),
     ]
     partition_skew: Annotated[
         float,
         Described(
-            "Most rows of a Kafka partition / the mean over partitions with rows: 1 when all had"
-            " the same.",
+            "Rows of the largest Kafka partition / mean over partitions with rows: 1 when all"
+            " partitions are equal.",
             "ratio",
         ),
     ]
     largest_partition: Annotated[
-        str | None, Described("The Kafka partition with most rows; null without rows.")
+        str | None, Described("The Kafka partition with the most rows; null without rows.")
     ]
     slowest_task: Annotated[TaskReport | None, Described("The task that took longest.")]
 
@@ -301,7 +377,8 @@ class WriteReport:
     rows_in: Annotated[
         int,
         Described(
-            "Rows that Spark passed to the tasks: rows, skippedRows and deadLetters.total.",
+            "Rows that Spark passed to the tasks: rows + skippedRows + deadLetters.total - "
+            "addedRows.",
             "rows",
         ),
     ] = 0
@@ -310,105 +387,155 @@ class WriteReport:
         Described("Rows that can't be sent; null with errors.tolerance=none."),
     ] = None
     skipped_rows: Annotated[
-        int, Described("Rows with a null value that onNullValue=skip left out.", "rows")
+        int,
+        Described(
+            "Rows that are not sent. With onNullValue=skip these are rows with a null value, with "
+            "changelog the rows that hold the state before an update.",
+            "rows",
+        ),
     ] = 0
-    bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
-    bytes_before_compression: Annotated[int, Described("The same before compression.", "bytes")]
+    added_rows: Annotated[
+        int,
+        Described(
+            "With changelog, records that are written in addition: the tombstone for the old key if"
+            " an update changes the key, and the tombstone after the envelope of a delete.",
+            "rows",
+        ),
+    ] = 0
+    bytes: Annotated[
+        int, Described("Bytes of the record batches that were sent, after compression.", "bytes")
+    ]
+    bytes_before_compression: Annotated[
+        int, Described("Bytes of the record batches before compression.", "bytes")
+    ]
     compression_rate: Annotated[float, Described("bytes / bytesBeforeCompression.", "ratio")]
     rows_per_second: Annotated[float, Described("rows / elapsedMs.", "rows/s")]
     bytes_per_second: Annotated[float, Described("bytes / elapsedMs.", "bytes/s")]
     batches: Annotated[int, Described("Record batches, each counted once.", "batches")]
     mean_batch_size: Annotated[
-        int, Described("Bytes on the wire of a record batch, on average.", "bytes")
+        int, Described("Average size of a record batch after compression.", "bytes")
     ]
     requests: Annotated[int, Described("Produce requests.", "requests")]
-    retries: Annotated[int, Described("Record batches that were sent again.", "batches")]
-    retried_rows: Annotated[int, Described("Rows in these.", "rows")]
+    retries: Annotated[
+        int,
+        Described(
+            "Record batches that were sent again. Retries after CONCURRENT_TRANSACTIONS, which wait"
+            " for an earlier change of the transaction, don't count.",
+            "batches",
+        ),
+    ]
+    retried_rows: Annotated[int, Described("Rows in the retried record batches.", "rows")]
     splits: Annotated[
         int, Described("Record batches that were split (MESSAGE_TOO_LARGE).", "batches")
     ]
     duplicates: Annotated[
         int,
         Described(
-            "Record batches that a broker had already, and kept once (a retry whose first"
-            " response was lost).",
+            "Record batches that a broker already had when a retry arrived, because the first"
+            " response was lost. The broker keeps only one copy.",
             "batches",
         ),
     ]
 
     # -- time ---------------------------------------------------------------------------------
-    elapsed_ms: Annotated[int, Described("From the first task's begin to writtenAtMs.", _MS)]
+    elapsed_ms: Annotated[
+        int, Described("Duration from the start of the first task to writtenAtMs.", _MS)
+    ]
     commit_ms: Annotated[
         int | None,
         Described(
-            "What the commit took after that; null without one, and in the record of reportTopic"
-            " that is a part of it.",
+            "Duration of the commit, from writtenAtMs on. Null if there was no commit. Null in a"
+            " record of reportTopic that is committed together with the batch.",
             _MS,
         ),
     ]
     throttle_ms: Annotated[
-        int, Described("Throttling that brokers imposed, summed over responses.", _MS)
+        int, Described("Delay because of brokers' quotas, summed over responses.", _MS)
     ]
     mean_queue_ms: Annotated[
-        float, Described("From a record batch's first row until it was sent, on average.", _MS)
+        float,
+        Described("Average time from a record batch's first row until the batch was sent.", _MS),
     ]
     max_queue_ms: Annotated[
-        int, Described("The same, the longest; at kafka.delivery.timeout.ms it expires.", _MS)
+        int,
+        Described(
+            "Longest time from a record batch's first row until the batch was sent. After"
+            " kafka.delivery.timeout.ms a batch expires, and its task fails.",
+            _MS,
+        ),
     ]
     input_wait_ms: Annotated[
-        int, Described("Waiting for Spark's next rows, summed over tasks.", _MS)
+        int, Described("Time that tasks waited for Spark's next rows, summed over tasks.", _MS)
     ]
     buffer_wait_ms: Annotated[
-        int, Described("Waiting for memory (buffer.memory was used up), summed over tasks.", _MS)
+        int,
+        Described(
+            "Time that tasks waited because buffer.memory was used up, summed over tasks.", _MS
+        ),
     ]
     rate_wait_ms: Annotated[
         int,
         Described(
-            "Waiting because of maxRecordsPerSecond or maxBytesPerSecond, summed over tasks.", _MS
+            "Time that tasks waited because of maxRecordsPerSecond or maxBytesPerSecond, summed.",
+            _MS,
         ),
     ] = 0
     metadata_wait_ms: Annotated[
-        int, Described("Waiting for a topic's metadata, summed over tasks.", _MS)
+        int, Described("Time that tasks waited for a topic's metadata, summed over tasks.", _MS)
     ]
     broker_wait_ms: Annotated[
-        int, Described("Waiting for acknowledgements after the last row, summed over tasks.", _MS)
+        int,
+        Described("Time that tasks waited for acknowledgements after their last row, summed.", _MS),
     ]
 
     # -- brokers and partitions ---------------------------------------------------------------
     connections: Annotated[
         int,
         Described(
-            "Connections that tasks have opened, those to coordinators among them.", "connections"
+            "Connections that tasks have opened, including connections to coordinators.",
+            "connections",
         ),
     ]
-    brokers: Annotated[tuple[BrokerReport, ...], Described("Every broker that responded, by id.")]
+    brokers: Annotated[
+        tuple[BrokerReport, ...],
+        Described("The brokers that responded, in the order of their ids."),
+    ]
     partitions: Annotated[
         tuple[PartitionReport, ...],
-        Described("The offsets of every partition, by topic and partition (none with acks=0)."),
+        Described("The offsets of each Kafka partition that got rows; empty with acks=0."),
     ]
     partitions_left_out: Annotated[
         int,
         Described(
-            f"Partitions that were left out so that a report stays below {MAX_JSON_BYTES} bytes.",
+            f"The number of partitions that are missing here because a report has at most"
+            f" {MAX_JSON_BYTES} bytes.",
             "partitions",
         ),
     ] = 0
 
+    audit: Annotated[
+        AuditReport | None,
+        Described(
+            "The figures that `kprod audit` compares with the topics. Null if these figures would"
+            f" make the report larger than {MAX_JSON_BYTES} bytes."
+        ),
+    ] = None
+
     @property
     def slowest_broker(self) -> BrokerReport | None:
-        """The broker with the longest mean latency, or None when none responded."""
+        """The broker with the longest mean latency. None if no broker responded."""
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def explain(self) -> str:
-        """Why the batch failed and what to do, or what its tasks waited for most and where to look:
-        a sentence.
+        """A sentence. After a failure it shows the cause and the remedy. Otherwise it shows the
+        longest wait of the tasks, and the place to look at.
         """
         return explained(json.loads(self.json()))
 
     def json(self) -> str:
-        """One line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).
+        """The report as a line of JSON of at most MAX_JSON_BYTES bytes (it is ASCII).
 
-        The last one is cached, for several destinations.
+        The line is cached, because several destinations may need it.
         """
         global _last
         if _last is None or _last[0] is not self:
@@ -416,8 +543,12 @@ class WriteReport:
         return _last[1]
 
     def _json(self) -> str:
-        text = _dumps(self)
         report = self
+        text = _dumps(report)
+        if len(text) > MAX_JSON_BYTES:
+            # A part of it would be useless.
+            report = replace(report, audit=None)
+            text = _dumps(report)
         while len(text) > MAX_JSON_BYTES and report.partitions:
             # By their mean size, and one percent more: at most a few rounds.
             count = len(report.partitions)

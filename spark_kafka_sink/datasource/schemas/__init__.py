@@ -1,3 +1,4 @@
-"""Schemas of keys and values, at planning: the types of columns (``column_types``), and which
-schema with which id (``payload_schemas``). Never: Arrow, a row, a task.
+"""Schemas of keys and values, at planning: the types of columns (``column_types``), the choice of
+the schema and its id (``payload_schemas``), and the kept responses for times without a registry
+(``schema_cache``). Never: Arrow, a row, a task.
 """

@@ -1,6 +1,7 @@
 """Spark's types as the types of columns that formats know.
 
-Owns: :func:`column_type`. Never: a format.
+Owns: :func:`column_type`, and :func:`cast_of`, what to do with a type that can't be written. Never:
+a format.
 """
 
 from __future__ import annotations
@@ -17,26 +18,36 @@ if TYPE_CHECKING:
 
 #: By the name of Spark's class, so that a type that an older pyspark lacks is no error.
 _KINDS = {f"{name}Type": kind for kind in ColumnKind for name in kind.spark.split()}
-_HINTS = {
-    "VariantType": "write it as text: to_json(column)",
-    "DayTimeIntervalType": "cast it to a number: extract(SECOND FROM column) or the like",
+#: Expressions that convert a type to a type that can be written; all other types are cast to a
+#: string.
+_CASTS = {
+    "VariantType": "to_json(column)",
+    "GeometryType": "st_asbinary(column)",
+    "GeographyType": "st_asbinary(column)",
 }
-#: What is within a type beside fields: its attribute, what follows the path, and the attribute that
-#: says whether it may be null (a key never is).
+#: The inner types of a type, beside fields: its attribute, the suffix of the path, and the
+#: attribute for whether it may be null (a key never is).
 _INNER = {
     "ArrayType": (("elementType", "[]", "containsNull"),),
     "MapType": (("keyType", " (a key)", ""), ("valueType", "[]", "valueContainsNull")),
 }
 
 
+def cast_of(data_type: DataType) -> str:
+    """The expression that converts a column of a type that can't be written, with ``column`` for
+    its name. It works in Spark 4.2 for every refused type.
+    """
+    return _CASTS.get(type(data_type).__name__, "cast(column as string)")
+
+
 def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
-    """The type of the column ``path``. SchemaError for one that no format writes."""
+    """The type of the column ``path``. SchemaError for a type that no format writes."""
     text, name = data_type.simpleString(), type(data_type).__name__
     if name not in _KINDS:
         raise SchemaError(
             f"column {safe_text(path)} is of type {safe_text(text, 200)}, which kprod can't write"
             " with a schema",
-            hint=_HINTS.get(name, "cast it to a string, or drop it"),
+            hint=f"select {cast_of(data_type)} in its place, or drop it",
             kind=Kind.COLUMN_TYPE,
         )
     fields = getattr(data_type, "fields", ())

@@ -1,8 +1,8 @@
-"""Which schema keys and values are written with, and its id: once for each start, on the driver.
+"""The schema of keys and values, and its id: chosen once for each start, on the driver.
 
-Owns: :func:`with_encoders`, the subjects, and the process's cache of what a registry answered.
-Never: a format (``records/formats/``), the registry's API (``network/schema_registry.py``);
-a task, which gets a finished encoder in its plan.
+Owns: :func:`with_encoders`, the subjects, the process's cache of a registry's responses, and the
+use of the files of the cache (``schema_cache``). Never: a format (``records/formats/``), the
+registry's API (``network/schema_registry.py``); a task, which gets a finished encoder in its plan.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.security.allow_lists import check_file
 from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.config.named_columns import ColumnFormat, SubjectStrategy
+from spark_kafka_sink.config.option_table import TIMEOUT
 from spark_kafka_sink.config.schema_options import PayloadOptions, SchemaOptions
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
-from spark_kafka_sink.network.schema_registry import RegisteredSchema, SchemaRegistry
+from spark_kafka_sink.datasource.schemas.schema_cache import SchemaCache
+from spark_kafka_sink.network.schema_registry import ConfluentRegistry, RegisteredSchema
 from spark_kafka_sink.records.column_plan import ColumnPlan, ComposedColumns
 from spark_kafka_sink.records.formats.binary.matching import misfit, unusable
 from spark_kafka_sink.records.formats.column_type import ColumnType
@@ -50,7 +52,11 @@ _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
 class Registry(Protocol):
-    """The seam of registries: what is asked of one. ``str()`` is how messages name it."""
+    """The interface of registries. ``str()`` is its name in messages, and responses are cached by
+    its ``addresses``.
+    """
+
+    addresses: tuple[str, ...]
 
     def by_id(self, schema_id: int) -> RegisteredSchema: ...
 
@@ -63,14 +69,16 @@ _Ask = Callable[[Registry], RegisteredSchema]
 
 
 def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
-    """The one that ``options`` name. Those of Glue and Azure, with APIs of their own, would be
-    chosen here.
+    """The registry that ``options`` name. The registries of Glue and Azure have other APIs, and
+    would be chosen here.
     """
-    return SchemaRegistry(dict(options.registry), limit_ms)
+    return ConfluentRegistry(dict(options.registry), limit_ms)
 
 
 def schema_format(payload: PayloadOptions) -> SchemaFormat:
-    """The format behind the seam. Imported when it is used: two of them load numpy."""
+    """The format of this name. Its module is imported at its first use, because two formats load
+    numpy.
+    """
     if payload.format is ColumnFormat.AVRO:
         from spark_kafka_sink.records.formats.avro_format import AvroFormat
 
@@ -92,22 +100,38 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
     assert config.schemas is not None
     for payload in config.schemas.payloads:
         part: ComposedColumns = getattr(plan, payload.part)
-        way = _Way(config, payload, config.producer.max_block_ms)
-        made = way.encoded(part, _columns(part, schema))
+        made = _encoded(config, payload, part, _columns(part, schema))
         plan = replace(plan, key=made) if part is plan.key else replace(plan, value=made)
     return plan
 
 
+def _encoded(
+    config: SinkConfig, payload: PayloadOptions, part: ComposedColumns, columns: ColumnType
+) -> ComposedColumns:
+    """``part`` with its encoder; if there is a subject for each topic, with an encoder for each."""
+    assert config.schemas is not None
+    limit_ms, topics = config.producer.max_block_ms, config.schemas.topics
+    if config.topic is not None or not topics or not payload.is_of_topic:
+        return _Way(config, payload, limit_ms, config.topic).encoded(part, columns)
+    made = [(one, _Way(config, payload, limit_ms, one).encoded(part, columns)) for one in topics]
+    return replace(part, by_topic=tuple(made))
+
+
 def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
-    """For ``kprod check``: what the registry has for each key and value with a schema. SchemaError
-    for what it must have, and has not.
+    """For ``kprod check``: the registry's schema of each key and value with a schema. SchemaError
+    for a schema that is missing there.
     """
     options = config.schemas
     assert options is not None
     registry = registry_of(options, timeout_ms)
     may_be_missing = options.auto_register and not options.use_latest
-    for payload in options.payloads:
-        way = _Way(config, payload, timeout_ms)
+    asked = [
+        (payload, topic)
+        for payload in options.payloads
+        for topic in (options.topics if payload.is_of_topic else ()) or (config.topic,)
+    ]
+    for payload, topic in asked:
+        way = _Way(config, payload, timeout_ms, topic)
         if payload.use_id is not None:
             found: RegisteredSchema | None = registry.by_id(payload.use_id)
             what = f"id {payload.use_id}"
@@ -121,42 +145,46 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
 
 
 class _Way:
-    """From the columns of a key or value to its encoder."""
+    """The way from the columns of a key or value to its encoder."""
 
-    def __init__(self, config: SinkConfig, payload: PayloadOptions, limit_ms: int) -> None:
+    def __init__(
+        self, config: SinkConfig, payload: PayloadOptions, limit_ms: int, topic: str | None
+    ) -> None:
         assert config.schemas is not None
-        self._options, self._payload, self._topic = config.schemas, payload, config.topic
+        self._options, self._payload, self._topic = config.schemas, payload, topic
         self._limit_ms = limit_ms
         self._format = schema_format(payload)
 
     def encoded(self, part: ComposedColumns, columns: ColumnType) -> ComposedColumns:
         """``part`` with its encoder, and the header that names the schema, if one does."""
         payload = self._payload
-        if self._topic is None and payload.strategy is not SubjectStrategy.RECORD:
+        if self._topic is None and payload.is_of_topic:
             raise ConfigError(
                 f"{payload.part}.subject.name.strategy is {payload.strategy}, and the topic is a"
                 " column: there is no one subject",
-                hint=f"set the option topic, or {payload.part}.subject.name.strategy="
-                f"{SubjectStrategy.RECORD} with {payload.part}Schema",
+                hint="list the topics in schemaTopics, set the option topic, or"
+                f" {payload.part}.subject.name.strategy={SubjectStrategy.RECORD} with"
+                f" {payload.part}Schema",
             )
         # One column may be a payload by itself.
         one = columns.children[0] if len(part.columns) == 1 and not part.is_struct else None
         registered = self.usable(self._registered(columns, one))
-        indexes = self._format.indexes(registered.text)
+        schema = (registered.text, registered.references)
+        indexes = self._format.indexes(*schema)
         # Confluent's: a zero and the id, or in a header a one and the GUID.
         prefix, header = b"\x00" + registered.id.to_bytes(4, "big") + indexes, None
         if payload.in_header:
             assert registered.guid is not None
             value = b"\x01" + registered.guid.bytes + indexes
             prefix, header = b"", (f"__{payload.part}_schema_id", value)
-        bare = self._format.is_bare(registered.text)
+        bare = self._format.is_bare(*schema)
         if bare and one is None and not part.is_struct:
             raise misfit(
                 "several columns are a record, and the schema has none",
                 "name one column, or a schema of a record",
             )
         column = one if bare and one is not None else columns
-        encoding = self._format.plan(registered.text, prefix, column)
+        encoding = self._format.plan(registered.text, prefix, column, registered.references)
         return replace(part, encoding=encoding, is_bare=bare or part.is_struct, header=header)
 
     def _registered(self, columns: ColumnType, one: ColumnType | None) -> RegisteredSchema:
@@ -169,7 +197,9 @@ class _Way:
             return self._kept(("latest", subject), lambda r: _latest(r, subject))
         text = self._derived(columns, one) if payload.schema is None else given_schema(payload)
         subject = self.subject(self._format.name_of(text))
-        return self._kept(("schema", subject, text), lambda r: self._looked_up(r, subject, text))
+        found = self._kept(("schema", subject, text), lambda r: self._looked_up(r, subject, text))
+        self._refuse_another(found, subject, text)
+        return found
 
     def _derived(self, columns: ColumnType, one: ColumnType | None) -> str:
         if self._payload.part == "key" and one is not None and self._format.has_bare:
@@ -193,16 +223,18 @@ class _Way:
                 f" {safe_text(text, _MOST_SHOWN)}",
                 kind=Kind.SCHEMA_NOT_REGISTERED,
             )
-        found = registry.by_id(schema_id)
+        return registry.by_id(schema_id)
+
+    def _refuse_another(self, found: RegisteredSchema, subject: str, text: str) -> None:
         name_of = self._format.name_of
-        if found.type != kind or name_of(found.text) != name_of(text):
+        name = name_of(found.text, found.references)
+        if found.type != self._format.schema_type or name != name_of(text):
             raise SchemaRegistryError(
-                f"the schema registry at {registry} gave id {schema_id} to the schema of"
-                f" {safe_text(subject)}, and has another schema under this id",
-                hint="readers would not understand the records; see what"
-                f" /schemas/ids/{schema_id} of the registry has",
+                f"the schema registry gave id {found.id} to the schema of {safe_text(subject)}, and"
+                " has another schema under this id",
+                hint="readers would not understand the records; compare it with "
+                f"/schemas/ids/{found.id} of the registry",
             )
-        return found
 
     def _kept(self, question: tuple[object, ...], ask: _Ask) -> RegisteredSchema:
         """The answer of the registry, or of the cache."""
@@ -210,13 +242,23 @@ class _Way:
         until_ms, answer = _kept.get(key, (0, None))
         if answer is not None and _clock.now_ms() < until_ms:
             return answer
+        registry = registry_of(self._options, self._limit_ms)
+        cache = SchemaCache((registry.addresses, self._payload.format, *question))
+        known = answer or cache.read()
+        if known is not None:
+            # There is something to go on with: one request's time is enough to wait.
+            request_ms = int(str(dict(self._options.registry)[TIMEOUT]))
+            registry = registry_of(self._options, min(self._limit_ms, request_ms))
         try:
-            found = ask(registry_of(self._options, self._limit_ms))
+            found = ask(registry)
         except NoRegistryAnswerError as error:
-            if answer is None:
+            if known is None:
                 raise
-            _log.warning("continuing with schema id %d: %s", answer.id, error.one_line())
-            found = answer
+            if cache.is_first_use():
+                _log.warning("continuing with schema id %d: %s", known.id, error.one_line())
+            found = known
+        else:
+            cache.write(found)
         _kept.pop(key, None)
         _kept[key] = (_clock.now_ms() + KEPT_MS, found)
         while len(_kept) > _KEPT_ANSWERS:
@@ -258,15 +300,17 @@ class _Way:
             raise ConfigError(
                 f"{payload.part}.subject.name.strategy is {payload.strategy}, and the schema is no"
                 " record, so there is no name",
-                hint=f"set {payload.part}Schema or {payload.part}SchemaName, or take"
-                f" {SubjectStrategy.TOPIC}",
+                hint=f"set {payload.part}Schema to the schema of a record, or"
+                f" {payload.part}.subject.name.strategy={SubjectStrategy.TOPIC}",
             )
         in_topic = payload.strategy is SubjectStrategy.TOPIC_RECORD
         return f"{self._topic}-{name}" if in_topic else name
 
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
-    """As a struct; of a struct whose fields they are, itself."""
+    """The type of the columns as a struct; if they are the fields of a struct, that struct's
+    type.
+    """
     from pyspark.sql.types import StructType
 
     columns = StructType()

@@ -1,6 +1,6 @@
-"""One task's write, and its account.
+"""The write of a task, and its results.
 
 Owns: ``write_task`` (rows to a producer), ``producer_cache`` (warm producers), ``row_adapter`` and
-``schema`` (rows and columns), ``write_context`` (which write this is), ``commit_message``
-(what a task returns) and ``task_progress`` (what it reports while it runs).
+``schema`` (rows and columns), ``write_context`` (the identity of a write), ``commit_message`` (the
+return value of a task) and ``task_progress`` (the reports of a running task).
 """

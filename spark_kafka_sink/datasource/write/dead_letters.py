@@ -1,6 +1,6 @@
-"""The rows of a task that can't be sent: found, counted, and made letters.
+"""The rows of a task that can't be sent: found, counted, and made dead letters.
 
-Owns: :class:`DeadLetters`, what a task knows of them: topics that it can't write to, rows whose
+Owns: :class:`DeadLetters`, a task's data about them: topics that it can't write to, rows whose dead
 letters are not sent yet, counts by reason. Never: the checks of columns
 (``records/record_columns.py``), a letter's bytes (``records/letters/letter_writer.py``), the limits
 of a batch, which the driver applies (``letter_counts.py``).
@@ -9,9 +9,9 @@ of a batch, which the driver applies (``letter_counts.py``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,17 +33,27 @@ from spark_kafka_sink.records.letters.row_limits import RowLimits
 from spark_kafka_sink.records.record_columns import RecordColumns, rows_of
 from spark_kafka_sink.records.varint import Int64s
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-
 _log = logging.getLogger(__name__)
+
+
+class Topics(Protocol):
+    """Topics as brokers describe them. A KafkaProducer is one."""
+
+    def partitions_for(self, topic: str, *, fresh: bool = False) -> Sized: ...
+
+    def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
+        """The topics that do not exist, or that brokers refuse to show, with the brokers'
+        answer.
+        """
+        ...
+
 
 #: Of bad rows as Spark passed them.
 ColumnsOf = Callable[[pa.RecordBatch], RecordColumns]
 
 #: Bad rows are held up to so many bytes, with these for each row.
 _HELD_BYTES, _ROW_BYTES = 1 << 20, 1000
-#: Letters that are made at once: their headers are memory besides the rows'.
+#: Dead letters that are made together: their headers take memory in addition to the rows.
 _MOST_LETTERS = 8192
 #: Bytes of a key or value in the log, with errors.log.include.messages.
 _SHOWN = 200
@@ -56,17 +66,19 @@ _OF_CODE = {
 
 @dataclass(slots=True)
 class DeadLetters:
-    """Of one task attempt, on the writer's thread. ``topic`` is the option, ``limits`` are those of
-    its rows, ``counts`` are by reason.
+    """The dead letters of a task attempt, on the writer's thread. ``topic`` is the option,
+    ``limits`` are the limits of its rows, ``counts`` are by reason. ``topics`` are for a task
+    without a producer, whose batch is done.
     """
 
     writer: LetterWriter
     topic: str | None
     limits: RowLimits
-    #: Which of these topics the principal may not write to, and what brokers say of each.
+    #: The topics that the principal may not write to, with the brokers' answer for each.
     forbidden: Callable[[Sequence[str]], Mapping[str, ErrorCode]]
+    topics: Topics
     counts: tuple[LetterCount, ...] = field(default=(), init=False)
-    #: Of a column's topics: why rows can't be written to them, None for the others.
+    #: By topic of a column: the reason why rows can't be written to it, or None.
     _topics: dict[str, Finding | None] = field(default_factory=dict, init=False)
     #: Topics whose partitions were requested again, because a row names one they lack.
     _refreshed: set[str] = field(default_factory=set, init=False)
@@ -80,28 +92,41 @@ class DeadLetters:
     def rows(self) -> int:
         return sum(count.rows for count in self.counts)
 
-    def check(
-        self, columns: RecordColumns, bad: BadRows, producer: KafkaProducer, now_ms: int
-    ) -> None:
+    def check(self, columns: RecordColumns, bad: BadRows, topics: Topics, now_ms: int) -> int:
         """Note the rows that the topic, or the producer, would refuse. Waits for topics that are
         new to the producer, as sending does.
+
+        Returns how many of the noted rows count where two writes of a batch are compared: all, only
+        a timestamp that the topic does not allow now may be allowed later.
         """
+        self._check_topics(columns, bad, topics)
+        self.limits.check_sizes(columns, bad)
+        compared = int(np.count_nonzero(bad.which)) if bad.found else 0
+        self.limits.check_times(columns, now_ms, bad)
+        return compared
+
+    def count(self, columns: RecordColumns, bad: BadRows) -> int:
+        """Counts the same rows for a batch that is done, without writing them."""
+        self._check_topics(columns, bad, self.topics)
+        self.limits.check_sizes(columns, bad)
+        return int(np.count_nonzero(bad.which))
+
+    def _check_topics(self, columns: RecordColumns, bad: BadRows, topics: Topics) -> None:
         names, index = _topics_of_good_rows(columns, bad)
         if self.topic is None and (new := [n for n in names.values() if n not in self._topics]):
-            self._look_at(new, producer)
+            self._look_at(new, topics)
         for number, name in names.items():
             if (finding := self._topics.get(name)) is not None:
                 bad.refuse(index == number, finding.reason, finding.text)
             elif (asked := columns.partition) is not None:
-                count = len(producer.partitions_for(name))
+                count = len(topics.partitions_for(name))
                 beyond = (index == number) & (asked >= count)
                 if beyond.any() and name not in self._refreshed:
                     self._refreshed.add(name)
-                    count = len(producer.partitions_for(name, fresh=True))
+                    count = len(topics.partitions_for(name, fresh=True))
                     beyond &= asked >= count
                 text = f"the partition is not present in metadata: the topic has {count} partitions"
                 bad.refuse(beyond, Reason.PARTITION, text)
-        self.limits.check(columns, now_ms, bad)
 
     def note(
         self, batch: pa.RecordBatch, columns: RecordColumns, bad: BadRows, numbers: Int64s
@@ -146,7 +171,9 @@ class DeadLetters:
 
     @property
     def said(self) -> str:
-        """For errors: which rows these are. Their letters may be written, held or aborted."""
+        """The description of these rows for errors. Their dead letters may be written, held or
+        aborted.
+        """
         return (
             f"{self.rows} rows of partition {self.writer.task} of the DataFrame can't be sent, and"
             f" were for the dead letter queue {self.writer.options.topic}: {listed(self.counts)}"
@@ -154,12 +181,12 @@ class DeadLetters:
 
     def not_sent(self, error: ApiError) -> DeliveryError:
         """The error of letters that can't be sent."""
-        text = f"{self.said}; their letters can't be sent either: {error.message}"
+        text = f"{self.said}; their dead letters can't be sent either: {error.message}"
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
-    def _look_at(self, names: Sequence[str], producer: KafkaProducer) -> None:
+    def _look_at(self, names: Sequence[str], topics: Topics) -> None:
         """Whether rows can be written to these topics; waits for all of them together."""
-        codes = producer.unavailable_topics(names)
+        codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])
         found = {name: Finding(_OF_CODE[code], code.text) for name, code in codes.items()}
         self._topics |= dict.fromkeys(names) | found
@@ -180,7 +207,7 @@ def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int
 
 
 def _shown(rows: RecordColumns) -> str:
-    """For the log: what the rows have, but for headers."""
+    """For the log: the properties of the rows, except headers."""
 
     def texts(values: pa.Array | None) -> list[str | None] | None:
         return values and [t and t[:_SHOWN].decode(errors="replace") for t in values.to_pylist()]

@@ -1,7 +1,7 @@
-"""How many rows became dead letters, and how many may. No Arrow: the driver counts, too.
+"""The number of dead letters, and its limits. No Arrow, because the driver counts as well.
 
-Owns: :class:`LetterCount`, and the limits errors.max.records and errors.max.fraction. Never: which
-rows these are.
+Owns: :class:`LetterCount`, and the limits errors.max.records and errors.max.fraction. Never: the
+choice of the rows.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from spark_kafka_sink.base.described_fields import Described
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, KafkaError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
-from spark_kafka_sink.datasource.described_fields import Described
 
 #: Rows of a reason that are named.
 SAMPLES: Final = 3
-#: What stays of a batch that fails, without exactly-once and with it.
+#: The rows that remain after a failed batch, without exactly-once and with it.
 STAYS: Final = (
-    "the rows and letters that were sent stay in Kafka",
-    "neither its rows nor its letters are visible",
+    "the rows and dead letters that were sent stay in Kafka",
+    "its rows and its dead letters are not visible",
 )
 
 
@@ -47,12 +47,12 @@ class LetterCount:
 
 
 def listed(counts: Iterable[LetterCount]) -> str:
-    """For messages."""
+    """The counts as text for messages."""
     return "; ".join(map(str, counts))
 
 
 def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
-    """One for each reason, those with most rows first."""
+    """The counts, summed by reason, the largest count first."""
     found: dict[tuple[str, str], LetterCount] = {}
     for one in counts:
         key = (one.code, one.reason)
@@ -69,8 +69,8 @@ def check_letters(
     then: str,
     error: type[KafkaError] = CommitError,
 ) -> None:
-    """``error`` when ``rows`` of the ``rows_in`` that came in are more letters than there may be;
-    ``then`` says what fails.
+    """Raises ``error`` when ``rows`` of the ``rows_in`` are more dead letters than allowed;
+    ``then`` is the consequence for the message.
     """
     for name, limit, found in (
         ("errors.max.records", options.max_records, rows),

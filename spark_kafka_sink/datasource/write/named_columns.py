@@ -1,33 +1,46 @@
 """The columns that keyColumns, valueColumns and headersColumns name, found in a DataFrame's schema.
 
-Owns: how a name is resolved, which types can be written, and their errors. Never:
-values of rows (``records/json/json_text.py``), Arrow. Runs on the driver, before any task.
+Owns: the resolution of names, the types that can be written, their errors, and the facts about
+types that Arrow lacks. Never: values of rows (``records/json/json_text.py``), Arrow. Runs on the
+driver, before any task.
 
-A name is resolved as by Spark with ``spark.sql.caseSensitive=false``: the column of that name in
-any case. An exact match is preferred, so that a schema of the other setting can be written, too. As
-in ``to_json(struct(id))``, JSON has the name as the user writes it.
+A name is resolved like by Spark with ``spark.sql.caseSensitive=false``: the column of that name in
+any case. An exact match is preferred, so that a schema of the other setting can be written as well.
+JSON has the name as the user writes it, like ``to_json(struct(id))``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import SchemaError, safe_text
 from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.named_columns import ALL_COLUMNS, ColumnFormat
-from spark_kafka_sink.records.column_plan import ComposedColumns, NamedColumn
+from spark_kafka_sink.datasource.schemas.column_types import cast_of
+from spark_kafka_sink.records.column_plan import ComposedColumns, IntervalUnits, NamedColumn
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-#: Decimals with a larger scale may have an exponent in Arrow's text, and have none in
-#: that of Spark's cast.
+#: Decimals with a larger scale may have an exponent in Arrow's text, while Spark's cast writes
+#: none.
 _MOST_PLAIN_DIGITS = 6
 
-#: The nested type that can't be written: a path below the column, and the type. None: none.
-_Problem = tuple[str, str] | None
+#: Types whose values are one text in JSON, by the names of Spark's classes: older versions lack
+#: some of them.
+_JSON_TYPES = frozenset({
+    "NullType", "StringType", "CharType", "VarcharType", "BinaryType", "BooleanType", "ByteType",
+    "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType", "DecimalType", "DateType",
+    "TimestampType", "TimestampNTZType", "TimeType", "DayTimeIntervalType",
+})  # fmt: skip
+_VARIANT = "VariantType"
+
+if TYPE_CHECKING:
+    #: The nested type that can't be written: a path below the column, and the type. None: none.
+    _Problem = tuple[str, DataType] | None
 
 
 def composed_columns(
@@ -38,7 +51,7 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """The columns that ``option`` names, or with ``is_struct`` the one whose fields it names; None
+    """The columns that ``option`` names; with ``is_struct`` the column whose fields it names; None
     when it names none. Raises SchemaError. Types of Avro and Protobuf are checked with the schema.
     """
     if not names:
@@ -51,13 +64,15 @@ def composed_columns(
         _check_type(schema, columns[0], option, _struct_problem, "name it without .*", " as .*")
     if format_ in (ColumnFormat.AVRO, ColumnFormat.PROTOBUF):
         return ComposedColumns(columns, format_, is_struct)
-    problem, hint = (
-        (_string_problem, "cast it to a string the way that readers expect")
-        if format_ is ColumnFormat.STRING
-        else (_json_problem, "cast it to a string, or write the column with to_json(struct(...))")
-    )
+    problem = _string_problem if format_ is ColumnFormat.STRING else _json_problem
     for column in columns:
-        _check_type(schema, column, option, problem, hint, f" as {format_}")
+        _check_type(schema, column, option, problem, None, f" as {format_}")
+    if format_ is ColumnFormat.JSON:
+        types = [schema.fields[column.index].dataType for column in columns]
+        columns = tuple(
+            replace(column, units=_interval_units(of))
+            for column, of in zip(columns, types, strict=True)
+        )
     return ComposedColumns(columns, format_, is_struct)
 
 
@@ -117,17 +132,18 @@ def _check_type(
     column: NamedColumn,
     option: str,
     problem_of: Callable[[DataType], _Problem],
-    hint: str,
+    hint: str | None,
     how: str,
 ) -> None:
     problem = problem_of(schema.fields[column.index].dataType)
     if problem is None:
         return
-    path, type_name = problem
+    path, data_type = problem
+    name = safe_text(data_type.simpleString(), 200)
     raise SchemaError(
-        f"{option}: column {safe_text(column.name + path)} is of type {safe_text(type_name, 200)},"
-        f" which kprod can't write{how}",
-        hint=hint,
+        f"{option}: column {safe_text(column.name + path)} is of type {name}, which kprod can't"
+        f" write{how}",
+        hint=hint or f"select {cast_of(data_type)} in its place",
         kind=Kind.COLUMN_TYPE,
     )
 
@@ -135,30 +151,57 @@ def _check_type(
 def _struct_problem(data_type: DataType) -> _Problem:
     from pyspark.sql import types
 
-    return None if isinstance(data_type, types.StructType) else ("", data_type.simpleString())
+    return None if isinstance(data_type, types.StructType) else ("", data_type)
 
 
-def _json_problem(data_type: DataType) -> _Problem:
+def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
+    """The reason why the type can't be written as JSON. ``in_key``: within the key of a map."""
     from pyspark.sql import types
 
     if isinstance(data_type, types.StructType):
-        problems = (_below(f".{f.name}", _json_problem(f.dataType)) for f in data_type.fields)
-        return next((problem for problem in problems if problem is not None), None)
+        fields = data_type.fields
+        found = (_below(f".{f.name}", _json_problem(f.dataType, in_key=in_key)) for f in fields)
+        return next((problem for problem in found if problem is not None), None)
     if isinstance(data_type, types.ArrayType):
-        return _below("[]", _json_problem(data_type.elementType))
+        return _below("[]", _json_problem(data_type.elementType, in_key=in_key))
     if isinstance(data_type, types.MapType):
-        if not isinstance(
-            data_type.keyType,
-            types.StringType | types.BooleanType | types.IntegralType | types.DecimalType,
-        ):
-            return " (a key of the map)", data_type.keyType.simpleString()
-        return _below("[]", _json_problem(data_type.valueType))
-    known = (
-        types.NullType | types.StringType | types.CharType | types.VarcharType | types.BinaryType
-        | types.BooleanType | types.IntegralType | types.FractionalType | types.DateType
-        | types.TimestampType | types.TimestampNTZType
-    )  # fmt: skip
-    return None if isinstance(data_type, known) else ("", data_type.simpleString())
+        key = _below(" (a key of the map)", _json_problem(data_type.keyType, in_key=True))
+        return key or _below("[]", _json_problem(data_type.valueType))
+    name = type(data_type).__name__
+    known = name in _JSON_TYPES or (name == _VARIANT and not in_key)
+    # A string with a collation is of a class of its own in some versions.
+    return None if known or isinstance(data_type, types.StringType) else ("", data_type)
+
+
+def _interval_units(data_type: DataType) -> IntervalUnits:
+    """The units of the intervals within a type."""
+    from pyspark.sql import types
+
+    if isinstance(data_type, types.DayTimeIntervalType):
+        return data_type.simpleString().removeprefix("interval ").upper()
+    units = tuple(map(_interval_units, _inner_types(data_type)))
+    return units if any(units) else None
+
+
+def has_instants(data_type: DataType) -> bool:
+    """Whether the text of some value within the type depends on a time zone."""
+    from pyspark.sql import types
+
+    if isinstance(data_type, types.TimestampType) or type(data_type).__name__ == _VARIANT:
+        return True
+    return any(map(has_instants, _inner_types(data_type)))
+
+
+def _inner_types(data_type: DataType) -> list[DataType]:
+    from pyspark.sql import types
+
+    if isinstance(data_type, types.StructType):
+        return [field.dataType for field in data_type.fields]
+    if isinstance(data_type, types.ArrayType):
+        return [data_type.elementType]
+    if isinstance(data_type, types.MapType):
+        return [data_type.keyType, data_type.valueType]
+    return []
 
 
 def _below(name: str, problem: _Problem) -> _Problem:
@@ -179,4 +222,4 @@ def _header_problem(data_type: DataType) -> _Problem:
     from pyspark.sql import types
 
     known = types.StringType | types.CharType | types.VarcharType | types.BinaryType
-    return None if isinstance(data_type, known) else ("", data_type.simpleString())
+    return None if isinstance(data_type, known) else ("", data_type)

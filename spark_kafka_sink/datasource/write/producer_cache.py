@@ -1,6 +1,6 @@
 """Warm producers between the tasks of one worker process (rule R4).
 
-Owns: which idle producers a process keeps, by which key, and when one is evicted. Never: whether a
+Owns: the idle producers that a process keeps, their key, and their eviction. Never: whether a
 producer is reusable (the producer decides), connections.
 
 A Spark worker process runs one task after the other; with a warm producer a micro-batch needs no
@@ -11,13 +11,14 @@ so nothing here needs a timer. Rules:
   with exactly-once the transactional id is in it (``transactional_producers``);
 - a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only when it is
   reusable, and parks it (no buffers, no timers);
-- at most two idle ones with transactions and two without; the longest idle is evicted first, and of
-  those with transactions the one whose id has the greatest number, which is needed last.
+- at most two idle producers with transactions and two without. The longest idle is evicted first.
+  With transactions, the producer whose id has the greatest number is evicted first, because it is
+  needed last.
 
-**client.id.** Its default becomes ``spark-kafka-sink-<application id>``
-(:func:`effective_config`): the same for all tasks of an application, so that broker quotas, metrics
-and request logs show the application, and tasks of different queries, micro-batches and partitions
-still share a key. With the query or the partition in it, no task would find a warm producer.
+**client.id.** Its default becomes ``spark-kafka-sink-<application id>`` (:func:`effective_config`):
+the same for all tasks of an application, so that broker quotas, metrics and request logs show the
+application, and tasks of different queries, micro-batches and partitions still share a key. With
+the query or the partition in it, no task would find a warm producer.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ProducerCache:
         return None
 
     def keep(self, config: ProducerConfig, producer: KafkaProducer) -> None:
-        """Keeps ``producer`` warm when it is reusable, else closes it. Never raises."""
+        """Keeps ``producer`` warm when it is reusable, otherwise closes it. Never raises."""
         if not producer.reusable or not _park(producer):
             close(producer)
             return
@@ -139,7 +140,7 @@ class CachedProducers:
         return self.cache.take(self.config) or self.factory(self.config, self.cluster)
 
     def prepare(self, producer: KafkaProducer) -> None:
-        """Nothing to prepare: no transaction."""
+        """Does nothing, because there is no transaction to prepare."""
 
     def release(self, producer: KafkaProducer) -> None:
         self.cache.keep(self.config, producer)

@@ -1,17 +1,17 @@
 """A task's share of maxRecordsPerSecond and maxBytesPerSecond, and the wait that enforces it.
 
-Owns: :class:`RateLimit`, a token bucket in units of time, and how many tasks share a rate. Never:
-what is sent (``write_task``), a clock.
+Owns: :class:`RateLimit`, a token bucket in units of time, and the number of tasks that share a
+rate. Never: the sending (``write_task``), a clock.
 
 **The bucket.** A row costs the time that it takes at the task's share of the rate; it is sent when
 that time has passed since the previous row, or since the first rows arrived: the bucket starts
 empty, so that a write of many short tasks is no faster. Later waits for input earn credit for at
 most a second.
 
-**The share.** A Python writer knows neither how many partitions its write has nor where Spark runs
-them. Tasks can read Spark's configuration, and with it how many tasks the application can run at
-once; the rate is divided by that. So the sum over tasks is never above the rate, and below it when
-fewer tasks run.
+**The share.** A Python writer does not know the number of its write's partitions and the places
+where Spark runs them. But tasks can read Spark's configuration, which determines the number of
+tasks that the application can run at the same time. The rate is divided by that number. So the sum
+over tasks is never above the rate, and it is below the rate when fewer tasks run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.records.record_columns import RecordColumns
 
-#: The time at the limit of the rows that are sent at once, in ms; at least one row.
+#: The time at the limit for the rows that are sent together, in ms; at least one row.
 PART_MS = 200
 #: The credit for time in which nothing was sent, at most, in ms.
 _BURST_MS = 1_000
@@ -38,7 +38,9 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *[0-9]+ 
 
 
 class RateLimit:
-    """One task's limit. ``waited_ms`` is how long it has waited; other threads may read it."""
+    """The limit of one task. ``waited_ms`` is the time that it has waited; other threads may read
+    it.
+    """
 
     def __init__(self, config: SinkConfig, tasks: int, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
@@ -50,7 +52,7 @@ class RateLimit:
         self.text = f"{' and '.join(_limits(config))}, shared by {tasks} tasks"
 
     def costs_ms(self, columns: RecordColumns) -> NDArray[np.float64]:
-        """The time at the limit of the rows up to each one, in ms."""
+        """For each row, the time at the limit for all rows up to it, in ms."""
         costs: NDArray[np.float64] = np.maximum(
             np.arange(1, columns.rows + 1) * self._ms_per_record,
             columns.input_bytes().cumsum() * self._ms_per_byte,
@@ -90,17 +92,23 @@ def _limits(config: SinkConfig) -> list[str]:
     return [f"{name}={value}" for name, value in named.items() if value is not None]
 
 
+def _pace(config: SinkConfig) -> list[str]:
+    """The limit that ``connection_pace`` divides."""
+    return [f"connectionsPerSecond={config.connections_per_second}"]
+
+
 def tasks_at_once(config: SinkConfig, conf: Callable[[str], str]) -> int:
-    """How many tasks share the rate: tasksAtOnce, or what Spark's configuration allows. ``conf``
-    returns one of its entries, empty when it is not set. ConfigError when both are unknown.
+    """The number of tasks that share the rate: tasksAtOnce, or the number from Spark's
+    configuration. ``conf`` returns one of its entries, empty when it is not set. ConfigError when
+    both are unknown.
     """
     if config.tasks_at_once is not None:
         return config.tasks_at_once
     cores = _cores(conf)
     if cores is None:
         raise ConfigError(
-            f"{_limits(config)[0]} is for all tasks together, and Spark's configuration does not"
-            " show how many run at once",
+            f"{[*_limits(config), *_pace(config)][0]} is for all tasks together, and Spark's"
+            " configuration does not show how many run at once",
             hint="set tasksAtOnce: the cores of all executors, or the partitions of the DataFrame"
             " if these are fewer",
         )
@@ -116,17 +124,25 @@ def _cores(conf: Callable[[str], str]) -> int | None:
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     if cluster is not None:
         return int(cluster[1]) * int(cluster[2])
-    most = _number(conf("spark.cores.max"), 0)
-    if master.startswith("spark:") and most:
-        return most
     one = _number(conf("spark.executor.cores"), 0)
     if not one and master.startswith(("yarn", "k8s:")):
         one = 1  # Spark's default there
-    dynamic = conf("spark.dynamicAllocation.enabled") == "true"
-    count = _number(
-        conf("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances"), 0
-    )
-    return one * count or None
+    of_executors = one * _most_executors(conf, master)
+    if master.startswith("spark:"):
+        most = _number(conf("spark.cores.max"), 0)
+        return min(filter(None, (most, of_executors)), default=None)
+    return of_executors or None
+
+
+def _most_executors(conf: Callable[[str], str], master: str) -> int:
+    """How many executors run at most; 0 when Spark's configuration does not limit them."""
+    if conf("spark.dynamicAllocation.enabled").lower() == "true":
+        return _number(conf("spark.dynamicAllocation.maxExecutors"), 0)
+    if master.startswith("spark:"):
+        # A standalone cluster ignores spark.executor.instances: an application gets the cores of
+        # all workers, or spark.deploy.defaultCores of the master, which no task can read.
+        return 0
+    return _number(conf("spark.executor.instances"), 0)
 
 
 def _number(text: str, default: int) -> int:

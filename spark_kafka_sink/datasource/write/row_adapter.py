@@ -1,8 +1,8 @@
 """Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
 
-Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: any other column,
-any rule about values (those are ``records/record_columns``). The only place where rows are handled
-one by one, as Spark passes them.
+Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: any other column, any
+rule about values (``records/record_columns`` has these). The only place that handles rows one by
+one, because Spark passes them so.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class RowAdapter:
 
 
 def _conversion(data_type: DataType) -> tuple[pa.DataType, Callable[[object], object] | None]:
-    """The Arrow type of a planned column, and how a Python cell becomes one that Arrow takes."""
+    """The Arrow type of a planned column, and the conversion of a Python cell to a value for
+    Arrow.
+    """
     from pyspark.sql import types
 
     if isinstance(data_type, types.BinaryType):

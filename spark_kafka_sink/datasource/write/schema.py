@@ -13,6 +13,8 @@ are ``records/record_columns``), Arrow. Runs on the driver, before any task.
 | partition | int | the partitioner decides | the partitioner decides |
 | timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | time of sending | the same |
 
+A bigint before 1980 is an error of its row, because it is most likely in seconds.
+
 As in Spark's sink, names are case-sensitive, the first match counts, the ``topic`` option overrides
 the column (which is then not even type-checked), other columns are ignored. ``timestamp`` and map
 headers are ours. Collated, char and varchar strings are accepted, too: their bytes are also UTF-8.
@@ -22,13 +24,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import SchemaError, coded
-from spark_kafka_sink.config.named_columns import NamedColumns
-from spark_kafka_sink.datasource.write.named_columns import composed_columns, header_columns
-from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.base.errors import SchemaError, coded, safe_text
+from spark_kafka_sink.base.time_zones import time_zone
+from spark_kafka_sink.config.changelog import ChangelogMode, ChangeOptions
+from spark_kafka_sink.config.named_columns import (
+    ColumnFormat,
+    JsonOptions,
+    NamedColumns,
+    OnNullKey,
+    TimestampColumn,
+)
+from spark_kafka_sink.datasource.write.change_columns import (
+    FeedColumns,
+    feed_columns,
+    in_batch,
+    refuse_cut_times,
+    refuse_other_keys,
+    refuse_unstable_keys,
+    value_names,
+    with_envelope,
+    with_feed,
+)
+from spark_kafka_sink.datasource.write.named_columns import (
+    composed_columns,
+    has_instants,
+    header_columns,
+)
+from spark_kafka_sink.records.column_plan import ENVELOPE, ColumnPlan, ComposedColumns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
@@ -47,15 +72,21 @@ TIMESTAMP = "timestamp, timestamp_ntz or bigint (milliseconds since the epoch)"
 
 
 def plan_columns(
-    schema: StructType, topic: str | None, named: NamedColumns = _NONE_NAMED
+    schema: StructType,
+    topic: str | None,
+    named: NamedColumns = _NONE_NAMED,
+    log_topics: tuple[str, ...] = (),
+    changes: ChangeOptions | None = None,
 ) -> ColumnPlan:
     """The plan of a DataFrame's columns, or SchemaError with the text of Spark's sink.
 
-    ``topic`` is the option, or None, and ``named`` the columns that options name for key, value and
-    headers. The order of the checks is Spark's: topic, key, value, headers, partition; then
-    timestamp, then columns that Spark can't pass to a Python sink.
+    ``topic`` is the option, or None, ``named`` the columns that options name for key, value and
+    headers, ``log_topics`` the topics of commit logs, which no row may have. The order of the
+    checks is Spark's: topic, key, value, headers, partition; then timestamp, then columns that
+    Spark can't pass to a Python sink.
     """
     topic = None if topic is None else topic.strip()
+    feed = None if changes is None else feed_columns(schema, changes.log)
     topic_column = None if topic is not None else _topic_column(schema)
     key = value = headers = None
     if not named.key:
@@ -78,22 +109,106 @@ def plan_columns(
         topic_column=topic_column,
         headers_column=headers,
         partition_column=_column(schema, "partition", _is_int, "int"),
-        timestamp_column=_column(schema, "timestamp", _is_timestamp, TIMESTAMP),
-        value=composed_columns(
-            schema,
-            named.value,
-            named.value_format,
-            "valueColumns",
-            is_struct=named.value_is_struct,
-        ),
-        key=composed_columns(schema, named.key, named.key_format, "keyColumns"),
+        timestamp_column=_timestamp_column(schema, named),
+        value=_composed_value(schema, named, feed),
+        key=_composed_key(schema, named, feed),
         headers=header_columns(schema, named.headers),
         on_null_value=named.on_null_value,
+        log_topics=log_topics,
     )
     if plan.names_columns:
         _refuse_replaced_columns(schema, plan)
+    whole = schema
+    if feed is not None and changes is not None:
+        plan, whole = _with_changes(schema, plan, named, changes.mode, feed)
+    if plan.names_columns:
+        plan = _with_json_options(whole, plan, named.json)
     _refuse_what_spark_cannot_ship(schema)
     return plan
+
+
+def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
+    """The plan whose key and value as JSON are written as ``options`` say. Raises ConfigError for a
+    time zone that is not known, if there is a timestamp.
+    """
+    parts = {name: getattr(plan, name) for name in ("key", "value")}
+    json = {
+        name: part
+        for name, part in parts.items()
+        if part is not None and part.format is ColumnFormat.JSON
+    }
+    columns = [column for part in json.values() for column in part.columns]
+    if any(has_instants(schema.fields[column.index].dataType) for column in columns):
+        time_zone(options.time_zone)
+    changed: dict[str, Any] = {name: replace(part, json=options) for name, part in json.items()}
+    return replace(plan, **changed)
+
+
+def _timestamp_column(schema: StructType, named: NamedColumns) -> int | None:
+    if named.timestamp_column is TimestampColumn.IGNORE:
+        return None
+    return _column(schema, "timestamp", _is_timestamp, TIMESTAMP)
+
+
+def _with_changes(
+    schema: StructType,
+    plan: ColumnPlan,
+    named: NamedColumns,
+    mode: ChangelogMode,
+    feed: FeedColumns,
+) -> tuple[ColumnPlan, StructType]:
+    """``plan`` of the rows of a change feed, and the columns of a task's batches."""
+    from pyspark.sql.types import StructType
+
+    if mode is ChangelogMode.DEBEZIUM:
+        feed = with_envelope(feed, schema, plan)
+    plan = replace(plan, changes=feed.plan, keys_required=True)
+    whole = with_feed(schema, feed)
+    refuse_unstable_keys(whole, plan)
+    refuse_other_keys(schema, feed, plan)
+    refuse_cut_times(whole, plan, named.json)
+    if feed.plan.envelope is not None:
+        first = feed.plan.envelope_at
+        envelope = StructType(whole.fields[first:])
+        value = composed_columns(envelope, ENVELOPE, named.value_format, "valueColumns")
+        plan = replace(plan, value=in_batch(value, first))
+    return plan, whole
+
+
+def _composed_value(
+    schema: StructType, named: NamedColumns, feed: FeedColumns | None
+) -> ComposedColumns | None:
+    """The columns of ``valueColumns``; None when it names none. Raises SchemaError."""
+    value = composed_columns(
+        schema if feed is None else feed.rows,
+        value_names(feed, named),
+        named.value_format,
+        "valueColumns",
+        is_struct=named.value_is_struct,
+    )
+    return value if feed is None else in_batch(value, feed.first)
+
+
+def _composed_key(
+    schema: StructType, named: NamedColumns, feed: FeedColumns | None
+) -> ComposedColumns | None:
+    """The columns of ``keyColumns``; None when it names none. Raises SchemaError."""
+    rows = schema if feed is None else feed.rows
+    key = composed_columns(rows, named.key, named.key_format, "keyColumns")
+    key = key if feed is None else in_batch(key, feed.first)
+    if key is None or named.on_null_key is OnNullKey.WRITE:
+        return key
+    return replace(key, nulls_are_null=True)
+
+
+def batch_schema(schema: StructType, plan: ColumnPlan) -> StructType:
+    """The columns of a task's batches, which options name: those of ``schema``, and of the rows of
+    a change feed.
+    """
+    if plan.changes is None:
+        return schema
+    feed = feed_columns(schema, plan.changes.changelog)
+    return with_feed(schema, replace(feed, plan=plan.changes))
 
 
 def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
@@ -169,6 +284,8 @@ def _column(
 def _as_column(field: StructField) -> str:
     """How a column whose type is wrong can be written after all."""
     casts = f"cast it, or drop or rename the column {field.name}"
+    if field.name == "timestamp":
+        return f"{casts}, or set timestampColumn=ignore: records have the time of sending then"
     if field.name not in ("key", "value"):
         return casts
     fields = ".*" if field.name == "value" and field.dataType.typeName() == "struct" else ""
@@ -186,7 +303,7 @@ def _near_name(schema: StructType, name: str) -> str | None:
 def near_names(schema: StructType, plan: ColumnPlan) -> list[str]:
     """A warning for each column that Spark's sink ignores silently because of its case."""
     names = {field.name for field in schema.fields}
-    named = {schema.names[index] for index in _named_indices(plan)}
+    named = {schema.names[i] for i in _named_indices(plan) if i < len(schema.names)}
     return [
         coded(
             Kind.IGNORED_COLUMN,
@@ -204,7 +321,7 @@ _NAMES = frozenset({"key", "value", "topic", "headers", "partition", "timestamp"
 
 
 def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
-    """SchemaError for columns with which every task would fail in Spark, before it calls us."""
+    """SchemaError for columns that would make every task fail in Spark, before it calls us."""
     from pyspark.sql.types import YearMonthIntervalType
 
     seen: set[str] = set()
@@ -215,12 +332,34 @@ def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
                 hint="drop or rename one of them before writing",
             )
         seen.add(field.name)
+        path = _doubled_field(field.dataType, field.name)
+        if path is not None:
+            raise SchemaError(
+                f"field {safe_text(path, 300)} occurs twice in its struct, and Spark can't pass"
+                " such a column to a Python sink",
+                hint=f"rename one of the fields, or drop the column {safe_text(field.name)}; a"
+                " join of structs or a struct(a.*, b.*) often makes two fields of one name",
+            )
         if isinstance(field.dataType, YearMonthIntervalType):
             raise SchemaError(
                 f"column {field.name} is of type {field.dataType.simpleString()}, which Spark "
                 "can't pass to a Python sink",
-                hint="drop the column before writing; a Kafka sink would ignore it anyway",
+                hint="select cast(column as string) in its place, or drop it before writing",
             )
+
+
+def _doubled_field(data_type: DataType, path: str) -> str | None:
+    """The path to a field that a struct within ``data_type`` has twice; None if there is none."""
+    # For a user-defined type, Spark passes the type of its storage.
+    data_type = data_type.sqlType() if hasattr(data_type, "sqlType") else data_type
+    fields = getattr(data_type, "fields", ())
+    names = [one.name for one in fields]
+    inner = [(one.dataType, f"{path}.{one.name}") for one in fields]
+    for of, below in (("elementType", "[]"), ("keyType", " (a key)"), ("valueType", "[]")):
+        if hasattr(data_type, of):
+            inner.append((getattr(data_type, of), f"{path}{below}"))
+    twice = next((f"{path}.{name}" for name in names if names.count(name) > 1), None)
+    return twice or next(filter(None, (_doubled_field(of, way) for of, way in inner)), None)
 
 
 def _is_text(data_type: DataType) -> bool:
@@ -252,7 +391,7 @@ def _is_headers(data_type: DataType) -> bool:
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 
     if isinstance(data_type, MapType):
-        # A map is what users write first (SPARK-29228), and map("a", "b") has string values.
+        # Users often write a map first (SPARK-29228), and map("a", "b") has string values.
         value = data_type.valueType
         return _is_text(data_type.keyType) and (isinstance(value, BinaryType) or _is_text(value))
     if not isinstance(data_type, ArrayType) or not isinstance(data_type.elementType, StructType):

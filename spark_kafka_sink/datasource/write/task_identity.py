@@ -1,6 +1,6 @@
-"""Which task of which write this process runs.
+"""The identity of the task and the write that this process runs.
 
-Owns: :class:`TaskIdentity`, and what Spark's TaskContext says of a task. Never: the task's work.
+Owns: :class:`TaskIdentity`, from Spark's TaskContext. Never: the task's work.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TaskIdentity:
         )
 
 
-#: What orchestrators set for OpenLineage's own integration with Spark.
+#: The properties that orchestrators set for OpenLineage's own integration with Spark.
 _PARENT = (
     "spark.openlineage.parentJobNamespace",
     "spark.openlineage.parentJobName",

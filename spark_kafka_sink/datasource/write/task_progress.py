@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, Self
 
+from spark_kafka_sink.base.described_fields import Described, as_json
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import warn
-from spark_kafka_sink.datasource.described_fields import Described, as_json
-from spark_kafka_sink.datasource.process_logging import configure_logging
+from spark_kafka_sink.datasource.process.process_logging import configure_logging
 from spark_kafka_sink.producer.metrics.produce_report import ProducerProgress
 
 _log = logging.getLogger(__name__)
@@ -32,24 +32,29 @@ class TaskProgress:
     partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
     attempt: Annotated[int, Described("The attempt, from 0.")]
     batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
-    elapsed_ms: Annotated[int, Described("Since the attempt began.", "ms")]
+    elapsed_ms: Annotated[int, Described("Time since the attempt began.", "ms")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
-    megabytes: Annotated[float, Described("Record batches on the wire, so far.", "MB")]
+    megabytes: Annotated[
+        float, Described("Size of the record batches that were sent so far.", "MB")
+    ]
     rows_per_second: Annotated[
         float,
         Described(
-            "Acknowledged since the look before, in 30 s, or 10 s with progressTopic.", "rows/s"
+            "Acknowledged rows per second in the last 30 s (with progressTopic in the last 10 s).",
+            "rows/s",
         ),
     ]
     retries: Annotated[int, Described("Record batches that were sent again.", "batches")]
     in_flight: Annotated[
-        int, Described("Record batches that were sent and have no response.", "batches")
+        int, Described("Record batches that were sent and have no response yet.", "batches")
     ]
-    oldest_batch_ms: Annotated[int, Described("Age of the oldest of those in flight.", "ms")]
+    oldest_batch_ms: Annotated[
+        int, Described("Age of the oldest record batch without a response.", "ms")
+    ]
     slowest_broker: Annotated[
-        int, Described("Node id with the longest mean latency; -1: none responded.")
+        int, Described("Id of the broker with the longest mean latency; -1 if no broker responded.")
     ]
-    slowest_broker_ms: Annotated[float, Described("Its mean latency.", "ms")]
+    slowest_broker_ms: Annotated[float, Described("Mean latency of the slowest broker.", "ms")]
     input_wait_ms: Annotated[int, Described("Waited so far for Spark's next rows.", "ms")] = 0
     buffer_wait_ms: Annotated[int, Described("Waited so far for memory.", "ms")] = 0
     throttle_ms: Annotated[int, Described("Throttling so far that brokers imposed.", "ms")] = 0
@@ -57,12 +62,13 @@ class TaskProgress:
         int, Described("Waited so far for maxRecordsPerSecond or maxBytesPerSecond.", "ms")
     ] = 0
     waits_for: Annotated[
-        str, Described("What the task waits for now, and the brokers with outstanding responses.")
+        str,
+        Described("The reason why the task waits now, and the brokers that did not respond yet."),
     ]
     last_answer: Annotated[str, Described("The last response that caused a retry, and its broker.")]
 
     def line(self) -> str:
-        """One line of ``name=value``."""
+        """The progress as a line of ``name=value``."""
         fields = as_json(self)
         assert isinstance(fields, dict)
         values = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
@@ -73,7 +79,7 @@ ProgressListener = Callable[[TaskProgress], object]
 
 
 class Watcher(Protocol):
-    """Who gets the progress of each attempt more often (``worker_progress``)."""
+    """Receives the progress of each attempt more often than the log (``worker_progress``)."""
 
     @property
     def every_s(self) -> float: ...
@@ -81,12 +87,15 @@ class Watcher(Protocol):
     def running(self, progress: TaskProgress) -> None: ...
 
     def finished(self, progress: TaskProgress) -> None:
-        """The last of an attempt, whether it went well or not."""
+        """Takes the last progress of an attempt, successful or not."""
         ...
 
 
 def progress_listener(path: str) -> ProgressListener:
-    """The listener that ``path``, of the option progressListeners, names. ConfigError."""
+    """The function that ``path``, an item of the option progressListeners, names.
+
+    Raises ConfigError if there is no such function.
+    """
     from spark_kafka_sink.base.security.import_paths import find_function
 
     return find_function(path, "progressListeners", "progress")

@@ -1,12 +1,12 @@
-"""What a Python worker has written, and how long a commit takes, for who watches: progressTopic.
+"""The progress of a Python worker and of a commit, sent to the topic of the option progressTopic.
 
-Owns: :class:`WorkerProgress`, the record that is sent, and when. Never: reading it
-(``monitoring/running_writes.py``); a delay of a task: the thread of ``task_progress`` sends.
+Owns: :class:`WorkerProgress`, the record that is sent, and the time of sending. Never: reading a
+record (``monitoring/running_writes.py``); a delay of a task: the thread of ``task_progress`` sends.
 
-A task tells nothing to the driver before its end: a Python data source has no accumulators, and
-Spark's own status has its tasks only. Brokers are what every task and every driver reaches, so a
+A task can send nothing to the driver before its end: a Python data source has no accumulators, and
+Spark's own status only lists its tasks. Every task and every driver can reach the brokers, so a
 topic carries the figures. A worker sends its sum over the tasks of a stage, every 10 s at most, so
-that tasks of a second count as well; what takes less than that sends nothing.
+that tasks of a second count as well. A stage of less than 10 s sends nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from spark_kafka_sink.base.described_fields import Described, as_json
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError, coded, warn_once
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.datasource.described_fields import Described, as_json
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.task_progress import TaskProgress, Watcher
 
@@ -49,17 +49,21 @@ _SUMMED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProgress:
-    """What one Python process has done for one stage of a write, or for its commit."""
+    """The work of one Python process for one stage of a write, or for its commit."""
 
-    worker: Annotated[str, Described("The process; the record's key.")]
+    worker: Annotated[
+        str, Described("The name of the Python worker, which is also the record's key.")
+    ]
     application_id: Annotated[str, Described("Spark's application id.")]
     query_id: Annotated[str, Described("The streaming query's id; empty in batch jobs.")]
-    query_name: Annotated[str, Described("Its name; empty without one.")]
+    query_name: Annotated[str, Described("The streaming query's name; empty without a name.")]
     batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
-    stage_id: Annotated[int, Described("Spark's stage.")]
-    finished_tasks: Annotated[int, Described("Attempts that ended.", "tasks")] = 0
+    stage_id: Annotated[int, Described("The id of Spark's stage.")]
+    finished_tasks: Annotated[int, Described("Task attempts that ended.", "tasks")] = 0
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")] = 0
-    megabytes: Annotated[float, Described("Record batches on the wire, so far.", "MB")] = 0.0
+    megabytes: Annotated[
+        float, Described("Size of the record batches that were sent so far.", "MB")
+    ] = 0.0
     retries: Annotated[int, Described("Record batches that were sent again.", "batches")] = 0
     input_wait_ms: Annotated[int, Described("Waits for Spark's next rows.", "ms")] = 0
     buffer_wait_ms: Annotated[int, Described("Waits for memory.", "ms")] = 0
@@ -69,13 +73,18 @@ class WorkerProgress:
         int, Described("Age of the oldest record batch without a response.", "ms")
     ] = 0
     commit_ms: Annotated[
-        int | None, Described("Of a commit: since it began; 0 at its end. Null of a task.", "ms")
+        int | None,
+        Described(
+            "Duration of the commit so far; 0 in the last record of the commit. Null in a record of"
+            " a worker that writes.",
+            "ms",
+        ),
     ] = None
 
 
-class Worker:
-    """The sums of this process, one attempt after the other. Its threads are those of attempts: the
-    last one's may be about to send when the next one's begins.
+class WorkerSums:
+    """The sums of this process over its task attempts, which run one after the other. Each attempt
+    has a thread that sends, and the thread of one attempt may overlap with the next attempt's.
     """
 
     every_s = EVERY_S
@@ -120,16 +129,16 @@ class Worker:
             self._quiet_until = self._monotonic_s() + _PAUSE_S
 
 
-_worker: ProcessLocal[Worker] = ProcessLocal(Worker)
+_worker: ProcessLocal[WorkerSums] = ProcessLocal(WorkerSums)
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One attempt of a task of :class:`Worker`, as a ``task_progress.Watcher``."""
+    """An attempt of a task of :class:`WorkerSums`, as a ``task_progress.Watcher``."""
 
-    worker: Worker
+    worker: WorkerSums
     identity: TaskIdentity
-    sender: Sender
+    sender: ProgressSender
     every_s: float = EVERY_S
 
     def running(self, progress: TaskProgress) -> None:
@@ -144,12 +153,12 @@ class _Attempt:
 
 
 def this_worker(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Watcher:
-    """What a task of this process passes its progress to."""
-    return _Attempt(_worker(), identity, Sender(config, topic))
+    """The object that collects the progress of this process's tasks."""
+    return _Attempt(_worker(), identity, ProgressSender(config, topic))
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class ProgressSender:
     """Writes records to a topic, through connections that the process keeps."""
 
     config: ProducerConfig
@@ -179,7 +188,7 @@ _clients: ProcessLocal[list[tuple[ProducerConfig, TransactionClient]]] = Process
 
 @contextmanager
 def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
-    """A client of its own, for a thread; kept for the next one, closed after an error. (A list's
+    """A separate client for a thread; kept for the next thread, closed after an error. (A list's
     pop and append are atomic.)
     """
     from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -205,7 +214,7 @@ def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
 def watched_commit(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Iterator[None]:
     """Sends how long the commit runs, while it does, and its end; nothing when it is quick."""
     over = threading.Event()
-    sender, name = Sender(config, topic), f"{platform.node()}-{os.getpid()}-commit"
+    sender, name = ProgressSender(config, topic), f"{platform.node()}-{os.getpid()}-commit"
     begun = time.monotonic()
 
     def send(commit_ms: int) -> None:

@@ -20,14 +20,15 @@ from spark_kafka_sink.transactions.transactional_ids import is_part
 @dataclass(frozen=True, slots=True)
 class WriteContext:
     """``run`` identifies the writer: one query run, as far as Python can see it. ``query_id`` is
-    empty when it is unknown, and so is ``digest``, by which a micro-batch is known again
-    (``exactly_once/checkpoint.py``).
+    empty when it is unknown, and so is ``digest``, which identifies a micro-batch that runs again
+    (``exactly_once/checkpoint.py``). ``known``: if the number is done, this write is a repetition
+    of the same write.
 
     For writes that are decided together, a block: ``token`` names the block, and ``write`` is the
-    number of one of its writes, from 0 on. The write that ends it has ``writes``, how many there
-    were, and ``abort`` when they must not be committed; ``tasks_may_run`` then says whether tasks
-    of theirs may still be running. ``offsets`` are those of the option offsetsGroup, by topic and
-    partition.
+    number of one of its writes, from 0 on. The write that ends the block has ``writes``, the number
+    of its writes, and ``abort`` when they must not be committed; ``tasks_may_run`` is then true if
+    tasks of these writes may still be running. ``offsets`` are the offsets for the option
+    offsetsGroup, by topic and partition.
     """
 
     run: str
@@ -39,13 +40,14 @@ class WriteContext:
     tasks_may_run: bool = False
     offsets: dict[str, dict[str, int]] | None = None
     digest: str = ""
+    known: bool = False
 
     def of_part(self, write: int) -> WriteContext:
-        """Of one write of the block. Offsets are committed by its end."""
+        """The context of a write of the block. The block's end commits the offsets."""
         return replace(self, write=write, offsets=None)
 
     def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
-        """Of the write that ends the block."""
+        """The context of the write that ends the block."""
         offsets = None if abort else self.offsets
         return replace(
             self, writes=writes, abort=abort, tasks_may_run=tasks_may_run, offsets=offsets
@@ -65,7 +67,9 @@ class WriteContext:
         whole = all(n is None or (type(n) is int and n >= 0) for n in counts)
         whole = whole and type(found.write) is int and found.write >= 0
         texts = (found.run, *(t or found.run for t in (found.query_id, found.token, found.digest)))
-        whole = whole and type(found.abort) is type(found.tasks_may_run) is bool
+        whole = whole and all(
+            type(b) is bool for b in (found.abort, found.tasks_may_run, found.known)
+        )
         if not (whole and all(type(text) is str and is_part(text) for text in texts)):
             raise ConfigError(
                 f"{TXN_CONTEXT} is set by foreach_batch and transaction only",
@@ -75,7 +79,9 @@ class WriteContext:
 
 
 def _numbers(offsets: object) -> list[int | None]:
-    """All offsets; -1 for an invalid one."""
+    """The numbers in ``offsets``, which maps topics to partitions to offsets. An entry that is not
+    an offset of a partition is -1.
+    """
     if offsets is None:
         return []
     partitions = list(offsets.values()) if isinstance(offsets, dict) else [None]

@@ -1,8 +1,8 @@
 """One task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way.
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
-without an error. Never: columns (``records/``), delivery (``producer/``), where a producer is
-taken from (``producer_cache``).
+without an error. Never: columns (``records/``), delivery (``producer/``), the source of a producer
+(``producer_cache``).
 
 ``write`` returns only when every row is acknowledged, and it counts (rule R8). A failed attempt
 closes its producer, which is not reused: Spark writes the whole partition again in another attempt.
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ApiError, DataError, DeliveryError, RecordTooLargeError
 from spark_kafka_sink.config.named_columns import OnNullValue
@@ -55,11 +54,12 @@ if TYPE_CHECKING:
     from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
     from spark_kafka_sink.datasource.write.rate_limit import RateLimit
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+    from spark_kafka_sink.records.changes.changed_rows import ChangedRows
 
 
 class ProducerSource(Protocol):
-    """Where a task acquires and releases its producer (``producer_cache``, and with exactly-once
-    ``transactional_producers``).
+    """The source of a task's producer, where the task acquires and releases it (``producer_cache``,
+    and with exactly-once ``transactional_producers``).
     """
 
     def acquire(self) -> KafkaProducer: ...
@@ -95,9 +95,9 @@ class TransactionTime:
             f"partition {partition_id}: its transaction is open for {open_ms} ms, and of "
             f"kafka.transaction.timeout.ms ({self.timeout_ms}) the driver needs the last "
             f"{self.margin_ms} to commit, so this attempt fails",
-            hint="an exactly-once job must finish within transaction.timeout.ms of its first row: "
-            "raise it (the broker's transaction.max.timeout.ms is the limit), or write in smaller "
-            "jobs or micro-batches",
+            hint="an exactly-once job must finish within kafka.transaction.timeout.ms of its first "
+            "row: raise it (the broker's transaction.max.timeout.ms is the limit), or write in "
+            "smaller jobs or micro-batches",
         )
 
     def check_rate(
@@ -112,7 +112,7 @@ class TransactionTime:
         raise DeliveryError(
             f"partition {partition}: {rows} more rows take {needed_ms} ms at {rate}, and its "
             f"transaction has {left_ms} ms left (kafka.transaction.timeout.ms is "
-            f"{self.timeout_ms}, of which the driver needs the last {self.margin_ms})",
+            f"{self.timeout_ms}, and the driver needs the last {self.margin_ms} of it)",
             hint="raise the limit or kafka.transaction.timeout.ms, or write fewer rows in a job or "
             "micro-batch",
             kind=Kind.RATE_TOO_LOW,
@@ -149,6 +149,12 @@ class WriteTask:
         self._rate = rate
         #: None with errors.tolerance=none.
         self._letters = dead_letters
+        #: None: the rows are no changes.
+        self._changes: ChangedRows | None = None
+        if plan.changes is not None:
+            from spark_kafka_sink.records.changes.changed_rows import ChangedRows
+
+            self._changes = ChangedRows(plan)
         #: The number within the task of the first row of the current batch; and those within it
         #: of the rows that were not skipped, None: none was.
         self._first_number = 0
@@ -156,6 +162,7 @@ class WriteTask:
         self._first_row_ms = 0
         self._start_wall_ms = -1
         self._payload_bytes = 0
+        self._compared_letters = 0
         self._begun_ms = monotonic_ms()
         self._progress_every_s = progress_every_s
         self._progress_listeners = progress_listeners
@@ -187,7 +194,7 @@ class WriteTask:
         producer = self._producers.acquire()
         self._producer = producer
         try:
-            producer.start_attempt()
+            producer.start_attempt(self.identity.partition_id)
             if self._time is not None:
                 self._first_row_ms, self._start_wall_ms = self._monotonic_ms(), self._wall_ms()
             self._send(producer, first)
@@ -216,28 +223,54 @@ class WriteTask:
 
     @property
     def so_far(self) -> TaskCommitMessage:
-        """What an attempt that has failed did until then."""
+        """The report of a failed attempt's work so far."""
         producer = self._producer
         report = ProduceReport() if producer is None else producer.progress().report
         return self._message(self._begun_ms, report, None)
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
-        """As :meth:`run`, for a batch that is committed already: writes nothing. With ``count``
-        its rows are counted, so that the driver can compare them with those that were written.
+        """Runs like :meth:`run` for a batch that is committed already, without writing. With
+        ``count`` its rows are counted, so that the driver can compare them with the written rows.
         """
         start = self._monotonic_ms()
-        for batch in batches if count else ():
-            kept = self._kept(batch)
+        for kept in self._all_kept(batches) if count else ():
             self._rows += kept.num_rows
-            columns = self._columns(kept, self._bad_rows(kept), self._wall_ms())
+            bad = self._bad_rows(kept)
+            columns = self._columns(kept, bad, self._wall_ms())
             self._payload_bytes += columns.payload_bytes()
+            if self._letters is not None:
+                self._compared_letters += self._letters.count(columns, bad)
         transaction = self._transaction(None)
         if transaction is not None and not count:
             transaction = replace(transaction, payload=None)
         return self._message(start, ProduceReport(), transaction)
 
+    def _all_kept(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self._kept(batch)
+        if (last := self._last()) is not None:
+            yield last
+
+    def _last(self) -> pa.RecordBatch | None:
+        """The rows that a change feed held back until the end."""
+        found = None if self._changes is None else self._changes.last()
+        return None if found is None else self._counted(*found)
+
+    def _counted(
+        self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64] | None
+    ) -> pa.RecordBatch:
+        assert self._changes is not None
+        self._kept_numbers = numbers
+        self._counts.skipped_rows = self._changes.dropped
+        self._counts.added_rows = self._changes.added
+        return batch
+
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """``batch`` without the rows that onNullValue=skip drops, which are counted."""
+        """``batch`` without the rows that onNullValue=skip drops, which are counted; or the records
+        of its changes.
+        """
+        if self._changes is not None:
+            return self._counted(*self._changes.changed(batch))
         if self._plan.on_null_value is not OnNullValue.SKIP:
             return batch
         kept, self._kept_numbers = rows_with_value(batch, self._plan)
@@ -255,7 +288,8 @@ class WriteTask:
                 if kept.num_rows:
                     return kept
                 del batch, kept  # before the next one: it may be large
-            return None
+            self._first_number = self._counts.rows_in
+            return self._last()
         finally:
             self._step = ""
             self._counts.input_wait_ms += self._monotonic_ms() - begun
@@ -318,7 +352,7 @@ class WriteTask:
             if self._time is not None:
                 self._payload_bytes += columns.payload_bytes()
             if self._letters is not None:
-                self._letters.check(columns, bad, producer, now_ms)
+                self._compared_letters += self._letters.check(columns, bad, producer, now_ms)
                 if bad.found:
                     numbers = self._first_number + self._numbers(first + bad.rows)
                     self._letters.note(batch, columns, bad, numbers)
@@ -327,10 +361,11 @@ class WriteTask:
             if columns.rows:
                 self._send_columns(producer, columns)
         except (DataError, RecordTooLargeError) as error:
-            # One of these rows caused it. The rooms below count rows of one Arrow batch, users
-            # rows of a partition. (Any other error may be caused by rows that were sent before.)
+            # A row of these rows caused it. The rooms below count rows of an Arrow batch, users
+            # count rows of a partition. (Any other error may be caused by rows that were sent
+            # before.)
             skipped = self._counts.skipped_rows
-            uncounted = f", of which {skipped} rows were skipped and are not counted"
+            uncounted = f", without {skipped} skipped rows"
             error.add_note(
                 f"  while sending rows {before} to {self._rows - 1} of partition "
                 f"{self.identity.partition_id} of the DataFrame"
@@ -339,11 +374,13 @@ class WriteTask:
             raise
 
     def _bad_rows(self, batch: pa.RecordBatch) -> BadRows:
-        """With errors.tolerance=none the first bad row is an error."""
+        """The notes of a batch's bad rows. With errors.tolerance=none no row is noted: the first
+        bad row is an error.
+        """
         return BadRows(None if self._letters is None else batch.num_rows)
 
     def _numbers(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Of ``rows`` that were kept, within the batch."""
+        """The numbers of the kept ``rows``, within the batch."""
         return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
@@ -359,6 +396,10 @@ class WriteTask:
 
     def _columns(self, batch: pa.RecordBatch, bad: BadRows, now_ms: int) -> RecordColumns:
         plan = self._plan
+        if plan.changes is not None:
+            from spark_kafka_sink.records.changes.marks import note_changes
+
+            note_changes(batch, plan, bad)
         if plan.names_columns:
             # Imported when it is used.
             from spark_kafka_sink.records.formats.composed_columns import with_composed
@@ -402,7 +443,7 @@ class WriteTask:
         topic, wanted = "", 0
         if self._letters is not None:
             topic, wanted = self._letters.writer.options.topic, self._letters.rows
-        sent = sum(rows for tp, (rows, _) in report.by_partition.items() if tp.topic == topic)
+        sent = sum(rows for tp, (rows, _, _) in report.by_partition.items() if tp.topic == topic)
         if report.rows != self._rows or sent != wanted:
             raise DeliveryError(
                 f"partition {self.identity.partition_id}: {self._rows} rows came in, "
@@ -428,7 +469,7 @@ class WriteTask:
         )
 
     def _transaction(self, prepared: PreparedTransaction | None) -> TaskTransaction | None:
-        """None without exactly-once."""
+        """The prepared transaction; None without exactly-once."""
         if self._time is None:
             return None
         return TaskTransaction(
@@ -436,5 +477,5 @@ class WriteTask:
             prepared,
             self._start_wall_ms,
             (self._rows, self._payload_bytes),
-            two_phase_commit=prepared is not None and self._time.timeout_ms >= NEVER,
+            self._compared_letters,
         )

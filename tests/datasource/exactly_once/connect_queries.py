@@ -108,8 +108,13 @@ def main() -> None:
             with transaction("nested", batch_id, **base):
                 pass
 
+    def no_mode(batch: DataFrame, batch_id: int) -> None:
+        rows = batch.selectExpr("concat('no_mode ', value) AS value")
+        where = {name: base[name] for name in ("kafka.bootstrap.servers", "topic")}
+        rows.write.format("kprod").options(**where).save()
+
     told = {kind: replayed(kind) for kind in ("function", "block")}
-    told |= {f.__name__: [run(frame, home / f.__name__, f)] for f in (twice, nested)}
+    told |= {f.__name__: [run(frame, home / f.__name__, f)] for f in (twice, nested, no_mode)}
     told["deleted"] = deleted(spark, home, base)
     print(json.dumps(told))
 

@@ -20,6 +20,7 @@ def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path)
     program = Path(__file__).with_name("connect_queries.py")
     told = told_by(program, tmp_path, kafka.bootstrap, tmp_path, topic)
     assert told["function"] == told["block"] == ["", ""]
+    assert told["no_mode"] == [""]
     assert "wrote another DataFrame in micro-batch 0" in told["twice"][0]
     assert "they have one name" in told["nested"][0]
     first, other_rows, second, other_checkpoint, again = told["deleted"]
@@ -30,4 +31,11 @@ def test_blocks_and_functions_hold_over_connect(kafka, topic, consume, tmp_path)
     values = [value.decode().split() for value in consume(topic, isolation=COMMITTED).values]
     twofold = ("twice", "deleted")
     shown = Counter(" ".join(words[: 1 + (words[0] in twofold)]) for words in values)
-    assert shown == {"function": 2, "block": 2, "twice a": 2, "deleted a": 1, "deleted b": 1}
+    assert shown == {
+        "function": 2,
+        "block": 2,
+        "twice a": 2,
+        "no_mode": 2,
+        "deleted a": 1,
+        "deleted b": 1,
+    }

@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 from tests.datasource.exactly_once.queries import fails_at, numbers, save, shows
+from tests.exactly_once.checker import transactions
 
 
 def test_a_failed_job_shows_nothing_and_can_be_written_again(spark, options, topic, consume):
@@ -41,6 +42,21 @@ def test_a_version_that_is_done_writes_nothing(spark, options, topic, consume, r
     assert (third["outcome"], third["rows"]) == ("no rows", 0)
 
 
+def test_a_job_leaves_an_id_for_each_task_and_the_next_versions_none(spark, options, kafka):
+    """As docs/exactly-once.md counts them, and one of the prefix, which tries the rights."""
+    prefix = f"ids{uuid.uuid4().hex}"
+    own = options | {"transactionalIdPrefix": prefix}
+
+    def count() -> int:
+        return len([i for i in transactions(kafka.bootstrap, prefix) if "~~check" not in i])
+
+    save(numbers(spark, 0, 100, partitions=7), own)
+    assert count() == 7 + 1
+    for version in (1, 2, 3):
+        save(numbers(spark, 0, 100, partitions=7), own, txnAppId="ids", txnVersion=version)
+    assert 8 + 7 + 1 <= count() < 8 + 3 * 7 + 1
+
+
 def test_other_rows_under_a_done_version_are_an_error_by_default(
     spark, options, topic, consume, reports
 ):
@@ -57,3 +73,17 @@ def test_other_rows_under_a_done_version_are_an_error_by_default(
     assert [r["outcome"] for r in reports()] == [
         *("committed", "failed", "done before", "done before"),
     ]
+
+
+def test_a_version_that_is_not_known_any_more_is_an_error(spark, options, topic, consume):
+    """Both ways on that the error names lead on: the rows are dropped, or written."""
+    app = {"txnAppId": "days", "txnVersion": 2}
+    save(numbers(spark, 0, 10), options, **app)
+    earlier = numbers(spark, 10, 20)
+    with pytest.raises(Exception, match="so whether it was written is not known") as raised:
+        save(earlier, options, **(app | {"txnVersion": 1}))
+    assert "KP0632" in str(raised.value)
+    save(earlier, options, **(app | {"txnVersion": 1}), verifyReplays="false")
+    shows(consume, topic, range(10))
+    save(earlier, options, txnAppId="days-1", txnVersion=1)
+    shows(consume, topic, range(20))

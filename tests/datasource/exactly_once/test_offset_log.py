@@ -6,6 +6,7 @@ import io
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,32 @@ def test_a_fifo_in_a_checkpoint_is_refused(checkpoint: Path) -> None:
     os.mkfifo(checkpoint / "offsets" / "4")
     with pytest.raises(ConfigError, match="it is a FIFO, and no regular file"):
         checkpoint_text(str(checkpoint), "offsets/4")
+
+
+FILES = ["metadata", "offsets/3", "offsets/4", "sources/1/9", "sources/1/9.compact"]
+READS: dict[str, Callable[[Checkpoint], object]] = {
+    "offsets": lambda one: one.offsets(3),
+    "digest": lambda one: one.digest(3),
+    "known_digest": lambda one: one.known_digest(3, "query-1"),
+    "known_query_id": Checkpoint.known_query_id,
+    "check": lambda one: one.check(3, "query-1"),
+}
+
+
+@pytest.mark.timeout(60)  # a read that waits for a writer has no end
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("read", READS)
+def test_no_read_of_a_checkpoint_waits_for_a_fifo(tmp_path: Path, read: str, file: str) -> None:
+    """A file may be replaced while the query runs: each read ends, with an error or without it."""
+    query = '{"id":"query-1"}'
+    logged = 'v1\n{}\n{"source":{"0":7}}\n{"logOffset":9}'
+    for name, text in {"metadata": query, "offsets/3": logged, "sources/1/9": "v1\n"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / file).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / file)
+    with suppress(ConfigError):
+        READS[read](Checkpoint(str(tmp_path)))
 
 
 def test_a_file_that_is_too_large_is_refused(checkpoint: Path) -> None:

@@ -10,7 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.datasource.exactly_once.source_offsets import file_sources, source_offsets
+from spark_kafka_sink.datasource.exactly_once.source_offsets import (
+    divided_versions,
+    file_sources,
+    source_offsets,
+)
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 LOGS = Path(__file__).with_name("offset_logs")
@@ -42,6 +46,29 @@ def test_an_offset_of_files_that_is_none_is_refused(version: str, line: str, sai
     assert list(file_sources(log('{"logOffset":7}'))) == [("0", 7)]
     with pytest.raises(DataError, match=said):
         list(file_sources(log(line, version=version)))
+
+
+@pytest.mark.parametrize(("name", "expected"), [("in-a-version", [6]), ("whole", [])])
+def test_an_end_within_a_version_of_delta_is_known(name: str, expected: list[int]) -> None:
+    """As Delta Lake 4.4.0 wrote them."""
+    text = (LOGS / f"delta-{name}.txt").read_text()
+    assert divided_versions(text) == expected
+    assert source_offsets(text) == {}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"isStartingVersion": True}, {"index": -1}, {"index": -100}, {"index": 2**63 - 101},
+        {"index": True}, {"index": "0"}, {"reservoirVersion": "6"}, {"reservoirVersion": None},
+    ],
+)  # fmt: skip
+def test_other_offsets_of_delta_are_between_versions(changed: dict[str, object]) -> None:
+    offset = {"reservoirId": "a", "reservoirVersion": 6, "index": 0, "isStartingVersion": False}
+    assert divided_versions(log(kafka({CLICKS: 4}), json.dumps(offset))) == [6]
+    assert divided_versions(log(json.dumps(offset | changed), "[]", "-")) == []
+    del offset["isStartingVersion"]
+    assert divided_versions(log(json.dumps(offset))) == []
 
 
 CLICKS = TopicPartition("click.stream_1-x", 0)

@@ -113,6 +113,31 @@ def test_a_job_skips_what_is_done_under_its_number(numbering, number, skips):
     assert plan.is_done(TaskIdentity()) is skips
 
 
+def test_a_done_micro_batch_that_nothing_identifies_is_an_error():
+    """Another DataFrame of as many rows and bytes was dropped as a replay."""
+    context = WriteContext("run-f")
+    plan = replace(NAMED_JOB, numbering=Numbering.MICRO_BATCHES, context=context, number=6)
+    with pytest.raises(CommitError, match="whether this is the same write again can't be") as told:
+        plan.check_job()
+    assert "verifyReplays=false" in told.value.hint
+    replace(plan, context=replace(context, known=True)).check_job()
+    replace(plan, context=replace(context, abort=True, writes=1)).check_job()
+    replace(plan, verify=False).check_job()
+    replace(plan, number=7).check_job()
+
+
+def test_a_version_that_is_too_old_to_be_known_is_an_error():
+    """It was dropped as done, and save() succeeded without having written anything."""
+    for number in (0, 5):
+        plan = replace(NAMED_JOB, number=number)
+        with pytest.raises(CommitError, match=r"'p~app' is older than each version .* \(6 to 6\)"):
+            plan.check_job()
+        replace(plan, verify=False).check_job()
+        assert plan.skips, "with verifyReplays=false it is dropped"
+    for number in (6, 7, 900):
+        replace(NAMED_JOB, number=number).check_job()
+
+
 def test_a_job_ignores_the_local_properties_of_its_thread():
     """A job runs inside of a foreachBatch, or beside one: its own context says who writes."""
     for identity in (TaskIdentity(), task(3, "some-query", "old-run"), task(6), task(900)):

@@ -208,8 +208,12 @@ def test_a_task_whose_id_gets_no_answer_names_the_broker(
     with pytest.raises(KafkaTimeoutError, match=r"in time; tried 127\.0\.0\.1:") as raised:
         tasks.run(["b"], batch_id=1)
     assert lost.fired
-    assert "kprod check" in str(raised.value.hint)
+    hint = "see whether its brokers run and can be reached: 'kprod check'"
+    assert raised.value.hint == hint
     assert all(network.closed for network in world.networks)
+    lost.stop()
+    world.end(tasks.run(["b"], batch_id=1))
+    assert texts("b")[0] in world.values()
 
 
 def test_the_first_error_stays_when_the_abort_gets_no_answer(world: ProducerWorld, tasks: Tasks):
@@ -284,8 +288,15 @@ def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld
     token = tasks.worker.ids.token
     for n in (1, 2, 3):  # the first one of each id: a fault does not count what another met
         world.cluster.control.cut(INIT, nth=n)
-    with pytest.raises(KafkaTimeoutError, match=f"InitProducerId for 'p~{RUN}~g3.{token}~2'"):
+    last = f"InitProducerId for 'p~{RUN}~g3.{token}~2'"
+    with pytest.raises(KafkaTimeoutError, match=last) as raised:
         tasks.run(["a"])
+    assert "the next one has another transactional.id" in str(raised.value.hint)
+    assert world.values(committed=False) == []
+    prepared = tasks.run(["a"])
+    assert prepared.transactional_id == f"p~{RUN}~g3.{token}~3"
+    world.end(prepared)
+    assert world.values() == texts("a")
 
 
 def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld, tasks: Tasks):

@@ -1,1 +1,0 @@
-"""Dead letters as Spark reads them."""

@@ -1,0 +1,380 @@
+"""``backfill``: a large DataFrame, written in steps, each of them exactly once.
+
+Owns: :func:`backfill`: the order of the calls, when it stops, what it returns. Never: the plan
+(``backfill_plan.py``), its record (``backfill_ledger.py``), the writing, which the batch writer of
+``format("kprod")`` does, with the name as txnAppId and the step's number as txnVersion.
+
+The steps become visible one after another, in ascending order, each as a whole; the backfill as a
+whole is never one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from platform import node
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, safe_text, warn
+from spark_kafka_sink.base.process_local import ProcessLocal
+from spark_kafka_sink.config.option import OptionText
+from spark_kafka_sink.config.option_table import SINK_OPTIONS
+from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
+from spark_kafka_sink.datasource.jobs.backfill_ledger import (
+    Caller,
+    Progress,
+    check_caller_is_alone,
+)
+from spark_kafka_sink.datasource.jobs.backfill_plan import (
+    SLICES_OF_A_RANGE,
+    SLICES_OF_A_STEP,
+    BackfillPlan,
+    StepSizes,
+    step_too_long,
+    took_too_long,
+)
+from spark_kafka_sink.datasource.jobs.backfill_request import BACKFILL, Claimed, LedgerOnDriver
+from spark_kafka_sink.datasource.jobs.backfill_result import BackfillResult, BackfillStep, line_of
+from spark_kafka_sink.datasource.jobs.backfill_rows import check_hash, ranges_of, rows_between
+from spark_kafka_sink.datasource.jobs.backfill_source import FILES, OF_SOURCE, BackfillSource
+from spark_kafka_sink.datasource.jobs.running_process import is_gone, this_process
+from spark_kafka_sink.datasource.process.active_session import active_session
+from spark_kafka_sink.transactions.transactional_ids import check_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
+
+#: How often the owner counts up, how long it may not before another call takes over, and how often
+#: that one looks, in seconds.
+_BEAT_S: Final = 10.0
+_SILENT_S: Final = 45.0
+_LOOK_S: Final = 2.0
+#: Steps that a user may ask for.
+_MOST_STEPS: Final = 10_000
+_ITS_OWN: Final = ("txnappid", "txnversion", TXN_CONTEXT.lower(), BACKFILL.lower())
+_GUARANTEE: Final = SINK_OPTIONS["deliveryGuarantee"]
+
+#: The calls that run in this process.
+_running: ProcessLocal[set[str]] = ProcessLocal(set)
+
+
+def backfill(
+    source: DataFrame | str,
+    *,
+    name: str,
+    by: str | None = None,
+    steps: int | None = None,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+    on_step: Callable[[BackfillStep], object] | None = None,
+    **options: OptionText,
+) -> BackfillResult:
+    """Writes a large DataFrame in steps, each exactly once. After a failure, call it again.
+
+        result = backfill("lake.orders", name="orders-2026", by="order_date",
+                          topic="orders", valueColumns="*", **kafka)
+
+    ``source`` is a DataFrame, or the name of a table. All calls read a Delta or Iceberg table at
+    the version that it had at the first call. With the name of a table, ``transform`` makes the
+    columns to write. ``name`` identifies the backfill. It is the txnAppId of the steps, so it must
+    be unique in the Kafka cluster among the names with the same transactionalIdPrefix.
+    ``options`` are the options of the write.
+
+    Give either ``by`` or ``steps``. ``by`` is a column, and each step writes a range of its values.
+    If the table is partitioned by this column, a step reads only its own partitions. ``steps`` is
+    the intended number of steps: rows are divided by a hash, and each step reads the whole source.
+
+    A later call does not read the steps that the commit log records as written. The time of a step
+    determines the size of the next step. The goal is that the stage of a step takes at most a third
+    of kafka.transaction.timeout.ms (milliseconds). If a step takes too long, smaller steps replace
+    it.
+
+    A backfill stops between two steps if the process receives SIGTERM, provided that the call runs
+    in the main thread. It also stops if ``on_step`` returns False; this function receives each
+    written step. The result then has ``finished=False``.
+
+    Raises ConfigError, and writes nothing, in three cases: an earlier call with this ``name`` had
+    another plan (the error shows the difference), the source has changed, or another call with this
+    name runs. Raises
+    CommitError if a step takes too long and can't be divided. Raises also the errors of a write:
+    the earlier steps then stay written.
+    """
+    check_part("the name given to backfill", name)
+    if (by is None) == (steps is None):
+        raise ConfigError(
+            "backfill needs one of by= and steps=",
+            hint="by='order_date' cuts by a column, steps=40 by a hash of the row",
+        )
+    if steps is not None and not 1 <= steps <= _MOST_STEPS:
+        raise ConfigError(f"steps={steps}: it is a number from 1 to {_MOST_STEPS}")
+    if transform is not None and not isinstance(source, str):
+        raise ConfigError(
+            "transform= is for a source that is the name of a table",
+            hint="apply it to the DataFrame, and give that to backfill",
+        )
+    _check(options)
+    call = _Call(source, name, by or "", steps or 0, transform, on_step, options)
+    return call.run()
+
+
+class _Call:
+    """One call of :func:`backfill`."""
+
+    def __init__(
+        self,
+        source: DataFrame | str,
+        name: str,
+        by: str,
+        steps: int,
+        transform: Callable[[DataFrame], DataFrame] | None,
+        on_step: Callable[[BackfillStep], object] | None,
+        options: dict[str, OptionText],
+    ) -> None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.active() if isinstance(source, str) else source.sparkSession
+        self._source = BackfillSource(spark, source, transform)
+        self._spark = spark
+        self._name, self._by, self._steps = name, by, steps
+        self._on_step = on_step
+        self._options = {**options, _GUARANTEE.name: DeliveryGuarantee.EXACTLY_ONCE.value}
+        self._caller = Caller(
+            uuid.uuid4().hex, node(), os.getpid(), this_process(), int(time.time() * 1000)
+        )
+        self._ledger = LedgerOnDriver(spark, name, self._caller, self._options)
+        self._written: list[BackfillStep] = []
+        #: Why it stops between two steps; empty while it goes on.
+        self._stop = ""
+        self._lost: Exception | None = None
+
+    def run(self) -> BackfillResult:
+        claimed = self._claimed()
+        _running().add(self._caller.id)
+        try:
+            with self._beating(), self._until_terminated():
+                return self._run(claimed)
+        finally:
+            _running().discard(self._caller.id)
+            try:
+                self._ledger.release()
+            except Exception as error:  # noqa: BLE001 - the next call takes over, if later
+                _log.info("backfill '%s' could not be released: %s", self._name, error)
+
+    def _run(self, claimed: Claimed) -> BackfillResult:
+        progress, plan = claimed.progress, claimed.plan
+        if plan is None:
+            plan = self._planned(claimed)
+            progress = self._ledger.begin(plan)
+        else:
+            self._check_plan(plan, claimed, reads=progress.at < plan.end)
+        sizes = StepSizes(plan, claimed.timeout_ms, self._steps)
+        if progress.step is not None:
+            progress = self._ledger.fence().progress
+        if progress.at and progress.ms:
+            sizes.took(0, progress.at, progress.ms / 1000)
+        while progress.at < plan.end and not self._stop:
+            progress = self._step(plan, sizes, progress, claimed.timeout_ms)
+        finished = progress.at >= plan.end
+        result = BackfillResult(
+            name=self._name,
+            finished=finished,
+            stopped_by="" if finished else self._stop,
+            steps=progress.steps,
+            rows=progress.rows,
+            bytes=progress.bytes,
+            seconds=progress.ms / 1000,
+            written=tuple(self._written),
+        )
+        _log.info("%s", result)
+        return result
+
+    def _step(
+        self, plan: BackfillPlan, sizes: StepSizes, progress: Progress, timeout_ms: int
+    ) -> Progress:
+        """Writes the next step, or finds that it has to be smaller."""
+        if self._lost is not None:
+            raise self._lost
+        first, end = progress.at, sizes.next_end(progress.at)
+        self._source.check(plan.pin, plan.facts.get(FILES))
+        rows = rows_between(
+            self._source.rows(plan.pin), first, end, slices=plan.slices,
+            by=plan.by, type_name=plan.by_type, bounds=plan.bounds,
+        )  # fmt: skip
+        step = self._ledger.step(end).step
+        assert step is not None
+        begun = time.monotonic()
+        try:
+            self._write(rows, step.version)
+        except Exception as error:
+            seconds = time.monotonic() - begun
+            if not took_too_long(str(error), seconds, timeout_ms):
+                raise
+            settled = self._ledger.fence()
+            if settled.progress.at == first:
+                if end - first == 1:
+                    raise step_too_long(
+                        self._name, str(error), seconds, timeout_ms, by_column=bool(self._by)
+                    ) from error
+                sizes.was_too_long(first, end)
+                warn(
+                    _log,
+                    Kind.STEP_CUT,
+                    "backfill '%s': step %d took %.0f s, too long for kafka.transaction.timeout.ms "
+                    "(%d); nothing of it is visible, and the next ones are a quarter of it",
+                    self._name, step.version, seconds, timeout_ms,
+                )  # fmt: skip
+                return settled.progress
+        else:
+            seconds = time.monotonic() - begun
+            settled = self._ledger.settle(int(seconds * 1000))
+        sizes.took(first, end, seconds)
+        self._note(
+            settled.progress,
+            BackfillStep(
+                version=step.version,
+                rows=settled.payload.rows if settled.payload else 0,
+                bytes=settled.payload.bytes if settled.payload else 0,
+                seconds=seconds,
+                share=plan.weight(0, end) / (plan.weight(0, plan.end) or 1.0),
+            ),
+        )
+        return settled.progress
+
+    def _note(self, progress: Progress, step: BackfillStep) -> None:
+        """Shows the step, and asks the user's function."""
+        self._written.append(step)
+        line = line_of(self._name, progress, step)
+        _log.info("%s", line)
+        if sys.stderr.isatty() or "IPython" in sys.modules:
+            sys.stderr.write(f"{line}\n")
+        if self._on_step is not None and self._on_step(step) is False and not self._stop:
+            self._stop = "on_step returned False"
+
+    def _write(self, rows: DataFrame, version: int) -> None:
+        writer = (
+            rows.write.format("kprod")
+            .options(**self._options)
+            .option("txnAppId", self._name)
+            .option("txnVersion", version)
+            .mode("append")
+        )
+        with active_session(self._spark):
+            writer.save()
+
+    def _planned(self, claimed: Claimed) -> BackfillPlan:
+        pin = self._source.pin()
+        rows = self._source.rows(pin)
+        check_hash(rows)
+        facts = self._facts(pin, claimed)
+        if not self._by:
+            return BackfillPlan(SLICES_OF_A_STEP * self._steps, pin=pin, facts=facts)
+        found = ranges_of(rows, self._by)
+        return BackfillPlan(
+            SLICES_OF_A_RANGE, self._by, found.type_name, found.bounds, found.rows, pin, facts
+        )
+
+    def _facts(self, pin: str, claimed: Claimed, *, reads: bool = True) -> dict[str, str]:
+        cut = {"by": self._by} if self._by else {"steps": str(self._steps)}
+        of_source = self._source.facts(pin) if reads else {}
+        return {**claimed.facts, **cut, **of_source}
+
+    def _check_plan(self, plan: BackfillPlan, claimed: Claimed, *, reads: bool) -> None:
+        """ConfigError for another plan. The source of a finished backfill may be gone."""
+        facts = self._facts(plan.pin, claimed, reads=reads)
+        if not reads:
+            facts |= {one: plan.facts[one] for one in OF_SOURCE if one in plan.facts}
+        if difference := plan.difference(facts):
+            raise ConfigError(
+                f"the backfill '{self._name}' has another plan: {safe_text(difference, 1000)}",
+                hint="call it as it was called first, or choose a new name: then all rows are "
+                f"written once more; 'kprod backfill {self._name}' shows the plan",
+                kind=Kind.BACKFILL_PLAN,
+            )
+
+    def _claimed(self) -> Claimed:
+        """ConfigError when another call runs: it counts up, or begins to."""
+        found = self._ledger.claim({})
+        other = found.progress.caller
+        if other is None or other.id == self._caller.id:
+            return found
+        if is_gone(other.process) or (
+            other.process and other.process == this_process() and other.id not in _running()
+        ):
+            found = self._ledger.claim({other.id: None})
+        else:
+            _log.info("backfill '%s': looks whether %s is alive", self._name, other)
+            beat, until = found.progress.beat, time.monotonic() + _SILENT_S
+            while time.monotonic() < until and found.progress.beat == beat:
+                threading.Event().wait(_LOOK_S)
+                found = self._ledger.claim({})
+                if found.progress.caller is None or found.progress.caller.id != other.id:
+                    break
+            else:
+                found = self._ledger.claim({other.id: beat})
+        check_caller_is_alone(self._name, self._caller, found.progress)
+        return found
+
+    @contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Counts up on a thread; ``_lost`` is the error when another call has taken over."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(_BEAT_S):
+                try:
+                    self._ledger.beat()
+                except Exception as error:  # noqa: BLE001 - raised before the next step
+                    if getattr(error, "kind", None) is Kind.BACKFILL_RUNS:
+                        self._lost = error
+                        return
+                    _log.info("backfill '%s' could not count up: %s", self._name, error)
+
+        thread = threading.Thread(target=beat, name="kprod-backfill", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(_SILENT_S)
+
+    @contextmanager
+    def _until_terminated(self) -> Iterator[None]:
+        """SIGTERM ends the call after the step that runs; a second one is the process's own."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: object) -> None:
+            self._stop = "SIGTERM"
+            signal.signal(signal.SIGTERM, before)
+
+        before = signal.signal(signal.SIGTERM, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _check(options: dict[str, OptionText]) -> None:
+    for key, value in options.items():
+        if key.lower() in _ITS_OWN:
+            raise ConfigError(
+                f"backfill sets {safe_text(key)} itself: to its name, and to the step's number",
+                hint="remove it from the options",
+            )
+        if key.lower() == _GUARANTEE.name.lower() and (
+            _GUARANTEE.read(value, _GUARANTEE.name) != DeliveryGuarantee.EXACTLY_ONCE
+        ):
+            raise ConfigError(
+                f"backfill is exactly-once, and deliveryGuarantee is {safe_text(str(value))}",
+                hint="for another guarantee, write the DataFrame with df.write",
+            )

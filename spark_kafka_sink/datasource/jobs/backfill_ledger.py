@@ -1,0 +1,401 @@
+"""The records of a backfill, beside the commit log's, and who may write them.
+
+Owns: :class:`Ledger`, :class:`Progress`, :class:`Caller`: where a backfill is, and which process
+runs it. Never: the state of the rows' own key, which only commits change, but for a take-over
+(:meth:`Ledger.fence`); Spark.
+
+**Where.** The commit log's topic, under two keys of their own, in the form of a state without a
+batch (docs/design/commit-protocol.md, "The state"), whose unknown fields every reader keeps::
+
+    {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
+    {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
+
+So the protocol stays as it is: a key is written by its one transactional id, a later writer fences
+an earlier one, and a deposed leader is found out. No key of a write has an empty part, so neither
+is ever taken for one; a reader of all keys finds states in which nothing was done.
+
+**The steps.** Before a step is written, its version and its end are recorded; its begin is ``at``,
+before which everything is written. Each step has a version that no step had before, larger than all
+that are done. So a call that finds a recorded step has to know whether that one is done, now and
+for ever. :meth:`Ledger.fence` takes the rows' key over, which ends a decided batch first, and from
+then on refuses every commit of a run that was planned before::
+
+    the key's lastDone >= the step's version    it is written: its end is the new ``at``
+    else                                        it never will be: a new step begins at ``at``
+
+The next step may thus be smaller or larger than the one that was not written.
+
+**Two callers.** The owner counts ``beat`` up while it runs. Another caller takes over when it has
+seen the same number for long enough, or knows that the process is gone (``running_process.py``);
+no clock of another machine is compared. A process that was only asleep finds itself replaced at its
+next record; the commit it may be in is refused by the log.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import Final, TypeVar
+
+from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    CommitLogError,
+    ConfigError,
+    IllegalStateError,
+    SupersededError,
+)
+from spark_kafka_sink.datasource.jobs.backfill_plan import BackfillPlan
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
+from spark_kafka_sink.transactions.commit_state import (
+    CommitState,
+    LogChangedError,
+    LogOutcomeUnknownError,
+    Payload,
+    Phase,
+)
+from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, log_key
+
+T = TypeVar("T")
+
+_PROGRESS: Final = "backfill"
+_PLAN: Final = "backfillPlan"
+_RECORDS: Final = {_PROGRESS: "backfill", _PLAN: "backfill-plan"}
+#: A fence that finds a decided batch ends that first, which another driver may do as well.
+_MOST_FENCES: Final = 5
+#: Tries of a write, also when each takes long, and the end of the pauses between them then.
+_LEAST_TRIES: Final = 5
+_PAUSE_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A call of ``backfill`` that began at ``since_ms`` of its host's clock. ``process`` tells a
+    process from a later one with its number.
+    """
+
+    id: str
+    host: str
+    pid: int
+    process: str = ""
+    since_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """Positions from ``Progress.at`` to ``end``, which are written as ``version``."""
+
+    version: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All positions before ``at`` are written, in ``steps`` steps that took ``ms`` milliseconds. A
+    killed call may not have counted its last step. ``bytes`` are those of keys and values;
+    ``version`` is the newest that a step has had.
+    """
+
+    caller: Caller | None = None
+    beat: int = 0
+    plan: str = ""
+    at: int = 0
+    version: int = -1
+    step: OpenStep | None = None
+    steps: int = 0
+    rows: int = 0
+    bytes: int = 0
+    ms: int = 0
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> Progress:
+        """Raises CommitLogError for what :meth:`encode` did not make."""
+        try:
+            found = json.loads(text)
+            caller, step = found.pop("caller"), found.pop("step")
+            return cls(
+                caller=None if caller is None else Caller(**caller),
+                step=None if step is None else OpenStep(**step),
+                **found,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise CommitLogError(
+                "the record of the backfill was not written by this spark-kafka-sink",
+                hint="use the version that began the backfill; 'kprod backfill NAME --forget' "
+                "removes the record",
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Where a backfill is after its last recorded step was looked at. ``payload`` is the step's:
+    None when there was none, when it had no rows, or when it is not written.
+    """
+
+    progress: Progress
+    payload: Payload | None = None
+
+
+class Ledger:
+    """The records of the backfill ``name`` in ``log``. ``state_of`` reads a key of it: a caller's
+    also ends what is decided there (``ExactlyOnceDriver.plan``). Each call raises what the commit
+    log raises; those that name a ``caller`` SupersededError when another one has taken over.
+    """
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        log: CommitLog,
+        state_of: Callable[[str], CommitState],
+        prefix: str,
+        name: str,
+    ) -> None:
+        self._client = client
+        self._log = log
+        self._state_of = state_of
+        self._key = log_key(prefix, name)
+        self._name = name
+        self._keys = {
+            record: SEPARATOR.join((prefix, "", part, name)) for record, part in _RECORDS.items()
+        }
+
+    def read(self) -> tuple[Progress | None, BackfillPlan | None]:
+        """The records, as they are."""
+        progress = self.progress()
+        return progress, None if progress is None else self.plan_of(progress)
+
+    def progress(self) -> Progress | None:
+        """The first record, whatever became of the plan."""
+        found = self._read(_PROGRESS)
+        return None if found is None else Progress.decode(found)
+
+    def has_progress(self) -> bool:
+        """Whether there is a first record, also one that this version can't read."""
+        return self._read(_PROGRESS) is not None
+
+    def plan_of(self, progress: Progress) -> BackfillPlan | None:
+        """The plan that ``progress`` names; a plan that no progress names is a leftover."""
+        if not progress.plan:
+            return None
+        found = self._read(_PLAN)
+        plan = None if found is None else BackfillPlan.decode(found)
+        if plan is None or plan.digest != progress.plan:
+            raise CommitLogError(
+                f"the plan of the backfill '{self._name}' is lost: the commit log has another one",
+                hint=f"'kprod backfill {self._name}' shows what was written; --forget removes the "
+                "record, and the next call writes all rows once more",
+            )
+        return plan
+
+    def claim(self, caller: Caller, gone: Mapping[str, int | None]) -> Progress:
+        """The progress, of which ``caller`` is the owner if it has no other one. ``gone`` are
+        owners that count as dead: by their ids, with the beat at which they stand still, or None
+        for a process that is known to be gone.
+        """
+
+        def claimed(before: Progress | None) -> Progress:
+            found = before or Progress()
+            owner = found.caller
+            if owner is None or owner.id == caller.id:
+                return replace(found, caller=caller, beat=0)
+            if gone.get(owner.id, -1) not in (None, found.beat):
+                return found
+            return replace(found, caller=caller, beat=0)
+
+        return self._changed(claimed)
+
+    def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
+        """Records the plan, unless there is one. (Only the owner writes it, before it is named.)"""
+        before = self._owned(caller, lambda progress: progress)
+        if before.plan:
+            raise IllegalStateError(f"the backfill '{self._name}' has a plan already")
+        self._write(_PLAN, lambda _: plan.encode())
+        return self._owned(caller, lambda progress: replace(progress, plan=plan.digest))
+
+    def beat(self, caller: Caller) -> Progress:
+        """The owner is alive."""
+        return self._owned(caller, lambda progress: replace(progress, beat=progress.beat + 1))
+
+    def release(self, caller: Caller) -> None:
+        """The owner ends its call; does nothing when another one has taken over."""
+
+        def released(text: str | None) -> str | None:
+            progress = None if text is None else Progress.decode(text)
+            if progress is None or progress.caller is None or progress.caller.id != caller.id:
+                return text
+            return replace(progress, caller=None).encode()
+
+        self._write(_PROGRESS, released)
+
+    def step(self, caller: Caller, end: int) -> Progress:
+        """Records the next step, before it is written. IllegalStateError when there is one."""
+        last_done = self._state_of(self._key).last_done
+
+        ours: OpenStep | None = None
+
+        def recorded(progress: Progress) -> Progress:
+            nonlocal ours
+            if progress.step is not None:
+                if progress.step == ours:
+                    return progress
+                raise IllegalStateError(f"the backfill '{self._name}' has an open step already")
+            # (What was read of the key may be old: a version is never used twice all the same.)
+            version = max(last_done, progress.version) + 1
+            ours = OpenStep(version, end)
+            return replace(progress, version=version, step=ours)
+
+        return self._owned(caller, recorded)
+
+    def settle(self, caller: Caller, ms: int) -> Settled:
+        """The recorded step is written, in ``ms`` milliseconds. The commit log does not have one
+        without rows.
+        """
+        state = self._state_of(self._key)
+        return self._settled(caller, state, ms, is_written=True)
+
+    def fence(self, caller: Caller) -> Settled:
+        """Whether the recorded step is written or never will be; either way there is none then."""
+        self._owned(caller, lambda progress: progress)
+        run = uuid.uuid4().hex
+
+        def taken_over(session: LogSession) -> CommitState | None:
+            if session.state.phase is not Phase.DONE:
+                return None
+            state = session.state.taken_over(run, "", self._client.clock.wall_ms())
+            session.write(state, self._client.deadline())
+            return state
+
+        for _ in range(_MOST_FENCES):
+            self._state_of(self._key)  # ends what is decided
+            state = self._when_open(self._key, taken_over)
+            if state is not None:
+                return self._settled(caller, state)
+        raise SupersededError(
+            f"other drivers keep writing '{self._key}' while the backfill '{self._name}' begins",
+            hint="a name of backfill is a txnAppId: no other job may have it",
+        )
+
+    def _settled(
+        self, caller: Caller, state: CommitState, ms: int = 0, *, is_written: bool = False
+    ) -> Settled:
+        payload: Payload | None = None
+
+        def settled(progress: Progress) -> Progress:
+            nonlocal payload
+            step = progress.step
+            if step is None:
+                return progress
+            is_done = state.last_done >= step.version
+            if not is_done and not is_written:
+                return replace(progress, step=None)
+            payload = _payload_of(state, step.version)
+            return replace(
+                progress,
+                at=step.end,
+                step=None,
+                steps=progress.steps + is_done,
+                rows=progress.rows + (payload.rows if payload else 0),
+                bytes=progress.bytes + (payload.bytes if payload else 0),
+                ms=progress.ms + ms,
+            )
+
+        return Settled(self._owned(caller, settled), payload)
+
+    def forget(self) -> None:
+        """Removes the plan and the progress, even if they are damaged. The commit log keeps the
+        number of the last step, so the next backfill of this name continues with larger numbers.
+        """
+        for record in _RECORDS:
+            self._when_open(
+                self._keys[record], lambda session: session.write(None, self._client.deadline())
+            )
+
+    def _owned(self, caller: Caller, change: Callable[[Progress], Progress]) -> Progress:
+        def changed(progress: Progress | None) -> Progress:
+            found = progress or Progress()
+            if found.caller is None or found.caller.id != caller.id:
+                raise SupersededError(
+                    f"the backfill '{self._name}' goes on in {found.caller or 'no process'}, and "
+                    f"{caller} must stop",
+                    hint="this process was silent for too long, or the record was removed with "
+                    "'kprod backfill NAME --forget'; what is written is written once",
+                    kind=Kind.BACKFILL_RUNS,
+                )
+            return change(found)
+
+        return self._changed(changed)
+
+    def _changed(self, change: Callable[[Progress | None], Progress]) -> Progress:
+        found = Progress()
+
+        def changed(text: str | None) -> str:
+            nonlocal found
+            found = change(None if text is None else Progress.decode(text))
+            return found.encode()
+
+        self._write(_PROGRESS, changed)
+        return found
+
+    def _read(self, record: str) -> str | None:
+        """Settled: without a write that is in progress."""
+        state = self._state_of(self._keys[record])
+        return _field(state, record)
+
+    def _write(self, record: str, change: Callable[[str | None], str | None]) -> None:
+        def attempt(session: LogSession) -> None:
+            state = session.state
+            before = _field(state, record)
+            after = change(before)
+            if after is not None and after != before:
+                other = {**dict(state.other), record: after}
+                written = replace(
+                    state, generation=state.generation or 1, other=tuple(sorted(other.items()))
+                )
+                session.write(written, self._client.deadline())
+
+        self._when_open(self._keys[record], attempt)
+
+    def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
+        """The result of ``attempt`` with ``key`` open. It is called again when another process has
+        opened the key before the write, or when the write got no clear answer, for max.block.ms at
+        least: so it may find its own write.
+        """
+        client, until = self._client, self._client.deadline()
+        for tries in count():
+            session = self._log.open(key, client.deadline())
+            try:
+                return attempt(session)
+            except (LogChangedError, LogOutcomeUnknownError):
+                if client.clock.now_ms() >= until and tries >= _LEAST_TRIES:
+                    raise
+                client.loop.pause(tries, max(until, client.clock.now_ms() + _PAUSE_MS))
+        raise AssertionError
+
+
+def check_caller_is_alone(name: str, caller: Caller, found: Progress) -> None:
+    """Raises ConfigError when another call is the owner of the backfill."""
+    if found.caller is not None and found.caller.id != caller.id:
+        raise ConfigError(
+            f"the backfill '{name}' runs in {found.caller}",
+            hint="wait until that one has ended; a call that takes its place goes on where it "
+            "stopped",
+            kind=Kind.BACKFILL_RUNS,
+        )
+
+
+def _field(state: CommitState, record: str) -> str | None:
+    return dict(state.other).get(record)
+
+
+def _payload_of(state: CommitState, version: int) -> Payload | None:
+    done = state.done_batch(version)
+    return done.payloads[0] if done is not None and done.payloads else None

@@ -1,0 +1,217 @@
+"""The plan of a backfill: ranges, their slices, and the size of the next step. Pure.
+
+Owns: :class:`BackfillPlan`, which is recorded once and never changes, :class:`StepSizes`, and the
+error of a step that can't be smaller. Never: rows (``backfill_rows.py``), where a plan is recorded
+(``backfill_ledger.py``).
+
+**Positions.** The ranges of a plan follow each other in the order of the column ``by``, and each of
+them has the same number of slices, by a hash of the row. Position p is slice p mod S of range p div
+S, so all rows of the source, also such as come later, are at exactly one position. A backfill by
+hash is one range with many slices. A step is a range of positions: whole ranges, or slices of one
+range. So a step can be larger or smaller than the one before, and the plan stays what it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import CommitError, CommitLogError
+
+#: Slices of each range of a column: a value with very many rows is written in as many steps.
+SLICES_OF_A_RANGE: Final = 64
+#: Slices for each step that the user wants, of a backfill by hash.
+SLICES_OF_A_STEP: Final = 64
+#: A backfill is about so many steps, if their size does not say otherwise.
+USUAL_STEPS: Final = 40
+#: Rows of the first step, when the ranges' rows are known: nothing is known of the rate yet.
+FIRST_ROWS: Final = 1_000_000
+#: A stage may take this share of its transaction timeout.
+SHARE_OF_TIMEOUT: Final = 1 / 3
+#: And is planned for this share of that, because rates change.
+_CAUTION: Final = 0.8
+_MOST_GROWTH: Final = 4.0
+#: A step that took too long is cut into so many.
+_CUT: Final = 4
+#: Differences that an error names.
+_SHOWN: Final = 5
+#: The text in errors of a write that came too near to the end of its transactions, and the code of
+#: one that was refused because it would.
+_TOO_LONG: Final = "kafka.transaction.timeout.ms"
+_RATE_TOO_LOW: Final = Kind.RATE_TOO_LOW.kp_code
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """``bounds`` are the lower bounds of all ranges but the first, as texts of the column's type
+    ``by_type``, ascending; ``rows`` those of each range as they were counted, or empty. ``by`` is
+    empty for a backfill by hash.
+
+    ``facts`` are what must be the same in each call: options, columns, source. ``pin`` is the
+    snapshot of a table, as its format names it; empty without one.
+    """
+
+    slices: int
+    by: str = ""
+    by_type: str = ""
+    bounds: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    pin: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The position after the last one."""
+        return (len(self.bounds) + 1) * self.slices
+
+    def weight(self, first: int, end: int) -> float:
+        """The rows at the positions from ``first`` to ``end``; ranges where rows are unknown."""
+        return self._weight_before(end) - self._weight_before(first)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.encode().encode()).hexdigest()[:32]
+
+    def next_end(self, first: int, most: float) -> int:
+        """The end of the step from ``first`` on that weighs at most ``most``, or one slice."""
+        at, within = divmod(first, self.slices)
+        if within == 0 and self._weight_of(at) <= most:
+            left = most
+            while at <= len(self.bounds) and self._weight_of(at) <= left:
+                left -= self._weight_of(at)
+                at += 1
+            return at * self.slices
+        of_range = self._weight_of(at)
+        fits = self.slices if of_range <= 0 else int(self.slices * most / of_range)
+        return at * self.slices + min(self.slices, within + max(1, fits))
+
+    def difference(self, facts: Mapping[str, str]) -> str:
+        """The differences between ``facts`` and the plan's; empty when there is none."""
+        names = sorted(
+            name
+            for name in self.facts.keys() | facts.keys()
+            if self.facts.get(name) != facts.get(name)
+        )
+        shown = [
+            f"{name}: {self.facts.get(name, 'not set')} in the plan, {facts.get(name, 'not set')} "
+            "now"
+            for name in names[:_SHOWN]
+        ]
+        more = len(names) - len(shown)
+        return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+    def encode(self) -> str:
+        fields = {
+            "slices": self.slices,
+            "by": self.by,
+            "byType": self.by_type,
+            "bounds": self.bounds,
+            "rows": self.rows,
+            "pin": self.pin,
+            "facts": dict(sorted(self.facts.items())),
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> BackfillPlan:
+        """Raises CommitLogError for what :meth:`encode` did not make."""
+        try:
+            found = json.loads(text)
+            plan = cls(
+                int(found["slices"]),
+                str(found["by"]),
+                str(found["byType"]),
+                tuple(map(str, found["bounds"])),
+                tuple(map(int, found["rows"])),
+                str(found["pin"]),
+                {str(name): str(value) for name, value in found["facts"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            plan = cls(0)
+        if plan.slices < 1 or (plan.rows and len(plan.rows) != len(plan.bounds) + 1):
+            raise CommitLogError(
+                "the plan of the backfill was not written by spark-kafka-sink",
+                hint="no other client may write to the topic of commitLogTopic; 'kprod backfill "
+                "NAME --forget' removes the plan",
+            )
+        return plan
+
+    def _weight_of(self, at: int) -> float:
+        return float(self.rows[at]) if self.rows else 1.0
+
+    def _weight_before(self, position: int) -> float:
+        at, within = divmod(position, self.slices)
+        whole = float(sum(self.rows[:at])) if self.rows else float(at)
+        part = within / self.slices * self._weight_of(at) if within else 0.0
+        return whole + part
+
+
+class StepSizes:
+    """How much the next step may weigh, from what the steps before took. ``timeout_ms`` is
+    transaction.timeout.ms; ``steps`` is how many the user wants, 0: as many as fit.
+    """
+
+    def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:
+        whole = plan.weight(0, plan.end)
+        self._target_s = timeout_ms / 1000 * SHARE_OF_TIMEOUT * _CAUTION
+        self._most = whole / (steps or USUAL_STEPS)
+        if plan.rows:
+            # A range as a whole, if it is small: else its rest is a step that reads it once more.
+            of_range = plan.weight(0, plan.slices)
+            self._most = min(max(self._most, of_range), float(FIRST_ROWS))
+        self._plan = plan
+
+    def next_end(self, first: int) -> int:
+        return self._plan.next_end(first, self._most)
+
+    def took(self, first: int, end: int, seconds: float) -> None:
+        """That step was written."""
+        weight = self._plan.weight(first, end)
+        if weight > 0:
+            fits = self._target_s / max(seconds, 0.001)
+            # (It may have been smaller than it might, at the end of a range.)
+            self._most = min(max(self._most, weight) * _MOST_GROWTH, weight * fits)
+
+    def was_too_long(self, first: int, end: int) -> None:
+        """That step did not end in time."""
+        self._most = self._plan.weight(first, end) / _CUT
+
+
+def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
+    """Whether a smaller step may go where one failed, after ``seconds``, with ``error``."""
+    if _RATE_TOO_LOW in error:
+        return True
+    return _TOO_LONG in error and seconds * 1000 >= timeout_ms / 2
+
+
+def step_too_long(
+    name: str, error: str, seconds: float, timeout_ms: int, *, by_column: bool
+) -> CommitError:
+    """The error of the backfill ``name`` whose smallest step failed, after ``seconds``, with
+    ``error``.
+    """
+    if _RATE_TOO_LOW in error:
+        # The write was refused before the wait, so its seconds are no measure.
+        return CommitError(
+            f"the smallest step of the backfill '{name}' has more rows than the rate limit lets "
+            f"through within kafka.transaction.timeout.ms ({timeout_ms}); nothing of it is visible",
+            hint="raise maxRecordsPerSecond or maxBytesPerSecond, or set "
+            "kafka.transaction.timeout.ms to more than the milliseconds that the task's error "
+            "names (the brokers' transaction.max.timeout.ms is the limit), and call it again: it "
+            "goes on there",
+            kind=Kind.STEP_TOO_LONG,
+        )
+    needed = int(seconds / SHARE_OF_TIMEOUT * 1000)
+    return CommitError(
+        f"the smallest step of the backfill '{name}' took {seconds:.0f} s, too long for "
+        f"kafka.transaction.timeout.ms ({timeout_ms}); nothing of it is visible",
+        hint=f"set kafka.transaction.timeout.ms={needed} or more (the brokers' "
+        "transaction.max.timeout.ms is the limit), or give the job more cores, and call it "
+        "again: it goes on there"
+        + ("" if by_column else "; with by= a step need not read the whole source"),
+        kind=Kind.STEP_TOO_LONG,
+    )

@@ -1,0 +1,70 @@
+"""The result of a call of ``backfill``, and the line that each step shows.
+
+Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step. Never: a report of a write
+(``report/``), which each step has as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.datasource.jobs.backfill_ledger import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillStep:
+    """A step that was written. ``version`` is its txnVersion. ``bytes`` are the bytes of its keys
+    and values. ``share``, from 0 to 1, is the part of all rows that this step and the steps before
+    it have written. It is estimated from the rows that were counted for the plan, or from the
+    ranges.
+    """
+
+    version: int
+    rows: int
+    bytes: int
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillResult:
+    """The state of a backfill after a call. ``written`` are the steps of this call. Four fields are
+    totals of all calls: ``steps`` (only steps with rows), ``rows``, ``bytes`` (of keys and values)
+    and ``seconds``. If a call was killed, its last step may be missing from the totals.
+    ``stopped_by`` is the reason why the call ended early: ``SIGTERM``, or ``on_step returned
+    False``. It is empty if the backfill is finished.
+    """
+
+    name: str
+    finished: bool
+    stopped_by: str
+    steps: int
+    rows: int
+    bytes: int
+    seconds: float
+    written: tuple[BackfillStep, ...] = ()
+
+    def __str__(self) -> str:
+        state = "is finished" if self.finished else f"was stopped ({self.stopped_by})"
+        return (
+            f"backfill '{self.name}' {state}: {self.steps} steps, {self.rows:,} rows, "
+            f"{self.bytes / 1e9:.1f} GB in {clock(self.seconds)}, {len(self.written)} of the steps "
+            "in this call"
+        )
+
+
+def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
+    """``orders-2026  17 steps  42 %  412,000,000 rows  38.2 GB  51.0 MB/s  0:21:40 left``."""
+    rate = step.bytes / 1e6 / step.seconds if step.seconds else 0.0
+    seconds = progress.ms / 1000
+    left = seconds / step.share - seconds if step.share else 0.0
+    return (
+        f"{name}  {progress.steps} steps  {step.share:.0%}  {progress.rows:,} rows  "
+        f"{progress.bytes / 1e9:.1f} GB  {rate:.1f} MB/s  {clock(left)} left"
+    )
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds, as ``1:02:03``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,0 +1,141 @@
+"""The rows of a backfill: the ranges of its column, and the rows at some positions of its plan.
+
+Owns: :func:`ranges_of`, :func:`rows_between`. Never: a record of the plan, the size of a step.
+
+**Each row is at one position.** A range begins at a value of the column and ends before the next
+range's; the first one has no begin, and takes nulls as well; the last one has no end. So rows that
+were not there when the values were read, NaN (which Spark sorts last), and infinities have their
+place. A slice is a hash of the columns of a row, which has the same value in each call.
+
+**Bounds are texts**, because they are recorded. A timestamp is its microseconds, which no time zone
+changes; other types are what CAST makes of them, and makes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import functions as F
+from pyspark.sql import types
+
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Ranges of a column with more values, and values up to which each is a range of its own.
+_RANGES: Final = 1_000
+_MOST_VALUES: Final = 10_000
+_TYPES: Final = (
+    types.IntegralType, types.FractionalType, types.DateType, types.TimestampType,
+    types.TimestampNTZType, types.StringType, types.BooleanType,
+)  # fmt: skip
+_NOT_HASHED: Final = (types.MapType, types.VariantType)
+
+
+class Ranges(NamedTuple):
+    """A column cut into ranges: its type, the ``bounds`` between the ranges (as in
+    :class:`BackfillPlan`), and the number of ``rows`` in each range.
+    """
+
+    type_name: str
+    bounds: tuple[str, ...]
+    rows: tuple[int, ...]
+
+
+def ranges_of(df: DataFrame, by: str) -> Ranges:
+    """The ranges of the column ``by``, a value each; where it has more than 10,000 values, about
+    1,000 ranges of some values with about as many rows. Reads that column.
+
+    Raises ConfigError for a column that does not exist, or has no order that can be recorded.
+    """
+    field = next((one for one in df.schema.fields if one.name == by), None)
+    if field is None or not isinstance(field.dataType, _TYPES):
+        found = (
+            "there is no such column" if field is None else f"it is {field.dataType.simpleString()}"
+        )
+        raise ConfigError(
+            f"by='{safe_text(by)}': {found}",
+            hint="it is the name of a top-level column: a number, a date, a timestamp, a string or "
+            "a boolean; steps=40 needs no column",
+        )
+    column = _named(by)
+    counts = df.groupBy(column.alias("value")).agg(F.count(F.lit(1)).alias("rows"))
+    text = _text_of(F.col("value"), field.dataType)
+    values = counts.orderBy(F.col("value").asc_nulls_first()).limit(_MOST_VALUES + 1)
+    rows = values.select(text.alias("text"), "rows").collect()
+    if len(rows) > _MOST_VALUES:
+        by_range = counts.repartitionByRange(_RANGES, F.col("value").asc_nulls_first())
+        numbered = by_range.groupBy(F.spark_partition_id().alias("range")).agg(
+            F.min("value").alias("value"), F.sum("rows").alias("rows")
+        )
+        ordered = numbered.orderBy(F.col("value").asc_nulls_first())
+        rows = ordered.select(text.alias("text"), "rows").collect()
+    # The first bound is never needed, nor is that of the nulls, which come first.
+    has_nulls = len(rows) > 1 and rows[0]["text"] is None
+    counted = [int(one["rows"]) for one in rows]
+    if has_nulls:
+        counted[:2] = [counted[0] + counted[1]]
+        rows = rows[1:]
+    bounds = tuple(str(one["text"]) for one in rows[1:])
+    return Ranges(field.dataType.simpleString(), bounds, tuple(counted))
+
+
+def rows_between(
+    df: DataFrame, first: int, end: int, *, slices: int, by: str = "", type_name: str = "",
+    bounds: tuple[str, ...] = (),
+) -> DataFrame:  # fmt: skip
+    """The rows at the positions from ``first`` to ``end`` (``backfill_plan.py``)."""
+    at, within = divmod(first, slices)
+    after = -(-end // slices)
+    found = df
+    if by:
+        column = _named(by)
+        low = _value(bounds[at - 1], type_name) if at else None
+        high = _value(bounds[after - 1], type_name) if after <= len(bounds) else None
+        if low is not None:
+            found = found.where(column >= low)
+        if high is not None:
+            # (A condition on a partition column alone reads its partitions only.)
+            below = column < high
+            found = found.where(below if at else column.isNull() | below)
+    if within or end % slices:
+        slice_ = F.pmod(F.xxhash64(*_hashed(df)), F.lit(slices))
+        found = found.where((slice_ >= within) & (slice_ < within + end - first))
+    return found
+
+
+def check_hash(df: DataFrame) -> None:
+    """Raises ConfigError when no column can be hashed, so that there are no slices."""
+    if not _hashed(df):
+        raise ConfigError(
+            "steps: none of the columns can be hashed, as a map or a variant can't",
+            hint="add a column, or give by=, the name of a column by which rows are cut",
+        )
+
+
+def _hashed(df: DataFrame) -> list[Column]:
+    return [_named(one.name) for one in df.schema.fields if not _holds(one.dataType)]
+
+
+def _holds(found: types.DataType) -> bool:
+    """Whether it is, or holds, what xxhash64 does not take."""
+    if isinstance(found, types.StructType):
+        return any(_holds(one.dataType) for one in found.fields)
+    if isinstance(found, types.ArrayType):
+        return _holds(found.elementType)
+    return isinstance(found, _NOT_HASHED)
+
+
+def _named(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _text_of(column: Column, of: types.DataType) -> Column:
+    return (F.unix_micros(column) if isinstance(of, types.TimestampType) else column).cast("string")
+
+
+def _value(text: str, type_name: str) -> Column:
+    if type_name == "timestamp":
+        return F.timestamp_micros(F.lit(int(text)))
+    return F.lit(text).cast(type_name)

@@ -1,0 +1,109 @@
+"""The source of a backfill, and the snapshot of it that every call reads.
+
+Owns: :class:`BackfillSource`: a table by its name, pinned where its format has versions, or a
+DataFrame, whose files are compared. Never: what is cut of it (``backfill_rows.py``).
+
+A DataFrame can't be moved to an earlier version of its table: a Delta table that was read by
+``spark.table`` shows its newest version to each action. So only a name is pinned. For a DataFrame
+the list of files is recorded, and another list is an error; one without files (JDBC, ``range``)
+says nothing of itself, and is the user's to keep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Format and version of a pin, as in ``delta 12``.
+_DELTA, _ICEBERG, _NONE = "delta", "iceberg", ""
+#: Characters of a digest of files.
+_DIGEST: Final = 12
+#: Names of facts.
+_COLUMNS, _ZONE, _TABLE, FILES = "columns", "session's time zone", "table", "source's files"
+OF_SOURCE: Final = (_COLUMNS, _ZONE, _TABLE, FILES)
+
+
+@dataclass(slots=True)
+class BackfillSource:
+    """``given`` is a DataFrame, or the name of a table as SQL has it. ``transform`` makes of a
+    table the columns that are written.
+    """
+
+    spark: SparkSession
+    given: DataFrame | str
+    transform: Callable[[DataFrame], DataFrame] | None = None
+    _pinned: DataFrame | None = field(default=None, repr=False)
+
+    def pin(self) -> str:
+        """The newest snapshot of a table with versions, for :meth:`rows`; else empty."""
+        if not isinstance(self.given, str):
+            return _NONE
+        for of_format, query, column in (
+            (_DELTA, f"DESCRIBE HISTORY {self.given} LIMIT 1", "version"),
+            (_ICEBERG, f"SELECT * FROM {self.given}.refs WHERE name = 'main'", "snapshot_id"),  # noqa: S608 - as below
+        ):
+            try:
+                found = self.spark.sql(query).collect()
+            except Exception:  # noqa: BLE001, S112 - the table has another format, or none
+                continue
+            if found:
+                return f"{of_format} {found[0][column]}"
+        return _NONE
+
+    def rows(self, pin: str) -> DataFrame:
+        """All rows that are to be written, of the snapshot ``pin``."""
+        if not isinstance(self.given, str):
+            return self.given
+        if self._pinned is None:
+            version = pin.partition(" ")[2]
+            table = (
+                self.spark.sql(f"SELECT * FROM {self.given} VERSION AS OF {int(version)}")  # noqa: S608 - the user's own
+                if version
+                else self.spark.table(self.given)
+            )
+            self._pinned = table if self.transform is None else self.transform(table)
+        return self._pinned
+
+    def facts(self, pin: str) -> dict[str, str]:
+        """The properties that must be the same in each call."""
+        rows = self.rows(pin)
+        found = {
+            _COLUMNS: rows.schema.simpleString(),
+            _ZONE: str(self.spark.conf.get("spark.sql.session.timeZone")),
+        }
+        if isinstance(self.given, str):
+            found[_TABLE] = self.given
+        if not pin:
+            found[FILES] = files_of(rows)
+        return found
+
+    def check(self, pin: str, recorded: str | None) -> None:
+        """Raises ConfigError when the source has changed since ``recorded``, its files."""
+        if pin:
+            return
+        # A new plan: that of a DataFrame keeps its list of files.
+        now = files_of(self.rows(pin).select("*"))
+        if recorded is not None and now != recorded:
+            raise ConfigError(
+                f"the source of the backfill has changed: {recorded} when it was planned, and "
+                f"{now} now",
+                hint="give a source of the files that were planned, or choose a new name: then all "
+                "rows are written once more; a Delta or Iceberg table that is given by its name is "
+                "read at one version, whatever is added to it",
+                kind=Kind.BACKFILL_PLAN,
+            )
+
+
+def files_of(df: DataFrame) -> str:
+    """The number of the source's files, and a digest of their names."""
+    names = sorted(df.inputFiles())
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:_DIGEST]
+    return f"{len(names)} files ({digest})"

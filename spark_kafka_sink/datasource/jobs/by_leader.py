@@ -1,0 +1,290 @@
+"""``by_leader``: a DataFrame whose tasks each write to few brokers, rows with keys included.
+
+Owns: :func:`by_leader`, the question to the driver, and the function that runs on executors. Never:
+the choice of a partition (``records/partitioning``), the columns of a key (``write/schema.py``).
+
+A key decides the partition, and so the broker: a task that has any keys writes to all brokers. Only
+a shuffle changes that. So each row's partition is computed before the write, by the partitioner
+that the write would use, and rows are moved to the task that writes this partition. Partitions are
+in the order of their leaders, and each task has the next few of them.
+
+The driver reads the columns' roles and the topic's leaders, because a Connect client may not reach
+the brokers. The user's process passes them on to executors without looking at them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.named_columns import WITH_SCHEMA, ColumnFormat, JsonOptions
+from spark_kafka_sink.config.option import OptionText
+from spark_kafka_sink.datasource.process.asked_of_driver import schema_with_text, text_or_error
+from spark_kafka_sink.records.column_plan import (
+    ColumnPlan,
+    ComposedColumns,
+    IntervalUnits,
+    NamedColumn,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from spark_kafka_sink.protocol.cluster import PartitionInfos
+    from spark_kafka_sink.records.record_columns import RecordColumns
+
+#: The option of the data source that carries the question.
+_QUESTION: Final = "byleader"
+_PARTITION: Final = "partition"
+#: A column that only exists within the plan.
+_TASK: Final = "__kprod_task"
+#: Bytes of keys after which rows without a key go to another partition. A partition's rows are in
+#: one task in any case, so there are no batches to fill.
+_STICKY_BYTES: Final = 2_000
+
+
+def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
+    """Returns ``df`` in at most ``tasks`` Spark partitions that each write to few brokers. It needs
+    one shuffle.
+
+        options = {"topic": "orders", "kafka.bootstrap.servers": "host:9092", "keyColumns": "id"}
+        by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()
+
+    ``options`` are the options of the write, and must contain ``topic``. The function adds a column
+    ``partition``, or fills it in rows where it is null. The number is the Kafka partition that the
+    write's partitioner would choose. All rows of a Kafka partition are in one task, so there are at
+    most as many tasks as Kafka partitions. The rows of a key are written in the order that they
+    have in the task: sort them with ``sortWithinPartitions``. Rows without a key go to any
+    partition.
+
+    For small jobs, the shuffle costs more than it saves. It is useful from about 2000 connections
+    (tasks x brokers). If many rows have the same key, one task takes long.
+
+    Raises ConfigError for a stream, for a Spark before 4.1, and for options that can't be used
+    here: a column ``topic``, a key with a schema, your own partitioner class, Debezium's envelopes.
+    Raises also the errors of planning a write, such as SchemaError and KafkaTimeoutError.
+    """
+    if tasks < 1:
+        raise ConfigError(f"tasks={tasks}: it is at least 1", kind=Kind.INVALID_VALUE)
+    if df.isStreaming:
+        raise ConfigError(
+            "by_leader: the rows of a stream are planned anew in each micro-batch",
+            hint="in a foreachBatch function, give it the micro-batch",
+            kind=Kind.UNSUPPORTED_WRITE,
+        )
+    if not hasattr(df, "repartitionById"):
+        raise ConfigError(
+            "by_leader needs Spark 4.1, whose repartitionById puts rows into a given partition",
+            hint="it is in pyspark 4.1 and later",
+            kind=Kind.UNSUPPORTED_WRITE,
+        )
+    question = {**options, _QUESTION: df.schema.json()}
+    text = text_or_error(df.sparkSession, question, "by_leader")
+    tasks = min(tasks, len(Places.decode(text).leaders))
+    placed = df.mapInArrow(_placing(text, tasks), _with_columns(df.schema))
+    return placed.repartitionById(tasks, _TASK).drop(_TASK)
+
+
+def _with_columns(schema: StructType) -> StructType:
+    """``schema`` without its column ``partition``, then ``partition`` and the task."""
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    kept = [field for field in schema.fields if field.name.lower() != _PARTITION]
+    made = (StructField(name, IntegerType()) for name in (_PARTITION, _TASK))
+    return StructType([*kept, *made])
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The data for executors: the columns with the key and the partition, the topic's leaders, and
+    the partitioner of the write.
+    """
+
+    key: ComposedColumns | None
+    key_column: int | None
+    partition_column: int | None
+    topic: str
+    leaders: tuple[int, ...]
+    partitioner: str | None
+    ignore_keys: bool
+
+    def encode(self) -> str:
+        """As JSON, for the way through the user's process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Places:
+        """The inverse of :meth:`encode`."""
+        fields = json.loads(text)
+        key, leaders = fields.pop("key"), tuple(fields.pop("leaders"))
+        return cls(key=None if key is None else _key_of(key), leaders=leaders, **fields)
+
+    @property
+    def infos(self) -> PartitionInfos:
+        """The partitions of the topic."""
+        from spark_kafka_sink.protocol.cluster import PartitionInfo, PartitionInfos, TopicPartition
+
+        numbered = enumerate(self.leaders)
+        return PartitionInfos.of(
+            self.topic,
+            (PartitionInfo(TopicPartition(self.topic, n), leader) for n, leader in numbered),
+        )
+
+
+def _key_of(fields: dict[str, Any]) -> ComposedColumns:
+    return ComposedColumns(
+        tuple(NamedColumn(c["name"], c["index"], _tuples(c["units"])) for c in fields["columns"]),
+        ColumnFormat(fields["format"]),
+        nulls_are_null=fields["nulls_are_null"],
+        json=JsonOptions(**fields["json"]),
+    )
+
+
+def _tuples(units: str | list[Any] | None) -> IntervalUnits:
+    """JSON has lists where the units of nested columns are tuples."""
+    return tuple(map(_tuples, units)) if isinstance(units, list) else units
+
+
+def schema_with_places(
+    options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
+) -> StructType:
+    """The schema that the data source returns on the driver for the question of ``by_leader``.
+    ``plan_columns`` is the write's own reading of a DataFrame's columns (``write/schema.py``).
+    """
+    given = dict(options)
+    schema = given.pop(_QUESTION)
+    return schema_with_text(lambda: _places(given, schema, plan_columns).encode())
+
+
+def _places(
+    options: Mapping[str, str], schema_json: str, plan_columns: Callable[..., ColumnPlan]
+) -> Places:
+    from pyspark.sql.types import StructType
+
+    from spark_kafka_sink.admin.admin_client import MISSING_TOPIC_TIMEOUT_MS, AdminClient
+    from spark_kafka_sink.config.names.given_options import given_options
+    from spark_kafka_sink.config.names.unknown_options import PREFIX
+    from spark_kafka_sink.config.option_table import PARTITIONER_NAMES
+    from spark_kafka_sink.config.sink_config import SinkConfig
+
+    config = SinkConfig.of(given_options(options, PREFIX))
+    name = config.producer.partitioner_class
+    _refuse(config.topic is None, "a column topic", "write each topic by itself: set topic")
+    _refuse(
+        name is not None and name not in PARTITIONER_NAMES,
+        f"the partitioner {name}, because its class may need the values",
+        "choose a partitioner of this package, or leave this function out",
+    )
+    schema = StructType.fromJson(json.loads(schema_json))
+    columns = plan_columns(
+        schema, config.topic, config.named_columns, config.log_topics, config.changes
+    )
+    changes = columns.changes
+    _refuse(
+        changes is not None and changes.images is not None,
+        "a feed with the row before and after a change",
+        "select the columns of the row after the change, and write these",
+    )
+    _refuse(
+        columns.key is not None and columns.key.format in WITH_SCHEMA,
+        "a key with a schema, because its bytes need the registry",
+        "write the key as json or string",
+    )
+    topic = str(config.topic).strip()
+    with AdminClient(config.producer) as admin:
+        cluster = admin.describe_topics(
+            (topic,),
+            timeout_ms=config.producer.max_block_ms,
+            missing_topic_timeout_ms=MISSING_TOPIC_TIMEOUT_MS,
+        )
+    infos = cluster.topics[topic]
+    return Places(
+        columns.key,
+        columns.key_column,
+        columns.partition_column,
+        topic,
+        tuple(infos.leader(number) for number in range(len(infos))),
+        name,
+        config.producer.partitioner_ignore_keys,
+    )
+
+
+def _refuse(condition: bool, what: str, hint: str) -> None:
+    if condition:
+        raise ConfigError(f"by_leader can't take {what}", hint=hint, kind=Kind.UNSUPPORTED_WRITE)
+
+
+def _placing(
+    places: str, tasks: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``. It imports the package on the executor."""
+
+    def placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_kafka_sink.datasource.jobs.by_leader import with_partitions
+
+        return with_partitions(batches, places, tasks)
+
+    return placed
+
+
+def with_partitions(
+    batches: Iterator[pa.RecordBatch], places: str, tasks: int
+) -> Iterator[pa.RecordBatch]:
+    """Each batch without its column ``partition``, and with its rows' partitions and tasks at its
+    end. Raises DataError for a row that the write would refuse for its key or partition.
+    """
+    import numpy as np
+
+    from spark_kafka_sink.records.partitioning.few_leaders import in_leader_order
+    from spark_kafka_sink.records.partitioning.partitioners import partitioner
+    from spark_kafka_sink.records.partitioning.topic_view import TopicView
+
+    found = Places.decode(places)
+    infos = found.infos
+    plan = ColumnPlan(
+        found.topic,
+        key_column=found.key_column,
+        partition_column=found.partition_column,
+        key=found.key,
+    )
+    choice = partitioner(found.partitioner, ignore_keys=found.ignore_keys)
+    view = TopicView(len(infos), infos.available, _STICKY_BYTES)
+    task_of = (in_leader_order(infos).astype(np.int64) * tasks // len(infos)).astype(np.int32)
+    for batch in batches:
+        chosen = choice.assign(_columns(batch, plan), {infos.topic: view}, _nothing_open)
+        yield _extended(batch, chosen, task_of[chosen])
+
+
+def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
+    from spark_kafka_sink.records.formats.composed_columns import with_composed
+    from spark_kafka_sink.records.record_columns import from_record_batch
+
+    composed, plan = with_composed(batch, plan) if plan.names_columns else (batch, plan)
+    return from_record_batch(composed, plan, time.time_ns() // 1_000_000)
+
+
+def _nothing_open(tp: object) -> None:
+    """No batch is open here."""
+    del tp
+
+
+def _extended(
+    batch: pa.RecordBatch, partitions: npt.NDArray[np.int32], tasks: npt.NDArray[np.int32]
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    kept = [n for n, name in enumerate(batch.schema.names) if name.lower() != _PARTITION]
+    names = [batch.schema.names[n] for n in kept]
+    arrays = [batch.column(n) for n in kept]
+    return pa.RecordBatch.from_arrays(
+        [*arrays, pa.array(partitions), pa.array(tasks)], [*names, _PARTITION, _TASK]
+    )

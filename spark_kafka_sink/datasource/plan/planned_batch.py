@@ -1,0 +1,294 @@
+"""The driver's half of a :class:`WritePlan`: the batch is committed or aborted, and reported.
+
+Owns: the checks of the tasks' messages, the report and its publication. Never: a task
+(``planned_task``), or a transaction (``exactly_once/transaction_commit.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    DeliveryError,
+    KafkaError,
+    named,
+    safe_text,
+    warn,
+)
+from spark_kafka_sink.datasource.process.process_logging import configure_logging
+from spark_kafka_sink.datasource.process.worker_heap import freeze_modules
+from spark_kafka_sink.datasource.report.destinations import publish, topic_record
+from spark_kafka_sink.datasource.report.kept_reports import is_kept, known_application
+from spark_kafka_sink.datasource.report.log_line import failure_of
+from spark_kafka_sink.datasource.report.report_of_batch import (
+    after_commit,
+    error_report,
+    outcome_of_error,
+    report_of_batch,
+    with_attempts,
+    with_failures,
+)
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
+from spark_kafka_sink.datasource.write.commit_message import (
+    TaskCommitMessage,
+    checked_messages,
+    finished_messages,
+)
+from spark_kafka_sink.datasource.write.letter_counts import STAYS, check_letters, listed
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import WriterCommitMessage
+
+    from spark_kafka_sink.datasource.plan.write_plan import WritePlan
+
+_log = logging.getLogger(__name__)
+
+#: Tasks that a log line lists.
+_NAMED_TASKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """The batch of a plan, on the driver, after its tasks."""
+
+    plan: WritePlan
+
+    def commit(
+        self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
+    ) -> None:
+        """Confirms a batch: every task's message is present; with exactly-once, commits every
+        transaction.
+
+        ``batch_id`` is the micro-batch's, None for a batch job. Raises DeliveryError with
+        at-least-once: then the rows stay in Kafka, and Spark may write them again. With
+        exactly-once as :meth:`Committer.commit`.
+        """
+        begun = time.monotonic()
+        report = None
+        try:
+            checked = checked_messages(messages, self._not_confirmed)
+            # Before the commit, whose decision includes it (reportTopic); the result follows.
+            report = report_of_batch(
+                self.plan.config, checked, WriteOutcome.COMMITTED, batch_id=batch_id
+            )
+            with contextlib.suppress(Exception):  # files are read; none of them may fail a commit
+                report = with_attempts(report, self.plan.failed.left(batch_id))
+            with self._watched_commit(checked):
+                outcome = self._committed(checked, batch_id, report)
+            self.plan.failed.end()
+        except KafkaError as error:
+            if report is None:
+                report = self._report_of_some(messages, WriteOutcome.FAILED, batch_id)
+            publish(
+                after_commit(report, outcome_of_error(error), error, _since(begun)),
+                self.plan.config,
+            )
+            raise
+        publish(after_commit(report, outcome, None, _since(begun)), self.plan.config)
+        freeze_modules()
+
+    @property
+    def _not_confirmed(self) -> type[KafkaError]:
+        """The error of a batch that can't be confirmed: with at-least-once its rows are visible."""
+        return CommitError if self.plan.config.is_exactly_once else DeliveryError
+
+    def _watched_commit(
+        self, messages: Sequence[TaskCommitMessage]
+    ) -> AbstractContextManager[object]:
+        topic = self.plan.config.progress_topic
+        if topic is None or not messages or not self.plan.config.is_exactly_once:
+            return nullcontext()
+        from spark_kafka_sink.datasource.write.worker_progress import watched_commit
+
+        return watched_commit(self.plan.config.producer, topic, messages[0].identity)
+
+    def _committed(
+        self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
+    ) -> WriteOutcome:
+        for message in messages:
+            if batch_id is not None and message.identity.batch_id not in (-1, batch_id):
+                raise self._not_confirmed(
+                    f"the commit of micro-batch {batch_id} was given a message of micro-batch "
+                    f"{message.identity.batch_id} (task {message.identity.partition_id})"
+                )
+        if (limits := self.plan.config.dead_letters) and (letters := report.dead_letters):
+            if self.plan.transactions is not None and self.plan.transactions.is_of_block:
+                limits = replace(limits, max_fraction=None)  # of the rows of all writes
+            stays = STAYS[self.plan.config.is_exactly_once]
+            then = f"so the batch fails; {stays}: {listed(letters.by_reason)}"
+            check_letters(limits, letters.total, report.rows_in, then, self._not_confirmed)
+        if not self.plan.config.is_exactly_once:
+            return WriteOutcome.ACKNOWLEDGED
+        from spark_kafka_sink.datasource.exactly_once import transaction_commit
+
+        configure_logging()
+        topic = self.plan.config.report_topic
+        commit = transaction_commit.commit(
+            self.plan.config,
+            self.plan.transactions,
+            messages,
+            batch_id,
+            None if topic is None else topic_record(report, topic),
+        )
+        return WriteOutcome(commit.value)
+
+    def _report_of_some(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        outcome: WriteOutcome,
+        batch_id: int | None,
+        error: KafkaError | None = None,
+    ) -> WriteReport:
+        """The report of a batch without some tasks' messages."""
+        return report_of_batch(
+            self.plan.config,
+            finished_messages(messages),
+            outcome,
+            batch_id=batch_id,
+            error=error,
+            unfinished=_unfinished(messages),
+        )
+
+    def abort(
+        self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
+    ) -> None:
+        """Logs what stays in Kafka; with exactly-once, aborts what is not decided.
+
+        Never raises: Spark would show that instead of the cause. It may follow a commit that
+        succeeded, partly or completely.
+        """
+        try:
+            configure_logging()
+            report = self._report_of_abort(messages, batch_id)
+            if self.plan.config.is_exactly_once:
+                problem = self._abort_transactions(messages, batch_id, report)
+                if problem is not None and not report.failed_attempts:
+                    report = replace(report, error=error_report(problem))
+            else:
+                warn(
+                    _log,
+                    Kind.WRITE_FAILED,
+                    "kprod write%s failed: %d of %d tasks had finished%s; their %d rows, and what "
+                    "others had sent, stay in Kafka and are written again when the batch is; %s",
+                    "" if batch_id is None else f" of micro-batch {batch_id}",
+                    report.tasks - report.unfinished_tasks,
+                    report.tasks,
+                    _names(report),
+                    report.rows,
+                    failure_of(report),
+                )
+            # Spark aborts after a failed commit, too, which has published a report.
+            if not is_kept(report):
+                with contextlib.suppress(Exception):  # (It reads a file, too.)
+                    report = self._of_its_query(report)
+                publish(report, self.plan.config)
+        except Exception:  # noqa: BLE001 - the user needs the original error
+            return
+
+    def _report_of_abort(
+        self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None
+    ) -> WriteReport:
+        report = self._report_of_some(messages, WriteOutcome.ABORTED, batch_id)
+        # Files are read for it; none of them may keep transactions open.
+        with contextlib.suppress(Exception):
+            begun_ms, told = self.plan.failed.begun_ms, self.plan.failed.told
+            attempts = self.plan.failed.take(batch_id)
+            report = self._identified(with_failures(report, attempts, begun_ms, told))
+        return report
+
+    def _identified(self, report: WriteReport) -> WriteReport:
+        """``report``, completed with the driver's own data if no task left any."""
+        name = report.query_name or safe_text(self.plan.query_name) or None
+        application = report.application_id, report.application_name
+        if report.application_id is None:
+            application = known_application()
+        return replace(
+            report,
+            query_name=name,
+            application_id=application[0],
+            application_name=application[1],
+        )
+
+    def _of_its_query(self, report: WriteReport) -> WriteReport:
+        """The report with the query id from the checkpoint, if no task left it. An object store may
+        not respond for minutes, so this runs after the transactions are aborted.
+        """
+        checkpoint = self.plan.config.checkpoint_location
+        if report.query_id is not None or report.batch_id is None or checkpoint is None:
+            return report
+        from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
+
+        return replace(report, query_id=Checkpoint(checkpoint).known_query_id() or None)
+
+    def _abort_transactions(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batch_id: int | None,
+        report: WriteReport,
+    ) -> KafkaError | None:
+        """The error why transactions may still be open; None when they are not."""
+        from spark_kafka_sink.datasource.exactly_once import transaction_commit
+
+        what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
+        finished = finished_messages(messages)
+        try:
+            swept = transaction_commit.abort(
+                self.plan.config,
+                self.plan.transactions,
+                finished,
+                batch_id,
+                tasks_may_run=len(finished) < len(messages),
+                driver_token=self.plan.driver,
+            )
+        except KafkaError as error:
+            warn(
+                _log,
+                Kind.NOT_ABORTED,
+                "%s failed, and its transactions could not be aborted (%s); brokers abort them "
+                "after kafka.transaction.timeout.ms (%d); %s",
+                what,
+                error.message,
+                self.plan.config.producer.transaction_timeout_ms,
+                failure_of(report),
+            )
+            return error
+        warn(
+            _log,
+            Kind.WRITE_ABORTED,
+            "%s failed: %d of %d tasks had finished%s; of their %d rows nothing is visible to "
+            "read_committed consumers, unless the batch was decided before. Orphaned transactions "
+            "ended: %d; %s",
+            what,
+            len(finished),
+            len(messages),
+            _names(report),
+            report.rows,
+            len(swept),
+            failure_of(report),
+        )
+        return None
+
+
+def _since(begun: float) -> int:
+    """The time since then in milliseconds."""
+    return round((time.monotonic() - begun) * 1000)
+
+
+def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:
+    """The tasks without a readable message."""
+    return [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
+
+
+def _names(report: WriteReport) -> str:
+    """Some of the unfinished tasks, for a log line."""
+    if not report.unfinished:
+        return ""
+    return f" (not task {named(report.unfinished, _NAMED_TASKS)})"

@@ -1,0 +1,49 @@
+"""The plan of a write: options, columns, cluster, and with exactly-once the state of the commit
+log.
+
+Owns: :class:`WritePlan`, which the driver makes, and Spark sends to each task and to the commit.
+Never: its use in a task (``planned_task``), its commit and abort on the driver, in another process
+(``planned_batch``), or the names of Spark's writer classes (``source``).
+
+State that ``write`` leaves in a plan never reaches ``commit``: Spark pickles the plan for each of
+them. Only commit messages are sent back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.version import __version__
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.process.package_digest import package_digest
+from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
+from spark_kafka_sink.protocol.cluster import Cluster
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
+from spark_kafka_sink.records.column_plan import ColumnPlan
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The plan of a batch or micro-batch. Immutable and picklable.
+
+    ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once, and at
+    the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty in batch
+    jobs, like ``query_name``. ``limits`` are the topics' limits, as far as they are known.
+    ``package_version`` and ``package_files`` (a digest) are the driver's.
+    """
+
+    config: SinkConfig
+    columns: ColumnPlan
+    cluster: Cluster | None
+    transactions: TransactionPlan | None = None
+    driver: str = ""
+    limits: Mapping[str, TopicLimits] = field(default_factory=dict)
+    query_name: str = ""
+    failed: FailedAttempts = field(default_factory=FailedAttempts)
+    package_version: str = __version__
+    package_files: str = field(default_factory=package_digest)

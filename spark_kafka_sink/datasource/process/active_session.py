@@ -1,0 +1,44 @@
+"""A write or a read finds the format in the session of its DataFrame, whichever thread runs it.
+
+Owns: :func:`active_session`. Never: its callers (``any_thread.py`` and our own reads and writes).
+
+Spark looks a Python data source up in the active session of the thread, and not in the session of
+the DataFrame. A new thread has no active session, and neither has a thread of a pool, an
+``InheritableThread`` or a notebook's worker: Spark raises DATA_SOURCE_NOT_FOUND there, although the
+source is registered. Spark's own formats are classes, which every thread finds. So the session of
+the DataFrame becomes the active session for the call, and the previous one is restored after it. A
+Connect server does that itself. ``spark.sql`` makes its session active, so SQL statements work in
+any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def active_session(session: object) -> Iterator[None]:
+    """Makes ``session`` the active session of this thread within the block; does nothing for a
+    Connect session. Only the JVM's active session is set: Python's
+    ``SparkSession.getActiveSession`` follows it.
+    """
+    restore = _made_active(session)
+    # The body runs within no handler, whose error would be the context of its own.
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _made_active(session: object) -> Callable[[], object]:
+    """Makes ``session`` active, and returns a function that restores the previous session."""
+    try:
+        sessions = session._get_j_spark_session_class(session._jvm)  # type: ignore[attr-defined] # noqa: SLF001 - Spark has no other way
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(session._jsparkSession)  # type: ignore[attr-defined] # noqa: SLF001 - as above
+    except Exception:  # noqa: BLE001 - Connect has none, a later Spark may have another: as without it
+        return lambda: None
+    if before.isDefined():
+        return lambda: sessions.setActiveSession(before.get())
+    return sessions.clearActiveSession  # type: ignore[no-any-return] # a method of the JVM

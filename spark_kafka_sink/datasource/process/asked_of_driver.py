@@ -1,0 +1,84 @@
+"""A question to the driver, by the schema of the data source, from the user's process.
+
+Owns: :func:`answer_of_driver`, and the schema that carries the answer; :func:`text_or_error` and
+:func:`schema_with_text`, the two ends of an answer that may be an error. Never: what is asked
+(``last_report.py``, ``jobs/backfill_ledger.py``, ``jobs/by_leader.py``).
+
+A session's Python process, or a Connect client on another machine, shares neither memory nor files
+with the driver, and may not reach the brokers. But it can request the schema of a data source,
+which runs on the driver, concurrently with commits, and needs no task and so no free slot. So the
+answer is returned as the metadata of a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.base import errors
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError
+from spark_kafka_sink.base.format_name import FORMAT
+from spark_kafka_sink.datasource.process.active_session import active_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMN: Final = "report"
+_ANSWER, _TYPE, _MESSAGE, _HINT, _KIND = "answer", "type", "message", "hint", "kind"
+
+
+def answer_of_driver(
+    spark: SparkSession, options: Mapping[str, str | float | bool]
+) -> Mapping[str, str] | None:
+    """The answer, by name; None from an older version of the package on the driver, which does not
+    know the question.
+    """
+    with active_session(spark):
+        schema = spark.read.format(FORMAT).options(**options).load().schema
+    return schema[_COLUMN].metadata if _COLUMN in schema.names else None
+
+
+def schema_with_answer(answer: Mapping[str, str]) -> StructType:
+    """The schema that the data source returns on the driver."""
+    return StructType([StructField(_COLUMN, StringType(), metadata=dict(answer))])
+
+
+def text_or_error(
+    spark: SparkSession, options: Mapping[str, str | float | bool], function: str
+) -> str:
+    """The text of :func:`schema_with_text` on the driver, or its error, raised here.
+
+    ``function`` is the name of the public function that asks, for the error of an older driver.
+    """
+    found = answer_of_driver(spark, options)
+    if found is None:
+        raise ConfigError(
+            f"the driver's spark-kafka-sink is older, and has no {function}",
+            hint="install the same version here and on the driver",
+        )
+    if _ANSWER in found:
+        return found[_ANSWER]
+    code = found[_KIND]
+    kinds: list[Kind | ErrorCode] = [*Kind, *ErrorCode]
+    kind = next((one for one in kinds if one.kp_code == code), Kind.UNSPECIFIED)
+    cls: type[KafkaError] = getattr(errors, found[_TYPE], KafkaError)
+    raise cls(found[_MESSAGE], hint=found[_HINT] or None, kind=kind)
+
+
+def schema_with_text(answer: Callable[[], str]) -> StructType:
+    """The schema that the data source returns on the driver: the text that ``answer`` returns, or
+    the error that it raises, as its message, hint and kind.
+    """
+    try:
+        found = {_ANSWER: answer()}
+    except KafkaError as error:
+        found = {
+            _TYPE: type(error).__name__,
+            _MESSAGE: error.message,
+            _HINT: error.hint or "",
+            _KIND: error.kind.kp_code,
+        }
+    return schema_with_answer(found)

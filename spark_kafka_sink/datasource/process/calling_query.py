@@ -1,0 +1,88 @@
+"""The streaming query whose foreachBatch function is running, as far as Python can find it.
+
+Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
+
+Each query runs in a clone of its session, which its DataFrames name in every thread. For DataFrames
+of another session, Spark's local properties name query and micro-batch, but only on the stream's
+own thread. A user's thread has no such properties. A thread of a pool has the properties of the
+query that made it; they only count if they name the written micro-batch. A Connect server starts a
+Python process for each run of a query, and passes no id.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.process_local import ProcessLocal
+from spark_kafka_sink.transactions.transactional_ids import is_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Set in the Python process that a Connect server starts for a foreachBatch function.
+_CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class CallingQuery:
+    """``id`` is empty when it is unknown. ``run`` differs for each run of a query in this process;
+    it is empty outside of a query. ``session`` is the same for all DataFrames of a session.
+    """
+
+    id: str = ""
+    run: str = ""
+    session: str = ""
+
+
+_found: ProcessLocal[dict[str, CallingQuery]] = ProcessLocal(dict)
+#: The name of this process's run in a Connect worker.
+_process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
+
+
+def calling_query(session: SparkSession, number: int) -> CallingQuery:
+    """The query that a DataFrame of ``session`` belongs to, which is written as micro-batch
+    ``number``. Never raises.
+    """
+    try:
+        name = session._jsparkSession.sessionUUID()  # noqa: SLF001 - Spark's own have no other name
+    except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
+        return CallingQuery(_local_id(session), _process() if _CONNECT_WORKER in os.environ else "")
+    if not isinstance(name, str):
+        return CallingQuery(_local_id(session))
+    known = _found().get(name)
+    return _active_query(session, name, number) if known is None else known
+
+
+def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
+    """The active query that runs in this session, or the query of this thread."""
+    here, of_thread = _local_id(session), CallingQuery("", "", name)
+    is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)
+    try:
+        active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+        for query in active.values():
+            if query.sparkSessionForStream().sessionUUID() == name:
+                found = CallingQuery(query.id().toString(), query.runId().toString(), name)
+                return _found().setdefault(name, found)
+            if is_written_here and query.id().toString() == here:
+                of_thread = CallingQuery(here, query.runId().toString(), name)
+    except Exception:  # noqa: BLE001 - Spark's own, and may be another in another version
+        return CallingQuery(here, "", name)
+    return of_thread
+
+
+def _local_id(session: SparkSession) -> str:
+    """The query id of this thread; empty without one."""
+    found = _local(session, "sql.streaming.queryId")
+    return found if is_part(found) else ""
+
+
+def _local(session: SparkSession, name: str) -> str:
+    """A local property of this thread; empty without it."""
+    try:
+        found = session.sparkContext.getLocalProperty(name)
+    except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it
+        return ""
+    return found if isinstance(found, str) else ""

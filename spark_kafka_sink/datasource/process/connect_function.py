@@ -1,0 +1,22 @@
+"""The advice for a foreachBatch function that does not start over Spark Connect.
+
+Owns: the note on Spark's error, in the client's process. Never: the function (``foreach_batch``).
+
+Over Connect the function runs in a Python process of the server, which makes its own Connect
+session. If pandas or grpc is missing there, that process ends at its first import, and the client
+only gets "Python worker failed to connect back", ten seconds later.
+"""
+
+from __future__ import annotations
+
+_FAILED = "failed to connect back"
+
+
+def note_what_the_server_needs(error: BaseException) -> None:
+    """Adds the note to the error of a start whose function's process did not come up."""
+    if _FAILED in str(error):
+        error.add_note(
+            "  hint: over Spark Connect a function of foreachBatch (foreach_batch and transaction"
+            " in it, too) runs in a Python of the server: it needs pandas and grpcio there"
+            " (pip install 'pyspark[connect]'), and must start within 10 s"
+        )

@@ -1,0 +1,62 @@
+"""The driver, and its write, that a Python process on the driver belongs to.
+
+Owns: :func:`driver_token`. Never: a transaction.
+
+Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
+or the query id. If all tasks of a batch have been killed, its abort has no commit message either,
+and so no owner of the open transactions. These processes share the JVM that they descend from, and
+the options. A token of both is in the transactional ids
+(``exactly_once/transactional_producers.py``), and an abort ends the transactions with its driver's
+token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from spark_kafka_sink.base.security.secret_references import REFERABLE
+
+#: Characters of a token. It distinguishes the few drivers of one prefix.
+_LENGTH: Final = 8
+#: worker < daemon < JVM, and some wrappers.
+_MOST_ANCESTORS: Final = 16
+_PROC: Final = Path("/proc")
+
+
+def driver_token(options: Mapping[str, str]) -> str:
+    """A hash of this process's JVM and the options of the write. ``kafka.*`` options, a registry's
+    options and the version of a job are left out, and so are all secrets. Empty when no JVM is
+    found: then orphans can't be attributed, and each version is a separate run.
+    """
+    jvm = _jvm(os.getpid())
+    if not jvm:
+        return ""
+    own = sorted((k.lower(), v) for k, v in options.items() if not _is_left_out(k.lower()))
+    return hashlib.sha256(repr((platform.node(), jvm, own)).encode()).hexdigest()[:_LENGTH]
+
+
+def _is_left_out(key: str) -> bool:
+    return key.startswith(("kafka.", *REFERABLE)) or key in ("configfile", "txnversion")
+
+
+def _jvm(pid: int) -> str:
+    """The identity of the nearest ancestor that is a JVM: boot, process id and start time; empty
+    when there is no JVM.
+    """
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text()
+        for _ in range(_MOST_ANCESTORS):
+            # pid (name) state parent ...; the name may hold spaces and parentheses.
+            name, _, rest = (_PROC / str(pid) / "stat").read_text().rpartition(")")
+            fields = rest.split()
+            if name.endswith("(java"):
+                return f"{boot} {pid} {fields[19]}"  # starttime, in ticks since the boot
+            pid = int(fields[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return ""

@@ -1,0 +1,99 @@
+"""A digest of this package's files, to check that driver and executors have the same files.
+
+Owns: :func:`package_digest`. Never: the reaction to a difference (``planned_task.py``).
+
+The version is not enough: two builds between releases, and two checkouts, have the same version.
+
+Each process of Spark needs the digest, and to read hundreds of files takes longer than a small
+task. So the build of a wheel writes the digest into it (``tools/package_files.py``), and a process
+looks whether the installed files are those of the wheel: by their names and sizes, and because none
+of them is newer than the wheel's RECORD, which an installer writes last. If anything differs, and
+in a checkout, the files are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+#: Hexadecimal digits: it distinguishes builds, and is no proof against forgery.
+_LENGTH: Final = 12
+_SOURCES: Final = ".py"
+_PACKAGE: Final = "spark_kafka_sink"
+#: What the build of a wheel adds to the package: the digests of its files and of their sizes.
+BUILT: Final = "datasource/process/built_files.json"
+
+
+@cache
+def package_digest() -> str:
+    """The digest of the source files, the same in a directory and in a zip; found once in a
+    process.
+    """
+    root = files(_PACKAGE)
+    if isinstance(root, zipfile.Path):
+        return digest_of(_of_zip(root))
+    directory = Path(str(root))
+    return digest_as_built(directory, package_record(directory)) or digest_of_files(directory)
+
+
+def digest_as_built(root: Path, record: Path) -> str | None:
+    """The digest that the wheel was built with; None when the files in the directory ``root`` may
+    have changed since its RECORD was written (the time of a change can't be set back), and where
+    there is no wheel.
+    """
+    try:
+        was = json.loads((root / BUILT).read_bytes())
+        installed = record.stat()
+    except (OSError, ValueError):
+        return None
+    found = [(name, file.stat()) for name, file in sources(root)]
+    if digest_of([(name, one.st_size) for name, one in found]) != was["sizes"]:
+        return None
+    is_newer = any(
+        one.st_ctime_ns > installed.st_ctime_ns or one.st_mtime_ns > installed.st_mtime_ns
+        for _, one in found
+    )
+    return None if is_newer else str(was["digest"])
+
+
+def digest_of_files(root: Path) -> str:
+    """The digest of the package in the directory ``root``, whose files are read."""
+    return digest_of([(name, zlib.crc32(Path(file).read_bytes())) for name, file in sources(root)])
+
+
+def digest_of(of_files: list[tuple[str, int]]) -> str:
+    """The digest of a number for each file."""
+    return hashlib.sha256(repr(sorted(of_files)).encode()).hexdigest()[:_LENGTH]
+
+
+def package_record(root: Path) -> Path:
+    """The RECORD of the wheel, where the package in ``root`` is installed from one."""
+    from spark_kafka_sink.base.version import __version__
+
+    return root.parent / f"{_PACKAGE}-{__version__}.dist-info" / "RECORD"
+
+
+def sources(directory: Path | str, below: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Each source file by its name below the package, with slashes."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            if name.endswith(_SOURCES):
+                yield below + name, entry
+            elif "." not in name and name != "__pycache__" and entry.is_dir():
+                yield from sources(entry.path, f"{below}{name}/")
+
+
+def _of_zip(root: zipfile.Path) -> list[tuple[str, int]]:
+    """Name and checksum of each file, from the zip's directory, so that nothing is decompressed."""
+    found = root.root.infolist()
+    inside = [(one.filename.removeprefix(root.at), one) for one in found]
+    return [(n, one.CRC) for n, one in inside if n != one.filename and n.endswith(_SOURCES)]

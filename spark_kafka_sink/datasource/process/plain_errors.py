@@ -1,0 +1,76 @@
+"""Our errors in Spark's exceptions, without a stack of our frames before the message.
+
+Owns: :func:`without_traceback`, for the methods that Spark calls. Never: a message.
+
+Spark puts the formatted traceback of a Python exception before the exception itself. Our errors
+name the cause, the place and the remedy; the frames below Spark's call add nothing, push that line
+off the screen, and are repeated for each task and in each log. So our errors are raised without
+frames and causes, which are in the message. The frames of Spark's own worker are hidden like by its
+setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``, so that code and message come
+first. Bugs keep both: every other exception, IllegalStateError, and an error whose cause is a
+foreign exception that is not about a file or the network. At DEBUG the removed frames are logged.
+An error of memory under a limit of Spark becomes an error that names the setting
+(``worker_memory``).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
+from spark_kafka_sink.base.security.local_files import UnusableFileError
+from spark_kafka_sink.datasource.process.worker_memory import memory_error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Spark's workers read it when they format an exception (``handle_worker_exception`` in
+#: pyspark/util.py, 4.0 to 4.3).
+_HIDES_FRAMES: Final = "SPARK_HIDE_TRACEBACK"
+
+#: Foreign causes that are expected failures; our lines include their words.
+_EXPECTED: Final = (OSError, UnusableFileError)
+
+_log = logging.getLogger(__name__)
+
+
+def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
+    """``method``, with its expected errors raised without frames."""
+
+    @functools.wraps(method)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            if (of_memory := memory_error(error)) is not None:
+                _hide_frames_of_spark()
+                raise of_memory from None
+            if not isinstance(error, KafkaError) or _is_bug(error):
+                raise
+            _log.debug("the frames of an error that is raised without them", exc_info=True)
+            _hide_frames_of_spark()
+            raise error.with_traceback(None) from None
+
+    return called
+
+
+def _hide_frames_of_spark() -> None:
+    """Hides frames in a worker process of Spark, which ends with the error, so that no other
+    exception is formatted in it. Any other process is not changed, and may go on.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    name = "" if spec is None else spec.name
+    if name in ("pyspark.daemon", "pyspark.worker") or name.startswith("pyspark.sql.worker."):
+        os.environ[_HIDES_FRAMES] = "1"
+
+
+def _is_bug(error: BaseException) -> bool:
+    """Whether the frames have more information than the line."""
+    if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
+        return not isinstance(error, _EXPECTED)
+    return error.__cause__ is not None and _is_bug(error.__cause__)

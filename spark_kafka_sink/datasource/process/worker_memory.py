@@ -1,0 +1,71 @@
+"""The error of a Python worker that may map no more memory.
+
+Owns: the test whether an error is an error of memory, and the message that names Spark's setting.
+Never: the memory that a task needs (docs/tuning.md).
+
+Spark's ``spark.executor.pyspark.memory`` becomes a limit of the worker's *address space*
+(RLIMIT_AS, ``pyspark/worker_util.py``), divided by the cores of the executor;
+``spark.sql.planner.pythonExecution.memory`` is the same for the processes that plan and commit. A
+process maps much more than it touches: libraries, stacks of threads, the arenas of Arrow and of the
+C library. So an import or a small array fails while the machine has memory, and numpy, Arrow, the
+loader of libraries and the start of a thread each raise another error, none of which names a
+setting. The module is loaded before memory is short: an import may fail then.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from spark_kafka_sink.base.documentation import page_address
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import DeliveryError, KafkaError, safe_text
+
+if sys.platform != "win32":  # which has no such limit
+    import resource
+
+_MIB = 1024 * 1024
+_LONGEST = 200
+#: Spark's variable of the processes that plan and commit.
+_OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
+
+
+def memory_error(error: BaseException) -> KafkaError | None:
+    """The error to raise in place of ``error``, when memory failed in a process whose address space
+    is limited; otherwise None. For a task's attempt it is a DeliveryError: Spark may run it again.
+    """
+    plans = _OF_PLANNER in os.environ
+    if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):
+        return None  # what a commit's error says of its transactions must not be lost
+    first: BaseException | None = error
+    while first is not None and not _is_of_memory(first):
+        first = first.__cause__
+    if first is None:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    setting = (
+        "spark.sql.planner.pythonExecution.memory"
+        if plans
+        else "spark.executor.pyspark.memory (which Spark divides by spark.executor.cores)"
+    )
+    return (KafkaError if plans else DeliveryError)(
+        f"this Python worker may map no more than {limit // _MIB} MiB of address space, which are"
+        f" used up ({type(first).__name__}: {safe_text(str(first), _LONGEST)})",
+        hint=f"raise {setting}: it limits address space, not resident memory;"
+        f" {page_address('tuning', 'memory-of-a-task')} has figures that work; or remove it",
+        kind=Kind.WORKER_MEMORY,
+    )
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error) or "allocate memory" in str(error)
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    # (numpy's and Arrow's are kinds of MemoryError.)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )

@@ -1,0 +1,325 @@
+"""The judgement of an audit: what was counted in a partition, against what the report claims.
+
+Owns: :class:`AuditVerdict`, :func:`verdict_of`. Never: Kafka, the counts
+(``admin/partition_count.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from spark_kafka_sink.admin.partition_count import RangeCount
+from spark_kafka_sink.datasource.report.claims import Claims, PartitionClaim
+
+#: Sums of checksums are counted in 64 bits.
+_CHECKSUMS: Final = 2**64
+
+
+class AuditVerdict(StrEnum):
+    """The verdict of an audit about a partition. The worst verdict of a partition is the verdict of
+    the whole audit. The verdicts are listed from the worst to the best.
+    """
+
+    #: Rows are missing, and nothing explains it.
+    MISSING = "missing"
+    #: There are as many rows as claimed, but their bytes differ, and nothing explains it.
+    CHANGED = "changed"
+    #: There are more rows than claimed. After a failed write, this is the verdict for any row.
+    SURPLUS = "surplus"
+    #: A batch in the log does not match its own checksum.
+    DAMAGED = "damaged"
+    #: There is no such topic, or no such partition.
+    GONE = "gone"
+    #: The topic was deleted and created again.
+    RECREATED = "recreated"
+    #: The log begins after rows of the write: retention, or a call of DeleteRecords, removed them.
+    DELETED = "deleted"
+    #: Compaction has removed rows.
+    COMPACTED = "compacted"
+    #: There is no row, and the report does not show whether the write was committed.
+    NOT_COMMITTED = "not committed"
+    #: An open transaction, of any producer, hides rows from consumers with read_committed.
+    OPEN = "open"
+    #: The partition was not read: no permission, no leader, or no time.
+    UNREAD = "unread"
+    #: The partition was read, but the result has no clear explanation. Rows of other writes can't
+    #: be distinguished from rows of this write, or settings of the topic can't be read.
+    UNCLEAR = "unclear"
+    #: Nothing is missing in the parts that were read.
+    SAMPLED = "sampled"
+    #: All rows are there. They were only counted, because checksums can't be compared.
+    COUNTED = "counted"
+    #: All rows are there, with the bytes that were written.
+    COMPLETE = "complete"
+
+    @property
+    def severity(self) -> int:
+        return _ORDER.index(self)
+
+
+_ORDER: Final = tuple(AuditVerdict)
+_SETTINGS_UNKNOWN: Final = (
+    "and the topic's settings, which may explain it, can't be read (DESCRIBE_CONFIGS)"
+)
+_NOT_FOUND: Final = (
+    "the offset of some rows is not known (rowsWithoutOffset), and they are not near the others"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAudit:
+    """The audit of one partition. ``claimed`` is the number of its rows in the report, or None if
+    the report has no rows by partition. ``found`` is the number of committed rows of the report's
+    producers; with ``sample``, only in the parts that were read. ``checksum`` is True if the
+    checksums are equal, and None if they were not compared. ``deleted`` is the number of offsets
+    before the start of the log. ``gaps`` is the number of offsets without a record. ``aborted`` is
+    the number of the producers' rows whose transaction was aborted. ``reason`` is a sentence, or
+    empty.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    verdict: AuditVerdict
+    claimed: int | None
+    found: int
+    checksum: bool | None = None
+    deleted: int = 0
+    gaps: int = 0
+    aborted: int = 0
+    reason: str = ""
+
+
+def partition_audit(
+    claim: PartitionClaim, found: RangeCount | None, verdict: AuditVerdict, reason: str
+) -> PartitionAudit:
+    """The audit of a partition; ``found`` is None when nothing was read."""
+    same = None
+    whole = found is not None and found.fetches > 0 and found.at > claim.last
+    if whole and claim.checksum is not None:
+        assert found is not None
+        same = found.rows == claim.rows and found.checksum % _CHECKSUMS == claim.checksum
+    counts = (0, 0, 0, 0)
+    if found is not None:
+        counts = (found.rows, found.deleted, found.gaps, found.aborted_rows)
+    return PartitionAudit(
+        *claim.tp, claim.first, claim.last, verdict, claim.rows, counts[0], same, *counts[1:],
+        reason,
+    )  # fmt: skip
+
+
+def verdict_of(
+    claims: Claims, claim: PartitionClaim, found: RangeCount, settings: Mapping[str, str | None]
+) -> tuple[AuditVerdict, str]:
+    """The verdict on a partition that was read as a whole, and its reason. ``settings`` are the
+    topic's (empty: they are not known). A claim without rows gets COUNTED if the range was read to
+    its end; its topic is judged as a whole.
+    """
+    if claims.of_nothing:
+        return _of_nothing(claims, found)
+    compacted = _compacted(settings)
+    missing = 0 if claim.rows is None else claim.rows - found.rows
+    known = _not_read(found)
+    if known is None and claims.producers is not None:
+        known = _not_in_sequence(claims, found, missing, settings)
+    if known is not None:
+        return known
+    if missing > 0 or (claim.rows is None and (found.deleted or found.problem)):
+        return _missing(claims, found, missing, settings)
+    if missing < 0:
+        return _surplus(claims, -missing)
+    if claim.checksum is None:
+        return AuditVerdict.COUNTED, "the report has no checksums"
+    if found.checksum % _CHECKSUMS == claim.checksum:
+        return AuditVerdict.COMPLETE, ""
+    why = _rewritten(found, settings, compacted=compacted)
+    if why:
+        return AuditVerdict.COUNTED, why
+    other = "the bytes are not those that were written"
+    if not settings:
+        return AuditVerdict.UNCLEAR, f"{other}, {_SETTINGS_UNKNOWN}"
+    return AuditVerdict.CHANGED, f"{other}, and the topic's settings don't explain it"
+
+
+def _compacted(settings: Mapping[str, str | None]) -> bool:
+    return "compact" in (settings.get("cleanup.policy") or "")
+
+
+def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
+    """How many of ``gaps`` offsets without a record compaction has removed, or may have removed:
+    with unknown settings a loss can't be proved by them.
+    """
+    return gaps if _compacted(settings) or not settings else 0
+
+
+def _not_read(found: RangeCount) -> tuple[AuditVerdict, str] | None:
+    """The reason why the range was not read to its end, unless the log ends in it."""
+    if found.damaged_at >= 0:
+        return AuditVerdict.DAMAGED, _damage(found)
+    if found.problem and found.log_end < 0:
+        return (AuditVerdict.OPEN if found.open_at >= 0 else AuditVerdict.UNREAD), found.problem
+    return None
+
+
+def _damage(found: RangeCount) -> str:
+    return f"the batch at offset {found.damaged_at} can't be read: {found.damage}"
+
+
+def _not_in_sequence(
+    claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
+) -> tuple[AuditVerdict, str] | None:
+    """The verdict on batches that do not follow each other by their sequences."""
+    if 0 < missing <= claims.rows_without_offset:
+        return AuditVerdict.UNCLEAR, _NOT_FOUND
+    if found.repeated_at >= 0:
+        return AuditVerdict.SURPLUS, f"the batch at offset {found.repeated_at} was there before"
+    if found.hole_rows > explained_gaps(found.gaps, settings):
+        return AuditVerdict.MISSING, f"{found.hole_rows} rows before offset {found.hole}"
+    return None
+
+
+def _of_nothing(claims: Claims, found: RangeCount) -> tuple[AuditVerdict, str]:
+    if (known := _not_read(found)) is not None:
+        return known
+    if not found.rows:
+        return AuditVerdict.COMPLETE, f"the write is '{claims.outcome}': no row of it is visible"
+    if claims.exactly_once and claims.producers is not None:
+        return AuditVerdict.SURPLUS, f"the write is '{claims.outcome}', and rows of it are visible"
+    if claims.exactly_once:
+        return AuditVerdict.UNCLEAR, (
+            f"the write is '{claims.outcome}', and the report has no producers: the rows may be of"
+            " other writes"
+        )
+    return (
+        AuditVerdict.UNCLEAR,
+        f"the write is '{claims.outcome}': without exactly-once its rows may be visible",
+    )
+
+
+def _missing(
+    claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
+) -> tuple[AuditVerdict, str]:
+    # Without producers the aborted rows may be of any application.
+    if found.aborted_rows and claims.producers is not None:
+        return (
+            AuditVerdict.MISSING,
+            f"{found.aborted_rows} rows are of transactions that were aborted",
+        )
+    gaps = explained_gaps(found.gaps, settings)
+    explained = found.deleted + gaps
+    if found.deleted and missing <= explained:
+        times = ", ".join(
+            f"{name}={settings[name]}"
+            for name in ("retention.ms", "retention.bytes")
+            if settings.get(name) not in (None, "-1")
+        )
+        return (
+            AuditVerdict.DELETED,
+            f"the log begins {found.deleted} offsets later now: "
+            + (
+                f"retention ({times}), or DeleteRecords"
+                if times
+                else "DeleteRecords"
+                if settings
+                else "retention, or DeleteRecords"
+            ),
+        )
+    if gaps and missing <= explained:
+        return by_compaction(gaps, settings)
+    if found.problem:
+        return AuditVerdict.MISSING, f"{found.problem}: records after it were lost"
+    return AuditVerdict.MISSING, f"{found.gaps} offsets have no record" if found.gaps else ""
+
+
+def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
+    if claims.exactly_once:
+        return AuditVerdict.SURPLUS, f"{more} rows more than brokers have acknowledged"
+    why = "a failed attempt, or a concurrent write with the same options"
+    return AuditVerdict.UNCLEAR, f"{more} rows more than claimed, of the same producers ({why})"
+
+
+def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
+    """The verdict on missing rows that :func:`explained_gaps` explain."""
+    if not settings:
+        return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"
+    return AuditVerdict.COMPACTED, f"compaction has removed {gaps} offsets"
+
+
+def _rewritten(found: RangeCount, settings: Mapping[str, str | None], *, compacted: bool) -> str:
+    """Why brokers wrote other bytes than the producers; empty if nothing is known to explain it."""
+    if found.log_append_time:
+        return "brokers have set the times (message.timestamp.type=LogAppendTime)"
+    codec = settings.get("compression.type")
+    if codec not in (None, "producer"):
+        name = "none" if codec == "uncompressed" else codec
+        if {one.name.lower() for one in found.codecs} == {name}:
+            return f"brokers have compressed the batches again (compression.type={codec})"
+    if compacted:
+        return "the topic is compacted, which rewrites batches (cleanup.policy)"
+    return ""
+
+
+def sampled(
+    claims: Claims,
+    claim: PartitionClaim,
+    windows: list[RangeCount],
+    settings: Mapping[str, str | None],
+) -> tuple[AuditVerdict, str]:
+    """The verdict on a partition with the counts of its ``windows``, in the order of their offsets:
+    the first is the begin of the range, the last its end. ``settings`` are as for
+    :func:`verdict_of`.
+    """
+    for one in windows:
+        if one.damaged_at >= 0:
+            return AuditVerdict.DAMAGED, _damage(one)
+        if one.problem and one.log_end >= 0:
+            return AuditVerdict.MISSING, f"{one.problem}: records after it were lost"
+        if one.problem:
+            return (AuditVerdict.OPEN if one.open_at >= 0 else AuditVerdict.UNREAD), one.problem
+        if one.aborted_rows and claims.producers is not None:
+            return AuditVerdict.MISSING, f"{one.aborted_rows} rows are of aborted transactions"
+    return _sampled_rows(claims, claim, windows, settings)
+
+
+def _sampled_rows(
+    claims: Claims,
+    claim: PartitionClaim,
+    windows: list[RangeCount],
+    settings: Mapping[str, str | None],
+) -> tuple[AuditVerdict, str]:
+    begin, end = windows[0], windows[-1]
+    if any(one.deleted for one in windows):
+        return AuditVerdict.DELETED, f"the log begins after offset {claim.first} now"
+    if claims.producers is None or claim.rows is None:
+        return AuditVerdict.UNCLEAR, "the report has no producers, which a sample needs"
+    gaps = sum(one.gaps for one in windows)
+    if gaps and _compacted(settings):
+        return AuditVerdict.COMPACTED, f"compaction has removed {gaps} offsets of the sample"
+    if gaps and not settings:
+        return (
+            AuditVerdict.UNCLEAR,
+            f"{gaps} offsets of the sample have no record, {_SETTINGS_UNKNOWN}",
+        )
+    repeated = next((one for one in windows if one.repeated_at >= 0), None)
+    if repeated is not None:
+        return AuditVerdict.SURPLUS, f"the batch at offset {repeated.repeated_at} was there before"
+    if begin.first_batch != claim.first:
+        return AuditVerdict.MISSING, f"no batch of this write is at offset {claim.first}"
+    if end.last_row != claim.last:
+        return AuditVerdict.MISSING, f"no batch of this write ends at offset {claim.last}"
+    if gaps:
+        return AuditVerdict.UNCLEAR, f"{gaps} offsets of the sample have no record: read all"
+    hole = next((one for one in windows if one.hole_rows), None)
+    if hole is not None:
+        return AuditVerdict.MISSING, f"{hole.hole_rows} rows before offset {hole.hole}"
+    # Offsets of others can be no more than the claimed rows leave room for.
+    room = claim.last + 1 - claim.first - claim.rows + claims.rows_without_offset
+    others = sum(one.other for one in windows)
+    if others > room:
+        found = f"{others} offsets of the sample are not of this write"
+        return AuditVerdict.MISSING, f"{found}, and the range has room for {max(room, 0)}"
+    return AuditVerdict.SAMPLED, ""

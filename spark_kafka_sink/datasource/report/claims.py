@@ -1,0 +1,181 @@
+"""The claims of a report on what is in Kafka: the part of it that an audit compares.
+
+Owns: :class:`Claims`, out of a report's JSON, also of an older version. Never: Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.base.described_fields import as_json
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.json_object import json_object
+from spark_kafka_sink.datasource.report.write_report import (
+    REPORT_VERSION,
+    WriteOutcome,
+    WriteReport,
+)
+from spark_kafka_sink.protocol.cluster import TopicPartition
+
+#: With these outcomes a report claims no row: nothing was written, or it may be undone.
+_NOTHING: Final = frozenset(
+    {
+        WriteOutcome.NO_ROWS,
+        WriteOutcome.DONE_BEFORE,
+        WriteOutcome.FAILED,
+        WriteOutcome.ABORTED,
+    }
+)
+#: With these, all rows may be there or none.
+_UNDECIDED: Final = frozenset({WriteOutcome.UNKNOWN, WriteOutcome.PREPARED})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionClaim:
+    """The rows of a partition, dead letters included, between two offsets. ``checksum`` is the sum
+    of the checksums of their batches, modulo 2^64. Both are None in a report without ``audit``.
+    """
+
+    tp: TopicPartition
+    first: int
+    last: int
+    rows: int | None
+    checksum: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The claims of one report. ``rows`` are all rows, dead letters included, and ``topic_rows``
+    those by topic, as far as the report lists the topics. ``producers`` is None if they are not
+    known. ``unlisted`` rows are in partitions that the report does not list;
+    ``rows_without_offset`` may be before or after the offsets of their partition, and
+    ``partitions_left_out`` were left out of the report.
+    """
+
+    report_id: str
+    outcome: WriteOutcome
+    exactly_once: bool
+    cluster_id: str | None
+    rows: int
+    partitions: tuple[PartitionClaim, ...]
+    producers: frozenset[tuple[int, int]] | None
+    rows_without_offset: int
+    partitions_left_out: int
+    topic_rows: Mapping[str, int]
+    topic_ids: Mapping[str, str]
+    dead_letter_topic: str | None
+
+    @property
+    def of_nothing(self) -> bool:
+        """The report claims no row."""
+        return self.outcome in _NOTHING
+
+    @property
+    def undecided(self) -> bool:
+        """All rows may be there, or none."""
+        return self.outcome in _UNDECIDED
+
+    @property
+    def unlisted(self) -> int:
+        """Rows in partitions that the report does not list. Without rows by partition: rows of
+        topics with no partition in the report; 0 if a listed topic has no rows of its own.
+        """
+        if self.of_nothing:
+            return 0
+        listed = [one.rows for one in self.partitions if one.rows is not None]
+        if listed or not self.partitions:
+            return max(self.rows - sum(listed), 0)
+        topics = {one.tp.topic for one in self.partitions}
+        if not topics <= self.topic_rows.keys():
+            return 0
+        return max(self.rows - sum(self.topic_rows[one] for one in topics), 0)
+
+
+def claims_of(report: WriteReport | Mapping[str, object] | str) -> Claims:
+    """The claims of a report, or of its JSON. ConfigError when it is not a report."""
+    fields: object = report
+    if isinstance(report, WriteReport):
+        fields = as_json(report)
+    elif isinstance(report, str):
+        fields = json_object(report)
+    try:
+        assert isinstance(fields, Mapping)
+        if fields["reportVersion"] != REPORT_VERSION:
+            raise ConfigError(
+                f"a report of version {json.dumps(fields['reportVersion'])} can't be audited here",
+                hint="install the version of spark-kafka-sink that has written it",
+            )
+        return _claims(fields)
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
+        raise ConfigError(
+            "this is not a report of a write, or a part of it is missing",
+            hint="give a line of reportPath, a record of reportTopic, or a WriteReport",
+        ) from None
+
+
+def _claims(fields: Mapping[str, object]) -> Claims:
+    letters, audit = fields.get("deadLetters"), fields.get("audit")
+    letters = letters if isinstance(letters, dict) else None
+    audit = audit if isinstance(audit, dict) else None
+    topics = _list(fields["topicCounts"])
+    listed = _list(fields["partitions"])
+    rows: Sequence[object] = [None] * len(listed)
+    sums = rows
+    if audit is not None:
+        rows, sums = _list(audit["rows"]), _list(audit["checksums"])
+    if len({(one["topic"], one["partition"]) for one in listed}) < len(listed):
+        raise ValueError
+    cluster_id = fields["clusterId"]
+    return Claims(
+        str(fields["reportId"]),
+        WriteOutcome(str(fields["outcome"])),
+        fields["deliveryGuarantee"] == "exactly-once",
+        None if cluster_id is None else str(cluster_id),
+        _int(fields["rows"]) + (0 if letters is None else _int(letters["total"])),
+        tuple(
+            _partition(one, count, checksum)
+            for one, count, checksum in zip(listed, rows, sums, strict=True)
+        ),
+        None if audit is None else frozenset(map(_producer, _list(audit["producers"]))),
+        # Without the figure any row of a write with retries may have none.
+        _int(fields["rows"] if fields.get("retries") else 0)
+        if audit is None
+        else _int(audit["rowsWithoutOffset"]),
+        _int(fields.get("partitionsLeftOut", 0)),
+        {str(one["topic"]): _int(one["rows"]) for one in topics},
+        {str(one["topic"]): str(one["topicId"]) for one in topics if one.get("topicId")},
+        None if letters is None else str(letters["topic"]),
+    )
+
+
+def _partition(one: Mapping[str, object], rows: object, checksum: object) -> PartitionClaim:
+    first, last = _int(one["firstOffset"]), _int(one["lastOffset"])
+    if first > last:
+        raise ValueError
+    return PartitionClaim(
+        TopicPartition(str(one["topic"]), _int(one["partition"])),
+        first,
+        last,
+        None if rows is None else _int(rows),
+        None if checksum is None else int(str(checksum), 16),
+    )
+
+
+def _list(value: object) -> list[dict[str, object]]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _int(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError
+    return value
+
+
+def _producer(text: object) -> tuple[int, int]:
+    number, epoch = str(text).split("/")
+    return int(number), int(epoch)

@@ -1,0 +1,199 @@
+"""Responses of registries in files of this user, so that a stream goes on without its registry.
+
+Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. Only
+Spark writes to the checkpoint, which is usually in an object store. So the files are on the
+driver's machine, in ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default), or in
+the directory for temporary files if the home can't be written to. ``KPROD_SCHEMA_CACHE`` names
+another directory, or is ``off``.
+
+Owns: :class:`SchemaCache`. Never: the questions, and the use of a file (``payload_schemas``). A
+schema is no secret, but a registry's address may be one: the file holds a digest of the question,
+so that it answers no other question. No other user may write the file, because a wrong schema would
+make records unreadable: directory and file must belong to this user, must not be writable for
+others, and must not be links. The file also holds a digest of its text, because a loss of power may
+leave half of a file. Writers replace the file as a whole, and write the same content. No error
+leaves this module: without a cache a write works as long as the registry does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import re
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from spark_kafka_sink.base.json_object import json_object
+from spark_kafka_sink.network.schema_registry import RegisteredSchema
+
+_log = logging.getLogger(__name__)
+
+ENVIRONMENT: Final = "KPROD_SCHEMA_CACHE"
+#: An answer that no registry has confirmed for so long is not taken.
+LONGEST_S: Final = 30 * 24 * 3600
+MOST_FILES: Final = 256
+_MOST_BYTES: Final = 32 << 20
+#: The limit of all files together.
+_MOST_BYTES_OF_ALL: Final = 64 << 20
+_VERSION: Final = 1
+_ENDING, _WARNED = ".json", ".warned"
+#: The names of answers, of their drafts and of marks. A user's directory may hold other files.
+_OURS: Final = re.compile(r"[0-9a-f]{40}\.(json(\.[0-9a-f]{32})?|warned)")
+
+#: A registry's addresses, the format, and the question.
+Question = tuple[object, ...]
+
+
+class SchemaCache:
+    """A registry's responses to one ``question``. Any thread; several processes may share it."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = _digest(json.dumps(question))
+        self._name = self._question[:40]
+
+    def read(self) -> RegisteredSchema | None:
+        """The answer; None when there is none that may be believed."""
+        with contextlib.suppress(OSError), _directory() as directory:
+            return self._believed(_content(directory, self._name + _ENDING))
+        return None
+
+    def write(self, answer: RegisteredSchema) -> None:
+        """Keeps what the registry has just answered."""
+        guid = None if answer.guid is None else str(answer.guid)
+        held = [answer.id, answer.type, answer.text, answer.unusable, guid, answer.references]
+        body = json.dumps({"version": _VERSION, "question": self._question, "answer": held})
+        data = f"{_digest(body)}\n{body}".encode()
+        if len(data) > _MOST_BYTES:
+            return
+        try:
+            with _directory() as directory:
+                _replace(directory, self._name + _ENDING, data)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._name + _WARNED, dir_fd=directory)
+                _forget_the_oldest(directory)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            _log.info("schemas can't be cached for an outage of the registry: %s", why)
+
+    def is_first_use(self) -> bool:
+        """Whether no process has used the answer since the registry answered last."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        try:
+            with _directory() as directory:
+                os.close(os.open(self._name + _WARNED, flags, 0o600, dir_fd=directory))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _believed(self, data: bytes) -> RegisteredSchema | None:
+        digest, _, body = data.decode("utf-8", "replace").partition("\n")
+        found = json_object(body) or {}
+        if digest != _digest(body) or found.get("version") != _VERSION:
+            return None
+        if found.get("question") != self._question:
+            return None
+        schema_id, kind, text, unusable, guid, references = found["answer"]
+        pairs = tuple((name, of) for name, of in references)
+        return RegisteredSchema(schema_id, kind, text, unusable, guid and UUID(guid), pairs)
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def _places() -> Iterator[Path]:
+    given = os.environ.get(ENVIRONMENT)
+    if given:
+        if given != "off":
+            yield Path(given)
+        return
+    with contextlib.suppress(RuntimeError):  # no home
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        yield Path(home) / "spark_kafka_sink" / "schemas"
+    yield Path(tempfile.gettempdir()) / f"spark_kafka_sink-schemas-{os.geteuid()}"
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[int]:
+    """The descriptor of the first directory that is this user's alone. OSError without one."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd: int | None = None
+    problem = OSError("no directory for it")
+    for place in _places():
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(place, flags)
+            _refuse_what_is_of_others(os.fstat(fd))
+            break
+        except OSError as error:
+            problem = error
+            if fd is not None:
+                os.close(fd)
+                fd = None
+    if fd is None:
+        raise problem
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _refuse_what_is_of_others(status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "another user may write to it")
+
+
+def _content(directory: int, name: str) -> bytes:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as file:
+        status = os.fstat(file.fileno())
+        _refuse_what_is_of_others(status)
+        age_s = time.time() - status.st_mtime
+        if not stat.S_ISREG(status.st_mode) or age_s > LONGEST_S or status.st_size > _MOST_BYTES:
+            raise OSError("it is no file, too old, or too large")
+        return file.read(_MOST_BYTES)
+
+
+def _replace(directory: int, name: str, data: bytes) -> None:
+    """The file is the old one or the new one at any time, for any reader."""
+    draft = f"{name}.{uuid.uuid4().hex}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
+            file.write(data)
+        os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=directory)
+        raise
+
+
+def _forget_the_oldest(directory: int) -> None:
+    """Removes the oldest files, including drafts of killed writers, and marks, by their age. Files
+    with other names belong to the user.
+    """
+    found = []
+    with os.scandir(directory) as entries:
+        for one in filter(lambda entry: _OURS.fullmatch(entry.name), entries):
+            with contextlib.suppress(FileNotFoundError):  # another process forgets, too
+                status = one.stat(follow_symlinks=False)
+                found.append((status.st_mtime, one.name, status.st_size))
+    found.sort(reverse=True)
+    total = sum(size for _, _, size in found)
+    while len(found) > MOST_FILES or total > _MOST_BYTES_OF_ALL:
+        _, name, size = found.pop()
+        total -= size
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=directory)

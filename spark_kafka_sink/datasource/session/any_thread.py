@@ -1,0 +1,56 @@
+"""Spark's writers work in every thread for this format.
+
+Owns: the patches that put :func:`active_session` around them. Never: the session, another format's
+``save`` or ``start``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.datasource.process.active_session import active_session
+from spark_kafka_sink.datasource.session.spark_patches import Patches, writes_kprod
+
+
+def _to_format(
+    method: Callable[..., object],
+    writer: object,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    *args: object,
+    **kwargs: object,
+) -> object:
+    if not writes_kprod(writer, format):
+        return method(writer, path, format, *args, **kwargs)
+    return _to_table(method, writer, path, format, *args, **kwargs)
+
+
+def _to_table(
+    method: Callable[..., object], writer: object, *args: object, **kwargs: object
+) -> object:
+    """An existing table's provider is not known here."""
+    with active_session(getattr(writer, "_spark", None)):
+        return method(writer, *args, **kwargs)
+
+
+#: Connect has other classes, and needs none of it.
+PATCHES = (
+    Patches(
+        "DataFrameWriter",
+        ("pyspark.sql.readwriter",),
+        {"save": _to_format, "saveAsTable": _to_table, "insertInto": _to_table},
+    ),
+    Patches(
+        "DataFrameWriterV2",
+        ("pyspark.sql.readwriter",),
+        dict.fromkeys(
+            ("create", "replace", "createOrReplace", "append", "overwrite", "overwritePartitions"),
+            _to_table,
+        ),
+    ),
+    Patches(
+        "DataStreamWriter",
+        ("pyspark.sql.streaming.readwriter",),
+        {"start": _to_format, "toTable": _to_table},
+    ),
+)

@@ -1,0 +1,82 @@
+"""``df.write.format("kprod").save()`` without a mode means append, and so does errorifexists.
+
+Owns: that meaning, for this format, in this process. Never: any other format, or another mode that
+the user gave.
+
+Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data source before
+any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts
+it, given or not, and appends, so code that moves from ``kafka`` to ``kprod`` would fail on
+``.save()``. The mode can only be set in the DataFrameWriter of the user's Python process; classic
+Spark and Spark Connect have one class each. A foreachBatch function runs in a process of the
+Connect server, where no code calls ``register``: so the user's function is wrapped in a function
+that does this there. Code that runs elsewhere (other languages, SQL) needs ``mode("append")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from spark_kafka_sink.datasource.session.spark_patches import Patches, writes_kprod
+
+_MODE_SEEN = "_kprod_mode"
+#: Spark's names of its default mode.
+_ERROR_IF_EXISTS: Final = ("error", "errorifexists", "default")
+
+
+# Spark's save() calls mode(None) and format(...) itself; both notes are right then too.
+def _mode(method: Callable[..., object], writer: object, saveMode: str | None) -> object:  # noqa: N803
+    if saveMode is not None:
+        setattr(writer, _MODE_SEEN, saveMode)
+    return method(writer, saveMode)
+
+
+def _save(
+    method: Callable[..., object],
+    writer: object,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    mode: str | None = None,
+    *args: object,
+    **kwargs: object,
+) -> object:
+    given = getattr(writer, _MODE_SEEN, None) if mode is None else mode
+    is_default = given is None or str(given).lower() in _ERROR_IF_EXISTS
+    if is_default and writes_kprod(writer, format):
+        mode = "append"
+    return method(writer, path, format, mode, *args, **kwargs)
+
+
+def _foreach_batch(
+    method: Callable[..., object], writer: object, func: Callable[[object, int], None]
+) -> object:
+    def with_default_mode(batch: object, batch_id: int) -> None:
+        """Pickled by value: the server need not have this package for functions that don't need
+        it.
+        """
+        try:
+            from spark_kafka_sink.datasource.session.default_mode import PATCHES
+            from spark_kafka_sink.datasource.session.session_settings import PATCHES as SETTINGS
+        except ImportError:
+            pass
+        else:
+            PATCHES[0].install()
+            SETTINGS[0].install()
+        func(batch, batch_id)
+
+    return method(writer, with_default_mode)
+
+
+#: The second one is for functions that a Connect server runs.
+PATCHES = (
+    Patches(
+        "DataFrameWriter",
+        ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter"),
+        {"mode": _mode, "save": _save},
+    ),
+    Patches(
+        "DataStreamWriter",
+        ("pyspark.sql.connect.streaming.readwriter",),
+        {"foreachBatch": _foreach_batch},
+    ),
+)

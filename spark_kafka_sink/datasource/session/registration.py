@@ -1,0 +1,130 @@
+"""Registers the format with a session, and installs the patches that need the user's process.
+
+Owns: :func:`register`. Never: the source itself. Without it, Spark finds the format through
+``pyspark_kprod``, but without the default mode (``default_mode``), the early refusal of streams
+that can't be written (``refused_streams``) and writes from any thread (``any_thread``), because
+none of our code runs in the user's process before Spark decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import coded, warn_once
+from spark_kafka_sink.base.format_name import FORMAT
+from spark_kafka_sink.datasource.session import (
+    any_thread,
+    refused_streams,
+    session_settings,
+    session_tuning,
+)
+from spark_kafka_sink.datasource.session.default_mode import PATCHES as APPEND_BY_DEFAULT
+from spark_kafka_sink.datasource.source import KprodDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+#: The module of our source, by either of its names.
+_MODULES = (b"pyspark_kprod", KprodDataSource.__module__.encode())
+
+
+def register(
+    spark: SparkSession, *, default_mode: bool = True, tune: bool = False
+) -> dict[str, str]:
+    """Registers the format ``kprod`` with ``spark``, a classic or a Connect session. You may call
+    it more than once.
+
+    ``register`` changes ``DataFrameWriter`` so that ``.save()`` appends by default. With
+    ``default_mode=False`` it does not, and ``.save()`` needs ``.mode("append")``. In both cases,
+    streams to ``kprod`` are refused if they have the continuous trigger or the output mode update
+    or complete. With the continuous trigger, Spark would drop rows silently. The package must be
+    installed where Python workers run. With Connect, it must also be installed on the server.
+
+    ``tune=True`` sets configs that make this session's writes cheaper, and never changes a result.
+    Configs that you have set stay (docs/tuning.md). Returns the configs that were set, by name.
+
+    After the call, every thread of this process can write, even a thread of a pool. Each write
+    finds the format in the session of its DataFrame.
+    """
+    if not _has_ours(spark):
+        try:
+            spark.dataSource.register(KprodDataSource)
+        except Exception as error:
+            # pyspark 4.0 refuses a name that it has discovered (pyspark_kprod); 4.1 replaces it. It
+            # is the same source.
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                raise
+    _check_workers_python(spark)
+    for patches in APPEND_BY_DEFAULT:
+        if default_mode:
+            patches.install()
+        else:
+            patches.uninstall()
+    for patches in (refused_streams.PATCHES, *any_thread.PATCHES, *session_settings.PATCHES):
+        patches.install()
+    return session_tuning.tune(spark) if tune else {}
+
+
+def _has_ours(spark: SparkSession) -> bool:
+    """Whether Spark has discovered our source (``pyspark_kprod``), or it was registered before.
+
+    Registering it again is a warning in Spark's log, also at each start of a stream: "The data
+    source kprod replaced a statically registered data source". Spark's registry is private
+    (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect session: where
+    it does not behave as expected, the source is registered, warning or not. It stores a class as
+    its pickled name, so the module's name in there identifies ours.
+    """
+    try:
+        manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above
+        if manager.dataSourceExists(FORMAT) is not True:
+            return False
+        numbers = manager.lookupDataSource(FORMAT).dataSourceCls().command().mkString(",")
+        pickled = bytes(int(number) & 0xFF for number in numbers.split(","))
+    except Exception:  # noqa: BLE001 - an unknown version of Spark; then it is registered
+        return False
+    return any(module in pickled for module in _MODULES)
+
+
+def _check_workers_python(spark: SparkSession) -> None:
+    """Warns in two cases. The driver has no such interpreter, although Spark also plans and commits
+    with it. Or a local session's Python workers run an interpreter without this package:
+    ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON`` runs them with the PATH's ``python3``,
+    and Spark then shows a ModuleNotFoundError within a stack of the JVM. A cluster's workers run
+    elsewhere.
+    """
+    try:
+        context = spark.sparkContext
+        executable, master = shutil.which(context.pythonExec), str(context.master)
+    except Exception:  # noqa: BLE001 - Connect has none, a mock has anything: nothing to warn of
+        return
+    if executable is None:
+        from spark_kafka_sink.datasource.checks.driver_python import UNPACK, missing
+
+        # The path of an archive, which executors unpack and a driver does not: the first write
+        # would fail.
+        said = missing(str(context.pythonExec))
+        warn_once(_log, [coded(Kind.NOT_INSTALLED_FOR_WORKERS, said, UNPACK)])
+        return
+    if not master.startswith("local"):
+        return
+    if Path(executable).parent == Path(sys.executable).parent:
+        return
+    from spark_kafka_sink.datasource.checks.driver_python import look
+
+    found = look(executable)
+    if found is not None and "spark_kafka_sink" in found.lacks:
+        text = (
+            f"Spark runs its Python workers with {executable}, which can't import spark_kafka_sink"
+        )
+        hint = (
+            f"set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to {sys.executable} before the session "
+            "starts, or activate its environment"
+        )
+        warn_once(_log, [coded(Kind.NOT_INSTALLED_FOR_WORKERS, text, hint)])

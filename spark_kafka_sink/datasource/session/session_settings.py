@@ -1,0 +1,54 @@
+"""Settings of the session that shape JSON reach the sink, as options of each write.
+
+Owns: the patches that do that, after ``register(spark)``. Never: what becomes of the options
+(``config/named_columns.py``).
+
+Spark plans a write in a process that has no session and no settings, and passes it options only.
+So the writer of the user's process adds two internal ones when it starts: the time zone, which
+planning then checks before any task, and whether ``to_json`` leaves nulls out. Tables
+(``writeTo``, ``insertInto``, SQL) are not covered: the format of a table is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from spark_kafka_sink.datasource.session.spark_patches import Patches, writes_kprod
+
+#: The internal option of each of Spark's settings.
+_OPTIONS: Final = {
+    "spark.sql.session.timeZone": "sessionTimeZone",
+    "spark.sql.jsonGenerator.ignoreNullFields": "sessionIgnoreNullFields",
+}
+
+
+def _with_settings(
+    method: Callable[..., object],
+    writer: Any,  # noqa: ANN401 - a writer of classic Spark or of Connect, batch or stream
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002 - Spark's name
+    *args: object,
+    **kwargs: object,
+) -> object:
+    if writes_kprod(writer, format):
+        session = getattr(writer, "_spark", None) or getattr(writer, "_session", None)
+        for setting, option in _OPTIONS.items():
+            value = None if session is None else session.conf.get(setting, None)
+            if value is not None:
+                writer.option(option, value)
+    return method(writer, path, format, *args, **kwargs)
+
+
+PATCHES: Final = (
+    Patches(
+        "DataFrameWriter",
+        ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter"),
+        {"save": _with_settings},
+    ),
+    Patches(
+        "DataStreamWriter",
+        ("pyspark.sql.streaming.readwriter", "pyspark.sql.connect.streaming.readwriter"),
+        {"start": _with_settings},
+    ),
+)

@@ -1,0 +1,108 @@
+"""Wraps methods of pyspark with functions, each once, and removes them again.
+
+Owns: the wrapping itself. Never: what a wrapper does (``default_mode``, ``refused_streams``,
+``any_thread``). Three things can't be done from inside a Python data source (each of these
+modules explains why). Wrappers are minimal: they may set an attribute on the object, and call the
+method unchanged.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from spark_kafka_sink.base.format_name import FORMAT
+
+#: Gets the wrapped method, the object, and the arguments; must call the method.
+Around = Callable[..., object]
+
+_MARK = "_kprod_wraps"
+_AROUND = "_kprod_around"
+_FORMAT_SEEN = "_kprod_format"
+
+
+class Patches:
+    """``arounds``, by the method's name, for the class ``name`` in each of the ``modules`` that
+    this process has imported.
+
+    Spark Connect has other writer classes, and importing them needs grpc; a process that has a
+    Connect session has imported them.
+    """
+
+    def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:
+        self._name = name
+        self._modules = modules
+        self._arounds = {"format": _note_format, **arounds}
+
+    def _classes(self) -> list[type]:
+        found = [getattr(sys.modules.get(m), self._name, None) for m in self._modules]
+        return [cls for cls in found if isinstance(cls, type)]
+
+    def install(self) -> None:
+        """Idempotent; covers classic sessions, and Connect when this process has such a session."""
+        for cls in self._classes():
+            for name, around in self._arounds.items():
+                wrap(cls, name, around)
+
+    def uninstall(self) -> None:
+        """Restores Spark's methods. The note of the format stays: other patches need it."""
+        for cls in self._classes():
+            for name, around in self._arounds.items():
+                if around is not _note_format:
+                    unwrap(cls, name, around)
+
+
+def _note_format(method: Callable[..., object], writer: object, source: str) -> object:
+    setattr(writer, _FORMAT_SEEN, source)
+    return method(writer, source)
+
+
+def note_other_format(writer: object) -> None:
+    """Notes that ``writer`` now writes with a function, whichever format was named before."""
+    setattr(writer, _FORMAT_SEEN, "")
+
+
+def writes_kprod(writer: object, source: object) -> bool:
+    """Whether the writer, or ``source`` unless it is None, names this format."""
+    source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
+    return isinstance(source, str) and source.lower() == FORMAT
+
+
+def wrap(cls: type, name: str, around: Around) -> None:
+    """``cls.name(...)`` becomes ``around(method, self, ...)``. Idempotent. If a method has several
+    wrappers, the last wrapper is called first.
+
+    Does nothing when the class does not define that method (another Spark version).
+    """
+    method = cls.__dict__.get(name)
+    if method is None or around in _arounds_of(method):
+        return
+
+    @functools.wraps(method)
+    def wrapped(self: object, *args: object, **kwargs: object) -> object:
+        return around(method, self, *args, **kwargs)
+
+    setattr(wrapped, _MARK, method)
+    setattr(wrapped, _AROUND, around)
+    setattr(cls, name, wrapped)
+
+
+def unwrap(cls: type, name: str, around: Around | None = None) -> None:
+    """Removes ``around`` from the method; None: every wrapper."""
+    method = cls.__dict__.get(name)
+    others = [one for one in _arounds_of(method) if around is not None and one is not around]
+    while hasattr(method, _MARK):
+        method = getattr(method, _MARK)
+        setattr(cls, name, method)
+    for one in reversed(others):
+        wrap(cls, name, one)
+
+
+def _arounds_of(method: object) -> list[Around]:
+    """The wrappers of a method, the outermost one first."""
+    found: list[Around] = []
+    while hasattr(method, _MARK):
+        found.append(getattr(method, _AROUND))
+        method = getattr(method, _MARK)
+    return found

@@ -1,0 +1,48 @@
+"""The pace at which the tasks of a write open connections (``connectionsPerSecond``).
+
+Owns: :func:`paced`, the wait of a task before it makes its producer. Never: a connection.
+
+All tasks of a stage begin at the same time, and each task connects to each broker that it writes
+to: 2000 tasks open 2000 connections to a broker within a second. Brokers limit that: Amazon MSK
+with IAM takes 100 a second. A task has at most one connection to a broker, so the rate of a broker
+is the rate at which tasks begin. Of T tasks that run at the same time, the task with number n waits
+(n modulo T) / rate seconds. No task needs to know anything of another one.
+
+A producer that its worker kept for the next task is connected already, and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.clock import Clock, Latch, SystemClock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.protocol.cluster import Cluster
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.datasource.write.producer_cache import ProducerFactory
+    from spark_kafka_sink.producer.kafka_producer import KafkaProducer
+
+_log = logging.getLogger(__name__)
+
+
+def wait_ms(number: int, tasks: int, per_second: int) -> int:
+    """The wait of the task ``number`` (from 0), if ``tasks`` run at the same time, in ms."""
+    return number % tasks * 1000 // per_second
+
+
+def paced(factory: ProducerFactory, delay_ms: int, clock: Clock | None = None) -> ProducerFactory:
+    """``factory`` that waits for ``delay_ms`` before the first producer that it makes. An interrupt
+    ends the wait.
+    """
+    waits = [delay_ms] if delay_ms else []
+
+    def made(config: ProducerConfig, cluster: Cluster | None) -> KafkaProducer:
+        if waits:
+            delay, own = waits.pop(), clock or SystemClock()
+            _log.info("waiting for %d ms before it connects (connectionsPerSecond)", delay)
+            own.wait(Latch(), own.now_ms() + delay)
+        return factory(config, cluster)
+
+    return made

@@ -1,0 +1,63 @@
+"""Backfills of a Delta table, in a session that has Delta Lake.
+
+    python delta_backfill_job.py FOLDER BROKERS TOPIC CALL
+
+FOLDER holds the table, which the call ``first`` makes. Each call prints its result as JSON:
+
+- ``first`` writes one step, and stops;
+- ``changed`` changes the table in every way (new rows, other values, deleted rows, a new column),
+  and goes on to the end;
+- ``again`` calls the finished backfill again, with the table dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from bench.peers import delta_jars
+from spark_kafka_sink import backfill, register
+from tests.changelogs.delta_table import session
+
+ROWS, DAYS = 1_000, 10
+
+
+def main(folder: str, brokers: str, topic: str, call: str) -> None:
+    spark = session(Path(folder), delta_jars())
+    register(spark)
+    table = f"delta.`{Path(folder) / 'table'}`"
+    if call == "first":
+        rows = spark.range(0, ROWS, 1, 2).selectExpr("id", f"id % {DAYS} AS day")
+        rows.write.format("delta").partitionBy("day").save(str(Path(folder) / "table"))
+    if call == "changed":
+        spark.sql(f"INSERT INTO {table} SELECT id, id % {DAYS} FROM range({ROWS}, {2 * ROWS})")
+        spark.sql(f"UPDATE {table} SET id = -id WHERE id % 3 = 0")
+        spark.sql(f"DELETE FROM {table} WHERE id % 5 = 0")
+        spark.sql(f"ALTER TABLE {table} ADD COLUMN more STRING")
+    if call == "again":
+        # The log has the steps; nothing of the table is left to read.
+        for file in (Path(folder) / "table").rglob("*.parquet"):
+            file.unlink()
+
+    def records(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr("CAST(id AS STRING) AS value", "day")
+
+    done = backfill(
+        table,
+        name="days",
+        by="day",
+        transform=records,
+        on_step=lambda _: call != "first",
+        topic=topic,
+        transactionalIdPrefix=topic,
+        **{"kafka.bootstrap.servers": brokers},
+    )
+    result = {"finished": done.finished, "rows": done.rows, "steps": done.steps}
+    print("RESULT " + json.dumps(result | {"written": [step.rows for step in done.written]}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
