@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,15 @@ os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 # Also of Sparks in other processes: spark-defaults.conf.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
+# What a registry answered stays in files, which no test may find of another run.
+_SCHEMAS = tempfile.TemporaryDirectory(prefix="kprod-schemas-")
+os.environ["KPROD_SCHEMA_CACHE"] = _SCHEMAS.name
+
+# A shell without job control starts its background commands with SIGINT ignored, and their children
+# inherit that: a test that sends Ctrl-C to a program would wait for the program's end forever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # An example that is slow on a busy machine is no failure. The rest is the profile that Hypothesis
 # has chosen by itself: "ci" under CI.
 settings.register_profile("kprod", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,7 +62,6 @@ _MARKER_OF_FIXTURE = {
     "kafka": "broker",
     "kafka_v1": "broker",
     "kafka_3_9": "broker",
-    "kafka_2pc": "broker",
     "secure_kafka": "broker",
     "registry": "broker",
     "kafka3": "cluster",
@@ -125,17 +135,6 @@ def kafka_v1() -> Iterator[RealKafka]:
 def kafka_3_9() -> Iterator[RealKafka]:
     """A 3.9 broker: transactions of version 1, and older versions of most requests."""
     with local_broker(KAFKA_3_VERSION, transaction_version=1) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def kafka_2pc() -> Iterator[RealKafka]:
-    """A broker that does all that Kafka 4.3 can of KIP-939."""
-    overrides = {
-        "unstable.api.versions.enable": "true",
-        "transaction.two.phase.commit.enable": "true",
-    }
-    with local_broker(overrides=overrides) as broker:
         yield broker
 
 

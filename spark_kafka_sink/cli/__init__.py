@@ -1,14 +1,13 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: the commit of a batch (``transactions/``). Needs the extra ``cli`` for
-all but ``explain``, which every message names: Typer and Rich are imported when the command runs,
-and nothing else of the package imports this.
+Owns: the commands. Never: the commit of a batch (``transactions/``). Needs the extra ``cli``,
+except for ``explain``, which every message names. Typer and Rich are imported when the command
+runs, and no other module of the package imports this room.
 
 ``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
-``options`` (with ``option_texts``), ``convert``, ``template``, ``size``, ``report``, and ``txn``, a
-room.
-``connection`` connects them to a cluster, ``show``, ``progress`` and ``watching`` print.
-``operations``, a room, is what operators see and change.
+``options`` (with ``option_texts``), ``convert``, ``report``, and ``txn``, a room. ``connection``
+connects them to a cluster, ``show``, ``progress`` and ``watching`` print. The reads and changes of
+``txn`` are in ``transactions/operations``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import logging
 import os
 import sys
 
-#: What the extra brings.
+#: The packages of the extra.
 _NEEDED = ("typer", "rich")
 
 
@@ -38,7 +37,7 @@ def main() -> None:
         raise SystemExit(1)
     from spark_kafka_sink.cli.app import app
 
-    # What a connection can't do is in the error that ends the command.
+    # The error that ends the command already has the reason of a failed connection.
     logging.getLogger("spark_kafka_sink.network").setLevel(logging.ERROR)
 
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -53,6 +52,6 @@ def main() -> None:
         if error.errno != errno.ENOSPC:
             raise
         sys.stderr.write(f"kprod: the output can't be written: {error.strerror}\n")
-        # What is buffered would be an error again, at the end of the process.
+        # Buffered output would be an error again at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

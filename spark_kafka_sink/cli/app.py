@@ -1,8 +1,8 @@
 """The tree of commands under ``kprod``.
 
-Owns: the application, its version, and names, arguments and help of the commands that are not of
-``txn``. Never: a command's work, which is imported when it runs: help, version and completion
-answer at once.
+Owns: the application, its version, and names, arguments and help of the commands outside ``txn``.
+Never: a command's work, which is imported when it runs: help, version and completion return
+immediately.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from spark_kafka_sink.base.documentation import RUNBOOK_PAGE, page_address
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.cli.arguments import (
     EXAMPLE,
-    TIMEOUT_S,
     AsJson,
+    Asked,
     Config,
-    Servers,
-    Timeout,
     Watch,
     Where,
+    changing,
+    flag,
+    to_cluster,
 )
 from spark_kafka_sink.cli.txn import txn_commands
 
-#: Below the help of kprod itself, by what is seen. An empty line makes a new one.
+#: The end of kprod's own help: a command for each symptom. An empty line starts a new line.
 _WHERE_TO_BEGIN = (
-    "A consumer is blocked, its lag grows: kprod txn blockers TOPIC",
-    "A job is slow: kprod report show PATH (what reportPath names)",
+    "A consumer is blocked, and its lag grows: kprod txn blockers TOPIC",
+    "A job is slow: kprod report show PATH (the value of reportPath)",
     "A job hangs, or can't write: kprod check -t TOPIC",
     "An error has a code: kprod explain KP0301",
     f"More: {page_address(RUNBOOK_PAGE)}",
@@ -44,14 +45,23 @@ app = typer.Typer(
 )
 app.add_typer(txn_commands.app, name="txn")
 reports = typer.Typer(
-    help="Reports of writes: what was written, and where the time went.",
+    help="Reports of writes: rows, outcomes and times.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 app.add_typer(reports, name="report")
 _Path = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", help="The file of the option reportPath, or a folder of such."),
+    Path | None,
+    typer.Argument(metavar="PATH", help="The file or folder of the option reportPath."),
+]
+_ReportTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC",
+        help="The topic of the option reportTopic, in place of PATH. The whole topic is read.",
+    ),
 ]
 
 
@@ -64,16 +74,110 @@ def _version(wanted: bool) -> None:
 @app.callback(epilog="\n\n".join(_WHERE_TO_BEGIN))
 def kprod(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Checks a cluster; explains errors; shows and repairs transactions of exactly-once."""
 
 
+@app.command(epilog=EXAMPLE + "kprod audit --report reports.jsonl -b broker1:9092")
+@to_cluster
+def audit(
+    where: Where,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", "-r", metavar="PATH", help="The file or folder of the option reportPath."
+        ),
+    ] = None,
+    report_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--report-topic",
+            metavar="TOPIC",
+            help="The topic of the option reportTopic, in place of --report.",
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", metavar="N", help="Take the last report of this batch id or txnVersion."
+        ),
+    ] = None,
+    sample: Annotated[
+        bool,
+        flag(
+            "--sample",
+            help="Read each partition at four places only: the start, the end, and two in between.",
+        ),
+    ] = False,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            help="With --sample: the seed that chooses the places in between.",
+        ),
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the last report with the topics: the rows and checksums of each partition.
+
+    Changes nothing. Needs READ on the topics, and DESCRIBE_CONFIGS to distinguish compaction from
+    loss. Exit codes: 0 every row is there (with --sample: nothing is missing in the sample), 1 the
+    audit failed, 2 the options are wrong, 3 rows are missing, changed or too many, 4 rows were
+    removed (retention, compaction, a deleted topic), 5 the audit can't decide.
+    """
+    from spark_kafka_sink.cli import audit as work
+    from spark_kafka_sink.cli.report import Source
+
+    if (report is None) == (report_topic is None):
+        raise typer.BadParameter("give --report PATH, or --report-topic TOPIC")
+    chosen = seed if sample else None
+    work.audit(where, Source(where, report, report_topic), batch, chosen, as_json=as_json)
+
+
+@app.command(epilog=EXAMPLE + "kprod backfill orders-2026 --forget --dry-run -b broker1:9092")
+@changing
+def backfill(
+    where: Where,
+    asked: Asked,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name that the job gives to backfill().")
+    ],
+    prefix: Annotated[
+        str,
+        typer.Option("--prefix", metavar="PREFIX", help="The option transactionalIdPrefix."),
+    ] = "kprod",
+    forget: Annotated[
+        bool,
+        flag(
+            "--forget",
+            help="Remove the plan and the progress. The next backfill() with this name writes all "
+            "rows again. Rows that are already written stay in the topic.",
+        ),
+    ] = False,
+) -> None:
+    """Show the progress of a backfill, the process that runs it, and its plan.
+
+    --dry-run and --yes have an effect only with --forget.
+    """
+    from spark_kafka_sink.cli import backfill as work
+
+    if forget:
+        work.forget(where, asked, prefix, name)
+    else:
+        work.show(where, prefix, name, as_json=asked.as_json)
+
+
 @app.command(epilog=EXAMPLE + "kprod check -t orders -c client.properties")
+@to_cluster
 def check(
-    bootstrap_servers: Servers = None,
-    config: Config = None,
+    where: Where,
     topic: Annotated[
         str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The option topic.")
     ] = None,
@@ -83,18 +187,19 @@ def check(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="Any option of the write, as in Spark. A secret by reference, ${env:NAME} or "
-            "${file:/path}: the shell's history and ps show a command line.",
+            help="Any option of the write, as in Spark. Give a secret by reference, ${env:NAME} or "
+            "${file:/path}, because command lines are visible in ps and in the shell's history.",
         ),
     ] = None,
     exactly_once: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--exactly-once",
-            help="Also try what exactly-once rests on, in a topic and under a transactional id of "
-            "its own, which are ended afterwards, also after Ctrl-C; what a check that is killed "
-            "leaves is named by the next one. Needs CREATE, DELETE, READ and WRITE on topics "
-            "that begin with {commitLogTopic}-check-. With --json, for an issue.",
+            help="Also try transactions and the commit log, in a test topic and with a test "
+            "transactional id. Both are removed afterwards, even after Ctrl-C. If the check is "
+            "killed, the topic stays, and the next check names it. Needs CREATE, DELETE, READ "
+            "and WRITE on topics that begin with {commitLogTopic}-check-. If you report an "
+            "issue, add --json and attach the output.",
         ),
     ] = False,
     from_executors: Annotated[
@@ -102,18 +207,18 @@ def check(
         typer.Option(
             "--from-executors",
             metavar="SPARK",
-            help="Also from each executor of this Spark: a master, as of spark-submit, or a Spark "
-            "Connect server (sc://host:15002), and then only from there.",
+            help="Also check from each executor of this Spark cluster. SPARK is a master, as for "
+            "spark-submit, or a Spark Connect server (sc://host:15002). With a Connect server, "
+            "this machine itself is not checked.",
         ),
     ] = None,
-    timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Check every condition of a write from this machine: a table of steps.
+    """Check from this machine everything that a write needs, and show a table of steps.
 
-    Changes nothing, but for what --exactly-once creates and deletes. With
-    deliveryGuarantee=exactly-once (in the file, or by -o) also what that needs. Exit codes: 0 no
-    step failed, 1 a step failed, 2 the options are wrong.
+    Changes nothing. Exception: --exactly-once creates and deletes a topic. If the file or -o sets
+    deliveryGuarantee=exactly-once, the command also checks the needs of transactions. Exit codes: 0
+    no step failed, 1 a step failed, 2 the options are wrong.
     """
     from spark_kafka_sink.cli import check as work
 
@@ -124,7 +229,6 @@ def check(
         given["topic"] = topic
     if exactly_once and (from_executors or "").startswith("sc://"):
         raise typer.BadParameter("it runs on this machine, and --from-executors sc:// does not")
-    where = Where(bootstrap_servers, config, None, timeout)
     work.check(where, given, from_executors, exactly_once=exactly_once, as_json=as_json)
 
 
@@ -140,15 +244,16 @@ def convert(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Properties of Java, librdkafka, or Spark's kafka.* options."
+            metavar="FILE",
+            help="Properties of Java's client or librdkafka, or Spark's kafka.* options.",
         ),
     ],
 ) -> None:
-    """Another client's properties as a configFile, on standard output.
+    """Convert another client's properties file to a configFile, on standard output.
 
-    Renamed and lost options are listed on standard error. Secrets are not copied:
-    the lines that hold them are referred to, so keep FILE. Exit codes: 0 done, 1 the result is not
-    complete or contradicts itself, 2 FILE can't be read.
+    Options that are renamed or can't be converted are listed on standard error. Secrets are not
+    copied: the result refers to the lines with the secrets in FILE, so keep FILE. Exit codes: 0
+    done, 1 the result is not complete or contradicts itself, 2 FILE can't be read.
     """
     from spark_kafka_sink.cli import convert as work
 
@@ -156,25 +261,24 @@ def convert(
 
 
 @app.command(epilog=EXAMPLE + "kprod deadletters dlq.orders -b broker1:9092")
+@to_cluster
 def deadletters(
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="That of errors.deadletterqueue.topic.name.")
-    ],
-    bootstrap_servers: Servers = None,
-    config: Config = None,
+    where: Where,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The dead-letter topic to read.")],
     last: Annotated[
-        int, typer.Option("--last", "-n", metavar="N", min=0, help="How many of the newest.")
+        int,
+        typer.Option(
+            "--last", "-n", metavar="N", min=0, help="The number of dead letters to show."
+        ),
     ] = 10,
     values: Annotated[
-        bool, typer.Option("--values", help="Also their keys and values, which are data of rows.")
+        bool, flag("--values", help="Also show keys and values, which may be confidential.")
     ] = False,
-    timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Dead letters by reason, and the newest of them. Reads the whole topic; needs READ on it."""
+    """Count dead letters by reason, and show the newest. Needs READ; reads the whole topic."""
     from spark_kafka_sink.cli import deadletters as work
 
-    where = Where(bootstrap_servers, config, None, timeout)
     work.deadletters(where, topic, last, values=values, as_json=as_json)
 
 
@@ -184,12 +288,12 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="CODE",
-            help="An error's code, as KP0301, or a broker's name of it, or words to look for;"
-            " without it all are listed.",
+            help="A code (KP0301), Kafka's name of an error, or words to search. Without it, all"
+            " codes are listed.",
         ),
     ] = None,
 ) -> None:
-    """What an error means and what to do about it."""
+    """Explain an error, and how to resolve it."""
     from spark_kafka_sink.cli.explanation import explanation, list_of_codes
 
     try:
@@ -201,20 +305,21 @@ def explain(
 @app.command(epilog=EXAMPLE + "kprod options timeout")
 def options(
     search: Annotated[
-        str | None, typer.Argument(metavar="SEARCH", help="A part of a name or of its text.")
+        str | None,
+        typer.Argument(metavar="SEARCH", help="A part of an option's name or description."),
     ] = None,
     effective: Annotated[
         bool,
-        typer.Option(
-            "--effective", help="The values that count with --config FILE, and where each is from."
+        flag(
+            "--effective", help="With --config FILE: show the effective values and their sources."
         ),
     ] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every option with its default, or those that match a word; needs no broker.
+    """List all options with their defaults, or the options that match SEARCH; needs no broker.
 
-    With --effective, secrets are hidden, unless they are references.
+    --effective hides secrets, and shows references to secrets.
     """
     from spark_kafka_sink.cli import options as work
 
@@ -223,109 +328,44 @@ def options(
     work.options(search, config, as_json=as_json)
 
 
-_ArrowRows = Annotated[
-    int,
-    typer.Option(
-        "--arrow-rows",
-        metavar="N",
-        min=1,
-        help="spark.sql.execution.arrow.maxRecordsPerBatch; usually 10000.",
-    ),
-]
-_ArrowBytes = Annotated[
-    str,
-    typer.Option(
-        "--arrow-bytes",
-        metavar="SIZE",
-        help="spark.sql.execution.arrow.maxBytesPerBatch; 0 on Spark 4.0, which has none.",
-    ),
-]
-
-
-@app.command(epilog=EXAMPLE + "kprod size --tasks 200 --leaders 12")
-def size(
-    tasks: Annotated[
-        int, typer.Option("--tasks", metavar="N", min=1, help="Tasks that run at once.")
-    ],
-    leaders: Annotated[
-        int,
-        typer.Option(
-            "--leaders", metavar="N", min=1, help="Brokers that lead a partition of the topics."
-        ),
-    ],
-    cores: Annotated[
-        int,
-        typer.Option(
-            "--cores", metavar="N", min=1, help="Tasks at once in an executor; usually 4."
-        ),
-    ] = 4,
-    executor_memory: Annotated[
-        str, typer.Option("--executor-memory", metavar="SIZE", help="spark.executor.memory.")
-    ] = "4g",
-    buffer_memory: Annotated[
-        str, typer.Option("--buffer-memory", metavar="SIZE", help="kafka.buffer.memory.")
-    ] = "32m",
-    row_bytes: Annotated[
-        str, typer.Option("--row-bytes", metavar="SIZE", help="Of a row: key, value, headers.")
-    ] = "1000",
-    arrow_rows: _ArrowRows = 10_000,
-    arrow_bytes: _ArrowBytes = "64m",
-    as_json: AsJson = False,
-) -> None:
-    """Connections, and memory outside of the JVM, of a planned write. Connects to nothing.
-
-    A Python worker's figure is what it has while brokers are slower than it; it was within 15 % of
-    what was measured.
-    """
-    from spark_kafka_sink.cli import size as work
-
-    load = work.Load(
-        tasks=tasks,
-        leaders=leaders,
-        cores=cores,
-        executor_memory=work.memory(executor_memory),
-        buffer_memory=work.memory(buffer_memory),
-        row_bytes=work.memory(row_bytes),
-        arrow_rows=arrow_rows,
-        arrow_bytes=work.memory(arrow_bytes),
-    )
-    work.size(load, as_json=as_json)
-
-
-@app.command(epilog=EXAMPLE + "kprod template confluent-cloud > client.properties")
-def template(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which one; without it all are listed.")
-    ] = None,
-) -> None:
-    """A properties file for a service, for --config and the option configFile; it has no secret."""
-    from spark_kafka_sink.cli import template as work
-
-    work.template(name)
-
-
 @reports.command("show", epilog=EXAMPLE + "kprod report show reports.jsonl")
+@to_cluster
 def show_report(
-    path: _Path,
+    where: Where,
+    path: _Path = None,
+    topic: _ReportTopic = None,
     batch: Annotated[
         int | None,
-        typer.Option("--batch", metavar="N", help="The last one of this batch, or txnVersion."),
+        typer.Option(
+            "--batch", metavar="N", help="Take the last report of this batch id or txnVersion."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The last report with the meaning of its fields, and the longest wait of the tasks."""
+    """Show the last report: a summary of five lines, and each field with its meaning."""
     from spark_kafka_sink.cli import report as work
 
-    work.show(path, batch, as_json=as_json)
+    work.show(work.Source(where, *_path_or_topic(path, topic)), batch, as_json=as_json)
+
+
+def _path_or_topic(path: Path | None, topic: str | None) -> tuple[Path | None, str | None]:
+    if (path is None) == (topic is None):
+        raise typer.BadParameter("give PATH, or --topic TOPIC with the address of the cluster")
+    return path, topic
 
 
 @reports.command(epilog=EXAMPLE + "kprod report tail reports.jsonl")
+@to_cluster
 def tail(
-    path: _Path,
-    count: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="How many.")] = 10,
+    where: Where,
+    path: _Path = None,
+    topic: _ReportTopic = None,
+    last: Annotated[
+        int, typer.Option("--last", "-n", metavar="N", min=1, help="The number of reports.")
+    ] = 10,
     watch: Watch = False,
 ) -> None:
-    """A line for each of the last reports: rows, rate, and the longest wait."""
+    """Show the last reports, one per line: rows, rate, and the longest wait."""
     from spark_kafka_sink.cli import report as work
 
-    work.tail(path, count, watch=watch)
+    work.tail(work.Source(where, *_path_or_topic(path, topic)), last, watch=watch)

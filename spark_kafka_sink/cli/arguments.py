@@ -1,26 +1,47 @@
-"""The options that commands share. Owns: their names and help. Never: their effect.
+"""The options that commands share, and the decorators that add them to a command.
 
-Nothing of the package is imported: help and completion answer at once.
+Owns: names and help of the shared options, and their values for a command. Never: their effect,
+except for ``--within``, which ends the command itself.
+
+Nothing of the package is imported, so help and completion return immediately.
 """
 
 from __future__ import annotations
 
+import inspect
 import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
+from typer.models import OptionInfo
 
 TIMEOUT_S: Final = 30.0
-#: What an example of a command begins with: below its help, and in docs/cli.md.
+#: The first word of a command's example, below its help and in docs/cli.md.
 EXAMPLE: Final = "Example: "
+
+
+def flag(*names: str, help: str) -> OptionInfo:  # noqa: A002 - Typer's word
+    """An option without a value. Its empty metavar keeps Typer from showing ``<bool>``."""
+    option: OptionInfo = typer.Option(*names, metavar="", help=help)
+    return option
+
 
 Servers = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-servers", "-b", metavar="HOST:PORT,...", help="Where the cluster is."
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="The addresses of the cluster.",
     ),
 ]
 Config = Annotated[
@@ -29,7 +50,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="A Kafka client's properties file, for security settings (and bootstrap.servers).",
+        help="A Kafka client's properties file with bootstrap.servers and security settings.",
     ),
 ]
 LogTopic = Annotated[
@@ -37,22 +58,36 @@ LogTopic = Annotated[
     typer.Option(
         "--log-topic",
         metavar="TOPIC",
-        help="The topic of the option commitLogTopic; by default that of the file, or "
-        "__kprod_commits.",
+        help="The topic of the option commitLogTopic. Default: the topic that the file of --config "
+        "names, or __kprod_commits.",
     ),
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help="For each step."),
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0.1, max=86_400, help="The time limit of each step."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
+Within = Annotated[
+    float | None,
+    typer.Option(
+        "--within",
+        metavar="SECONDS",
+        min=0.1,
+        max=86_400,
+        help="The time limit of the whole command.",
+    ),
+]
+AsJson = Annotated[bool, flag("--json", help="Write one JSON object to standard output.")]
+Watch = Annotated[bool, flag("--watch", help="Repeat until Ctrl-C.")]
+DryRun = Annotated[bool, flag("--dry-run", help="Show the change without making it.")]
+Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confirmation.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
     """The cluster, as given on the command line. ``timeout_s`` bounds each step. Without a
-    ``log_topic`` it is that of the file, or the usual one.
+    ``log_topic`` the log is the topic that the file names, or the default topic.
     """
 
     bootstrap_servers: str | None
@@ -65,7 +100,7 @@ class Where:
             raise typer.BadParameter("--timeout is a number of seconds")
 
     def again(self) -> str:
-        """The options by which another command finds the same cluster and log."""
+        """The options that make another command find the same cluster and log."""
         given = {
             "-b": self.bootstrap_servers,
             "-c": self.config_file,
@@ -77,3 +112,118 @@ class Where:
             if value is not None
             for word in (name, str(value))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a command shows its change, and whether it requests a confirmation."""
+
+    as_json: bool
+    dry_run: bool
+    yes: bool
+
+
+_CLUSTER: Final[Mapping[str, tuple[object, object]]] = {
+    "bootstrap_servers": (Servers, None),
+    "config": (Config, None),
+    "timeout": (Timeout, TIMEOUT_S),
+    "within": (Within, None),
+}
+_LOG: Final[Mapping[str, tuple[object, object]]] = {"log_topic": (LogTopic, None)}
+_ASKED: Final[Mapping[str, tuple[object, object]]] = {
+    "as_json": (AsJson, False),
+    "dry_run": (DryRun, False),
+    "yes": (Yes, False),
+}
+
+
+def to_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that find a cluster, in place of its first parameter, and
+    ``--within``.
+    """
+    return _with_where(command, _CLUSTER)
+
+
+def to_commit_log(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of :func:`to_cluster`, and ``--log-topic``."""
+    return _with_where(command, {**_CLUSTER, **_LOG})
+
+
+def _with_where(
+    command: Callable[..., None], added: Mapping[str, tuple[object, object]]
+) -> Callable[..., None]:
+    """``command`` with the options ``added``, which become its first parameter."""
+
+    @wraps(command)
+    def with_options(**given: object) -> None:
+        with _limit(given.pop("within")):
+            command(_where(given), **given)
+
+    return _taking(with_options, command, added, places=1)
+
+
+def changing(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of :func:`to_commit_log`, and, in place of the second parameter, the options
+    of a command that changes something.
+    """
+
+    @wraps(command)
+    def with_options(**given: object) -> None:
+        asked = Asked(*(bool(given.pop(name)) for name in _ASKED))
+        with _limit(given.pop("within")):
+            command(_where(given), asked, **given)
+
+    return _taking(with_options, command, {**_CLUSTER, **_LOG, **_ASKED}, places=2)
+
+
+def _where(given: dict[str, object]) -> Where:
+    """The cluster, out of ``given``, which keeps the command's own options."""
+    names = ("bootstrap_servers", "config", "log_topic", "timeout")
+    return Where(*(given.pop(name, None) for name in names))  # type: ignore[arg-type]  # Typer's
+
+
+def _taking(
+    function: Callable[..., None],
+    command: Callable[..., None],
+    added: Mapping[str, tuple[object, object]],
+    *,
+    places: int,
+) -> Callable[..., None]:
+    """``function`` with the parameters of ``command``, the first ``places`` replaced by ``added``.
+
+    Typer reads the signature, and the annotations for the types.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[places:]
+    given = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in added.items()
+    ]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + given
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    return function
+
+
+@contextmanager
+def _limit(within: object) -> Iterator[None]:
+    """Ends the command with exit code 1 when it takes longer than ``within`` seconds.
+
+    A signal interrupts whatever the command waits for, as Ctrl-C does.
+    """
+    if not isinstance(within, float):
+        yield
+        return
+    if isnan(within):
+        raise typer.BadParameter("--within is a number of seconds")
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        sys.stderr.write(f"kprod: not done within {within:g} s (hint: raise --within)\n")
+        raise SystemExit(1)
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, within)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -23,7 +23,7 @@ from spark_kafka_sink.cli.connection import FAILED, one_line_errors, settings_of
 from spark_kafka_sink.cli.progress import bar, spinner
 from spark_kafka_sink.cli.show import Json, new_console, print_json, say
 from spark_kafka_sink.config.sink_config import SinkConfig
-from spark_kafka_sink.datasource.checks.check_steps import State, Step
+from spark_kafka_sink.datasource.checks.check_steps import NOT_REACHED, Step, StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import (
     STEPS,
     TRIAL_STEPS,
@@ -41,10 +41,10 @@ _VERDICTS: Final = {
     None: "exactly-once was not tried here",
 }
 _STYLES: Final = {
-    State.OK: "green",
-    State.WARNING: "yellow",
-    State.FAILED: "red",
-    State.SKIPPED: "dim",
+    StepState.OK: "green",
+    StepState.WARNING: "yellow",
+    StepState.FAILED: "red",
+    StepState.SKIPPED: "dim",
 }
 #: Characters of a cell.
 _MOST_SHOWN: Final = 600
@@ -71,7 +71,9 @@ def check(
                 hosts = check_from(from_executors, settings, timeout_ms=timeout_ms)
             if not as_json:
                 new_console(markup=True).print(_hosts_table(hosts))
-    ok = all(s.state is not State.FAILED for s in (*steps, *(s for h in hosts for s in h.steps)))
+    ok = all(
+        s.state is not StepState.FAILED for s in (*steps, *(s for h in hosts for s in h.steps))
+    )
     ok = ok and not (exactly_once and _verdict(steps)[0] is None)
     if as_json:
         output: Json = {
@@ -108,11 +110,11 @@ def _here(
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
     """Whether exactly-once works, None when that was not tried to the end, and why it does not."""
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
-    if all(step.state in (State.OK, State.WARNING) for step in trial):
+    if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):
         return True, None
-    red = [step for step in steps if step.state is State.FAILED]
+    red = [step for step in steps if step.state is StepState.FAILED]
     against = [step for step in red if step.name in (*OF_TRANSACTIONS, *OF_TRIAL)]
-    untried = [step for step in trial if step.state is State.SKIPPED]
+    untried = [step for step in trial if step.state is StepState.SKIPPED]
     first = (against or untried[:1] * (not red) or red)[0]
     return False if against else None, f"{first.name}: {first.said}"
 
@@ -155,8 +157,11 @@ def _shown(found: Iterator[Step], names: Sequence[str]) -> list[Step]:
 
 def _table(steps: Sequence[Step], names: Sequence[str]) -> Table:
     table = Table("step", "", "what was found", "what to do")
-    for step in steps:
+    reached = [step for step in steps if step.said != NOT_REACHED]
+    for step in reached:
         table.add_row(*_cells(step))
+    if behind := len(steps) - len(reached):
+        table.add_row(f"{behind} more steps", "[dim]skipped[/]", NOT_REACHED, "")
     for name in names[len(steps) :]:
         table.add_row(name, "[dim]...[/]", "", "")
     return table
@@ -166,11 +171,11 @@ def _hosts_table(hosts: Sequence[HostCheck]) -> Table:
     """The failed and warning steps of each host, or a row that all are ok."""
     table = Table("executor", "step", "", "what was found", "what to do")
     for host in hosts:
-        worth = [s for s in host.steps if s.state in (State.FAILED, State.WARNING)]
+        worth = [s for s in host.steps if s.state in (StepState.FAILED, StepState.WARNING)]
         for step in worth:
             table.add_row(escape(host.host), *_cells(step))
         if not worth:
-            done = sum(step.state is State.OK for step in host.steps)
+            done = sum(step.state is StepState.OK for step in host.steps)
             table.add_row(escape(host.host), "all", "[green]ok[/]", f"{done} steps", "")
     return table
 

@@ -20,15 +20,17 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, coded, safe_text
 from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.cli.arguments import Where
-from spark_kafka_sink.cli.operations.operator import Operator
 from spark_kafka_sink.cli.progress import shown
-from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, given_options, may_be_secret
 from spark_kafka_sink.config.logins.sasl_settings import names_a_known_module
 from spark_kafka_sink.config.logins.security_rules import inline_secrets
+from spark_kafka_sink.config.names.given import CONFIG_FILE
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX, may_be_secret
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.client.client_factory import impatient
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.operations.operator import Operator
 
 #: Exit codes; BLOCKED is of ``txn blockers``.
 FAILED, USAGE, BLOCKED = 1, 2, 3
@@ -103,7 +105,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def fail(message: str, hint: str | None, code: int) -> NoReturn:
-    """One line on standard error, and the exit code."""
+    """Prints a line on standard error and exits with the code."""
     _end(message if hint is None else f"{message} (hint: {hint})", code)
 
 
@@ -129,16 +131,16 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
 def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
-    """What a write with this file as its ``configFile``, and ``more`` as its options, would have,
-    and the commit log's topic. Without ``writes``, the time-out of a write's transactions is left
-    out: each transaction has its own.
+    """The settings of a write with this file as its ``configFile`` and ``more`` as its options, and
+    the commit log's topic. Without ``writes``, the timeout of a write's transactions is left out,
+    because each transaction has its own.
     """
     config = _config(cluster, more or {}, writes=writes)
     return config, cluster.log_topic or config.commit_log_topic
 
 
 def _warn_of_secrets(options: Mapping[str, object]) -> None:
-    """Of each secret that the command line has, also under a misspelt name."""
+    """Warns of each secret on the command line, also under a misspelt name."""
     for name, value in options.items():
         text, is_module = str(value), name.lower().endswith("sasl.jaas.config")
         if not may_be_secret(name.lower()) or is_one_reference(text):
@@ -156,7 +158,7 @@ def _warn_of_secrets(options: Mapping[str, object]) -> None:
 
 
 def warning(text: str) -> None:
-    """One line on standard error."""
+    """Prints a line on standard error."""
     sys.stderr.write(f"kprod: warning: {safe_text(text, _MOST_SHOWN)}\n")
 
 

@@ -1,6 +1,6 @@
 """``kprod convert``: converts another client's properties, and lists what is lost.
 
-Owns: the command, and values whose unit differs. Never: a name (``config/given_options.py``), a
+Owns: the command, and values whose unit differs. Never: a name (``given_options.py``), a
 secret: lines that hold one are referred to, and stay where they are.
 """
 
@@ -15,15 +15,10 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.import_paths import names_jvm_classes
 from spark_kafka_sink.base.security.secret_references import file_reference, is_one_reference
 from spark_kafka_sink.cli.connection import FAILED, fail, one_line_errors
-from spark_kafka_sink.config.given_options import (
-    PREFIX,
-    OptionSource,
-    foreign_options,
-    given_options,
-    is_left_out_of_files,
-    read_lines,
-    unknown_option,
-)
+from spark_kafka_sink.config.names.config_file import read_lines
+from spark_kafka_sink.config.names.foreign_options import foreign_options, is_left_out_of_files
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX, OptionSource, unknown_option
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -133,5 +128,5 @@ def _words(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _escaped(value: str) -> str:
-    """As java.util.Properties reads it back."""
+    """The text with the escapes that java.util.Properties reads back."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,6 +1,6 @@
 """``kprod deadletters``: what is in a topic of dead letters.
 
-Owns: the command and its tables. Never: the reading (``datasource/dead_letters/letter_reader.py``).
+Owns: the command and its tables. Never: the reading (``admin/committed_reader.py``).
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
 
+from spark_kafka_sink.admin.committed_reader import CommittedReader
 from spark_kafka_sink.base.errors import safe_text
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import connected
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
-from spark_kafka_sink.datasource.dead_letters.letter_reader import LetterReader
 from spark_kafka_sink.records.letters.letter_fields import letter_fields
 
 #: Characters of a cell.
@@ -24,9 +24,9 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     """Counts by reason, and the ``last`` letters, with ``values`` also key and value."""
     counts: Counter[tuple[object, object]] = Counter()
 
-    def letters(reader: LetterReader) -> Iterator[tuple[int, int, int, Json]]:
-        """By time and offset, each counted. Letters have their rows' time, which may be long ago:
-        those of a partition are as new as the newest before them.
+    def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
+        """Dead letters by time and offset, with a count. A dead letter has the time of its row,
+        which may be long ago, so a partition's letter counts as new as the newest letter before it.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1
@@ -40,7 +40,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
                 yield time, record.offset, partition, letter
 
     with connected(where, as_json=as_json) as to:
-        reader = LetterReader(to.client, topic)
+        reader = CommittedReader(to.client, topic)
         newest = nlargest(last or 1, letters(reader))[:last]  # (of none it would read none)
     shown = [letter for *_, letter in reversed(newest)]
     by_reason: list[Json] = [

@@ -1,7 +1,8 @@
-"""What an error means and what to do, as text: ``kprod explain``, without a network or an extra.
+"""The meaning and the remedy of an error, as text: ``kprod explain``, without a network or an
+extra.
 
-Owns: reading ``errors.toml`` and how an entry is shown. Never: a text (``errors.toml``, and
-``base/errors.py`` for brokers' answers).
+Owns: reading ``errors.toml`` and ``words.toml``, the search of an entry by words, and its display.
+Never: a text (these files, and ``base/errors.py`` for brokers' answers).
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from spark_kafka_sink.base.errors import CODES, ErrorCode
 
 #: A page of ours in the text of an entry.
 _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
-#: The end of a line that goes on: neither a paragraph's nor an item's.
+#: The end of a line that continues on the next line, and does not end a paragraph or an item.
 _GOES_ON = re.compile(r"(?<!\n)\n(?!\n|[*] )")
 
 #: Of ours, also within a pasted message.
 _CODE = re.compile(r"\bKP[0-9]{4}\b", re.IGNORECASE)
+#: Lines that a search shows.
+_MOST_FOUND = 5
 _ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The documentation of a kind: ``title`` in a few words, ``says`` its messages (``...`` for
-    what differs), ``advice`` in Markdown.
+    """The documentation of a kind: ``title`` in a few words, ``says`` its messages (``...`` for the
+    parts that differ), ``advice`` in Markdown.
     """
 
     title: str
@@ -42,9 +45,36 @@ class Entry:
     says: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    """Words that people type together, and the answer: a code, or a section of the runbook."""
+
+    words: frozenset[str]
+    code: str = ""
+    section: str = ""
+
+
+@cache
+def _phrases() -> tuple[_Phrase, ...]:
+    """The phrases of ``words.toml``."""
+    table = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+
+    def split(text: str) -> list[frozenset[str]]:
+        return [frozenset(_every_word(phrase)) for phrase in text.split(",")]
+
+    of_codes = [_Phrase(w, code=c) for c, text in table["codes"].items() for w in split(text)]
+    sections = table["runbook"].items()
+    return (*of_codes, *(_Phrase(w, section=s) for s, text in sections for w in split(text)))
+
+
+def sections() -> set[str]:
+    """The anchors of the runbook's sections that words lead to."""
+    return {phrase.section for phrase in _phrases() if phrase.section}
+
+
 @cache
 def entries() -> Mapping[Kind, Entry]:
-    """Of every kind."""
+    """The entries of all kinds."""
     texts = tomllib.loads(files(__package__).joinpath("errors.toml").read_text("utf-8"))
     return {
         Kind(code): Entry(
@@ -55,8 +85,9 @@ def entries() -> Mapping[Kind, Entry]:
 
 
 def explanation(code: str) -> str:
-    """Of one of our codes, also within a pasted message, or of a broker's answer by its name; for
-    other words the codes whose texts have most of them. LookupError names the nearest name.
+    """The explanation of one of our codes, also within a pasted message, or of a broker's error by
+    its name. For other words, the codes whose texts have most of the words. LookupError names the
+    nearest name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()
@@ -67,11 +98,14 @@ def explanation(code: str) -> str:
         if requested in (answer.kp_code, answer.name):
             info = CODES[answer]
             told = f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."
-            helps = f"What helps: {info.hint}."
+            helps = f"Remedy: {info.hint}."
             return _shown(answer.kp_code, f"{answer.name} ({answer.value})", helps, told)
     near = difflib.get_close_matches(requested, _names_like(requested), n=1)
-    if not pasted and (" " in requested or not near) and (found := _found(code)):
-        return "".join(f"{code}  {title}\n" for code, title in found.items())
+    found = {} if pasted else _by_phrase(code)
+    if not pasted and (" " in requested or not near or found):
+        found |= {code: title for code, title in _found(code).items() if code not in found}
+    if found:
+        return "".join(f"{place}  {title}\n" for place, title in list(found.items())[:_MOST_FOUND])
     raise LookupError(
         f"there is no {code!r}; {f'is it {near[0]}? ' if near else ''}'kprod explain' lists all"
     )
@@ -84,15 +118,30 @@ def list_of_codes() -> str:
 
 
 def _titles() -> dict[str, str]:
-    """By code: those of our kinds, and the names of brokers' answers."""
+    """Titles by code: our kinds, and the names of brokers' errors."""
     titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
     return titles | {c.kp_code: f"{c.name} ({c.value})" for c in _ANSWERS}
 
 
+def _by_phrase(text: str) -> dict[str, str]:
+    """The codes, and the sections of the runbook, that have a phrase whose words all stand in
+    ``text``: the longest phrase first.
+    """
+    typed = _every_word(text)
+    hits = [phrase for phrase in _phrases() if phrase.words <= typed]
+    titles, found = _titles(), dict[str, str]()
+    for phrase in sorted(hits, key=lambda one: -len(one.words)):
+        if phrase.section:
+            found.setdefault("runbook", phrase.section.replace("-", " ").capitalize())
+        else:
+            found.setdefault(phrase.code, titles[phrase.code])
+    return found
+
+
 def _found(text: str) -> dict[str, str]:
-    """The titles by code of up to five texts that have the words of ``text``, the best first: a
-    word counts by how few texts have it, and twice in a title. A word that none has counts as the
-    one that it looks like.
+    """The titles by code of up to five texts that have the words of ``text``, the best first. A
+    rare word counts more, and a word in a title counts twice. A word that no text has is replaced
+    by the most similar known word.
     """
     titles = _titles()
     texts = {kind.kp_code: " ".join((*e.says, e.advice)) for kind, e in entries().items()}
@@ -113,8 +162,13 @@ def _found(text: str) -> dict[str, str]:
     return {code: titles[code] for code in best if ranks[code] > ranks[best[0]] / 3}
 
 
+def _every_word(text: str) -> set[str]:
+    """The words of ``text`` without regard to case, apostrophes kept."""
+    return set(re.findall(r"[a-z0-9']+", text.lower()))
+
+
 def _words(text: str) -> set[str]:
-    """The words of ``text`` that tell something."""
+    """The significant words of ``text``."""
     return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
@@ -129,7 +183,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _names_like(requested: str) -> list[str]:
-    """What ``requested`` may be a misspelling of; a whole code only of one of its area."""
+    """The names that ``requested`` may be a misspelling of; a whole code only matches codes of its
+    area.
+    """
     codes = [*Kind, *(c.kp_code for c in _ANSWERS)]
     if _CODE.fullmatch(requested):
         return [code for code in codes if code[:4] == requested[:4]]
@@ -137,7 +193,9 @@ def _names_like(requested: str) -> list[str]:
 
 
 def _shown(code: str, title: str, *paragraphs: str) -> str:
-    """With the address of its page, where there is one; else with its section of the runbook."""
+    """The entry with the address of its page, or with its section of the runbook if there is no
+    site.
+    """
     section = documentation.RUNBOOK.get(code, "").replace("-", " ")
     more = f"In the runbook: {section}." if section else ""
     if documentation.SITE:
@@ -146,11 +204,11 @@ def _shown(code: str, title: str, *paragraphs: str) -> str:
 
 
 def _addressed(markdown: str) -> str:
-    """Links to our pages as addresses, because a terminal can't resolve relative links."""
+    """Links to our pages as addresses, because a terminal can't resolve relative links. Without a
+    site they are the names of the pages.
+    """
 
     def address(link: re.Match[str]) -> str:
-        if not documentation.SITE:
-            return link[1]
         return f"{link[1]} ({documentation.page_address(link[2], link[3] or '')})"
 
     return _LINK.sub(address, markdown)

@@ -1,7 +1,7 @@
-"""What an option is for, in words: for ``kprod options`` and docs/options.md.
+"""The purpose of each option in words, for ``kprod options`` and docs/options.md.
 
-Owns: reading ``options.toml``. Never: a text, or a default and what is legal
-(``config/option_table.py``), which messages have from there.
+Owns: reading ``options.toml``. Never: a text; a default or a legal value
+(``config/option_table.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class OptionTexts:
-    """By the options' names: ``what`` each is, and those of ``spark``, which are ignored; of
-    Kafka's that count, Java's ``importance`` (high, medium, low); and ``java_defaults``, where ours
-    differ, each with the reason.
+    """Texts by option name. ``what`` describes each option. ``spark`` describes the options that
+    are ignored. ``importance`` is Java's (high, medium, low), for Kafka's options with an effect.
+    ``java_defaults`` are Java's defaults where ours differ, each with the reason.
     """
 
     what: Mapping[str, str]
@@ -28,7 +28,7 @@ class OptionTexts:
 
 @cache
 def option_texts() -> OptionTexts:
-    """Of every option but internal ones, and those that are refused or that Kafka has removed."""
+    """The texts of all options, except internal, refused and removed options."""
     found = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
     java = {name: (default, why) for name, (default, why) in found.pop("java_defaults").items()}
     spark = _joined(found.pop("spark"))

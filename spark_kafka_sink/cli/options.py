@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from spark_kafka_sink.base.security.password import HIDDEN
 from spark_kafka_sink.base.security.secret_references import is_one_reference
 from spark_kafka_sink.base.suggestions import nearest_name
-from spark_kafka_sink.cli.connection import one_line_errors
+from spark_kafka_sink.cli.connection import FAILED, fail, one_line_errors
 from spark_kafka_sink.cli.option_texts import option_texts
-from spark_kafka_sink.cli.show import print_json, say, show_rows
-from spark_kafka_sink.config.given_options import CONFIG_FILE, PREFIX, GivenOptions, given_options
+from spark_kafka_sink.cli.show import print_json, show_rows
+from spark_kafka_sink.config.names.given import CONFIG_FILE, GivenOptions
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.sink_config import SinkConfig
@@ -33,7 +35,7 @@ class _Effective(NamedTuple):
 
 
 def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
-    """Those that ``search`` finds; with ``config`` as they count with that file."""
+    """Shows the options that ``search`` finds; with ``config``, their values with that file."""
     if config is None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]
         if as_json:
@@ -42,7 +44,7 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
             rows = [(_named(o), _shown(o, o.default), _values(o), _what(o)) for o in found]
             show_rows(f"Options ({len(rows)})", ("option", "default", "values", "what"), rows)
         else:
-            _say_none(search)
+            _none(search)
         return
     with one_line_errors():
         given = given_options({CONFIG_FILE: config}, PREFIX)
@@ -54,16 +56,17 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"command": "options", "effective": [one._asdict() for one in counting]})
     elif not counting:
-        _say_none(search)
+        _none(search)
     else:
         show_rows(f"Options as they count ({len(counting)})", _Effective._fields, counting)
 
 
-def _say_none(search: str | None) -> None:
+def _none(search: str | None) -> NoReturn:
+    """Ends the command as failed, so that a script that looks for an option notices."""
     named = {name: _named(o) for o in _known() for name in (o.name, _named(o))}
     near = nearest_name((search or "").lower(), named)
     meant = f"did you mean {named[near]}? " if near else ""
-    say(f"No option matches '{search or ''}'; {meant}'kprod options' lists all of them.")
+    fail(f"no option matches '{search or ''}'", f"{meant}'kprod options' lists all of them", FAILED)
 
 
 def _known() -> Iterator[Option]:
@@ -100,7 +103,7 @@ def _values(option: Option) -> str:
 
 
 def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
-    """In the order of the tables; what several options mean together counts."""
+    """The effective values, in the order of the tables, with the consequences of other options."""
     for option in _known():
         own = option.name in SINK_OPTIONS
         one = (given.own if own else given.producer).get(option.name)

@@ -1,7 +1,7 @@
 """Progress of a command: a bar on standard error when it takes longer than a second.
 
-Owns: when it is shown, and how. Never: what is counted. Nothing is drawn into a file or a
-pipe, nor with ``--json``.
+Owns: the time and form of the display. Never: the counts. The bar is not drawn into a file or a
+pipe, and not with ``--json``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Bar:
         self._shown.update(self._shown.task_ids[0], completed=done, total=total, refresh=True)
 
     def close(self) -> None:
-        """Wiped away; the next call may begin another."""
+        """Removes the bar from the screen; the next call may begin another bar."""
         shown, self._shown, self._began = self._shown, None, None
         if shown is not None:
             shown.stop()
@@ -84,7 +84,7 @@ def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str, *, as_json: bool) -> Iterator[None]:
-    """For steps that can't be counted."""
+    """A spinner for steps that can't be counted."""
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         yield

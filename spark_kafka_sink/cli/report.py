@@ -1,7 +1,7 @@
 """``kprod report``: reports of writes in a readable form.
 
-Owns: reading them from a file of lines or a folder of files, the page of one and the table of the
-last. Never: the content of a report (``datasource/report/write_report.py``), a connection.
+Owns: reading reports from a file of lines, a folder of files or a topic, the page of one report and
+the table of the last ones. Never: the content of a report (``datasource/report/write_report.py``).
 """
 
 from __future__ import annotations
@@ -10,30 +10,34 @@ import heapq
 import io
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spark_kafka_sink.admin.committed_reader import CommittedReader
+from spark_kafka_sink.base.described_fields import described_fields
 from spark_kafka_sink.base.errors import ConfigError, named, safe_text
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security import allow_lists
 from spark_kafka_sink.base.security.local_files import (
-    FORMER,
     MAX_REPORT,
     UnusableFileError,
     read_file,
 )
-from spark_kafka_sink.cli.connection import one_line_errors, warning
+from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.connection import connected, one_line_errors, warning
 from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
-from spark_kafka_sink.datasource.described_fields import described_fields
 from spark_kafka_sink.datasource.report.waits import WAITS, explained
 from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VERSION, WriteReport
 
 _VERSION: Final = "reportVersion"
+#: The end of the name that logrotate gives to the file before.
+_FORMER: Final = ".1"
 _MOST_PARTITIONS: Final = 20
 _MOST_NAMED: Final = 3
-#: Of the year 5138; the clocks of systems end somewhere.
+#: A time in the year 5138; later times are errors.
 _LATEST_MS: Final = 10**14
 _WRITTEN: Final = "writtenAtMs"
 _UNFINISHED: Final = "unfinished"
@@ -50,14 +54,22 @@ _PLURALS: Final = {
 }
 
 
-def show(path: Path, batch: int | None, *, as_json: bool) -> None:
-    """The last report, or the last of a batch, with the meaning of its fields."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the reports are: ``path`` names a file or a folder; otherwise they are in ``topic``."""
+
+    where: Where
+    path: Path | None
+    topic: str | None
+
+    def __str__(self) -> str:
+        return _shown(self.path) if self.path is not None else f"topic '{self.topic}'"
+
+
+def show(source: Source, batch: int | None, *, as_json: bool) -> None:
+    """The last report, or the last of a batch: five lines, and a table of its fields."""
     with one_line_errors():
-        found = _reports(path, 1, batch, as_json=as_json)
-        if not found:
-            of = "" if batch is None else f" of batch {batch}"
-            raise ConfigError(f"{_shown(path)} has no report{of}")
-    report = found[-1]
+        report = last_of(source, batch, as_json=as_json)
     if as_json:
         print_json(report)
         return
@@ -66,18 +78,55 @@ def show(path: Path, batch: int | None, *, as_json: bool) -> None:
         for name, described, _ in described_fields(WriteReport)
         if report.get(name) not in (None, []) and (report[name] or name in _SHOWN_AS_ZERO)
     ]
+    for line in _summary(report):
+        say(line)
     show_rows(f"Batch {_named(report)}", ("field", "value", "meaning"), rows)
-    say(explained(report))
 
 
-def tail(path: Path, count: int, *, watch: bool) -> None:
+def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
+    """The last report, or the last of a batch. ConfigError."""
+    found = _reports(source, 1, batch, as_json=as_json)
+    if not found:
+        of = "" if batch is None else f" of batch {batch}"
+        raise ConfigError(f"{source} has no report{of}")
+    return found[-1]
+
+
+def _summary(report: Json) -> Iterator[str]:
+    """The lines that answer first: the outcome, when and where, how much, and why it took so long
+    or failed.
+    """
+
+    def number(field: str) -> str:
+        return _value(report.get(field) or 0)
+
+    rate, took = report.get("rowsPerSecond"), report.get("elapsedMs")
+    speed = f" in {took} ms" * (took is not None) + f" ({_value(rate)} rows/s)" * bool(rate)
+    yield f"{_named(report)}: {report.get('outcome')}, {number('rows')} rows{speed}"
+    place = ", ".join(f"{n}={report[n]}" for n in ("applicationId", "topic") if report.get(n))
+    yield f"written: {_time(report)}" + f" ({place})" * bool(place)
+    failed, letters = report.get("failedAttempts"), report.get("deadLetters")
+    total = letters.get("total") if isinstance(letters, dict) else 0
+    attempts = len(failed) if isinstance(failed, list) else 0
+    yield (
+        f"tasks: {number('tasks')}, failed attempts: {attempts}, lost attempts: "
+        f"{number('lostAttempts')}, dead letters: {total or 0}"
+    )
+    yield (
+        f"sent: {number('bytes')} bytes in {number('batches')} batches and {number('requests')} "
+        f"requests, retried: {number('retries')}"
+    )
+    yield explained(report)
+
+
+def tail(source: Source, count: int, *, watch: bool) -> None:
     """A line for each of the last reports."""
 
     def show_last() -> None:
         with one_line_errors():
-            found = _reports(path, count, None, as_json=False)
+            found = _reports(source, count, None, as_json=False)
         if not found:
-            say(f"{_shown(path)} has no report yet")
+            say(f"{source} has no report yet")
             return
         rows = [
             (
@@ -86,12 +135,13 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
                 str(one.get("outcome")),
                 str(one.get("rows")),
                 _value(one.get("rowsPerSecond")),
-                *(str(one.get(field)) for field in ("elapsedMs", "retries", *WAITS)),
+                *(str(one.get(field)) for field in ("elapsedMs", "retries")),
+                _longest_wait(one),
                 _code(one),
             )
             for one in found
         ]
-        numbers = ("rows", "rows/s", "elapsedMs", "retries", *WAITS)
+        numbers = ("rows", "rows/s", "ms", "retries", "longest wait")
         show_rows(
             f"Reports ({len(rows)})", ("written", "batch", "outcome", *numbers, "error"), rows
         )
@@ -99,30 +149,54 @@ def tail(path: Path, count: int, *, watch: bool) -> None:
     watched(show_last, watch=watch)
 
 
-def _reports(path: Path, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
-    """The last ones, of a batch if one is given, the oldest first. ConfigError."""
+def _longest_wait(report: Json) -> str:
+    """``buffer 5000 ms``: what the tasks waited for most."""
+    waits = {name: ms for name in WAITS if isinstance(ms := report.get(name), int) and ms > 0}
+    longest = max(waits, key=lambda name: waits[name], default=None)
+    return "" if longest is None else f"{longest.removesuffix('WaitMs')} {waits[longest]} ms"
+
+
+def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
+    """The last ``count`` reports, or the last reports of a batch, the oldest first. ConfigError."""
     others: list[str] = []
     found = heapq.nlargest(
         count,
         (
             (_written_ms(one), number, one)
-            for number, one in enumerate(_every_report(path, others, as_json=as_json))
+            for number, one in enumerate(_every_report(source, others, as_json=as_json))
             if batch is None or batch in _numbers(one)
         ),
     )
     if others:
         said = f"no report of version {REPORT_VERSION}: {named(others, _MOST_NAMED)}"
         if not found and batch is None:
-            raise ConfigError(said, hint="the option reportPath writes such files")
+            raise ConfigError(said, hint="the option reportPath writes files of reports")
         warning(f"skipped, {said}")
     return [one for _, _, one in reversed(found)]
 
 
-def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[Json]:
-    """One after the other: there may be a hundred thousand. ConfigError."""
+def _every_report(source: Source, others: list[str], *, as_json: bool) -> Iterator[Json]:
+    """Yields the reports one after the other, because there may be a hundred thousand. Raises
+    ConfigError, KafkaError.
+    """
+    if source.path is not None:
+        yield from _reports_of_files(source.path, others, as_json=as_json)
+        return
+    with connected(source.where, as_json=as_json) as to:
+        reader = CommittedReader(to.client, str(source.topic))
+        for tp, end in reader.partitions():
+            for record in reader.read(tp, end):
+                found = json_object(record.value or b"")
+                if found is not None and found.get(_VERSION) == REPORT_VERSION:
+                    yield found
+                else:
+                    others.append(f"partition {tp.partition}, offset {record.offset}")
+
+
+def _reports_of_files(path: Path, others: list[str], *, as_json: bool) -> Iterator[Json]:
     update = bar("reading reports", as_json=as_json)
     try:
-        former = Path(f"{path}{FORMER}")
+        former = Path(f"{path}{_FORMER}")
         files = [former, path] if former.exists() else [path]
         if path.is_dir():
             files = sorted(f for f in path.glob("*.json*") if not f.name.startswith("."))
@@ -138,16 +212,16 @@ def _every_report(path: Path, others: list[str], *, as_json: bool) -> Iterator[J
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
             f"{_shown(path)} can't be read: {why}",
-            hint="PATH is what the option reportPath of the write names, on the driver; without it,"
-            " spark_kafka_sink.last_report(query) in the session has the last one",
+            hint="PATH is the value of the option reportPath of the write, on the driver; without "
+            "that option, spark_kafka_sink.last_report(query) in the session has the last report",
         ) from None
     finally:
         update(0, 0)
 
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
-    """Those of a file; adds the place of each line that is none to ``others``: a disk that was full
-    once has left a part of a line.
+    """The reports of a file. Adds the place of each line that is no report to ``others``: a full
+    disk can leave a part of a line.
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)
@@ -186,7 +260,9 @@ def _code(report: Json) -> str:
 
 
 def _with_unit(name: str, value: object, unit: str) -> str:
-    """For a cell: times are dates, task numbers are named, one of a kind is singular."""
+    """A value for a cell: times are dates, task numbers have a name, and the unit of 1 is
+    singular.
+    """
     if unit == EPOCH_MS and isinstance(value, int):
         return _time({_WRITTEN: value})
     if name == _UNFINISHED and isinstance(value, list):
@@ -197,7 +273,7 @@ def _with_unit(name: str, value: object, unit: str) -> str:
 
 
 def _value(value: object) -> str:
-    """For a cell: parts in lines, numbers short."""
+    """A value for a cell of the table: parts on separate lines, short numbers."""
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, list):

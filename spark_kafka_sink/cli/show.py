@@ -1,8 +1,8 @@
 """The output of commands: a table for people, JSON for scripts.
 
-Owns: both forms. Never: what is shown (``cli/operations/inspection.py``), a command. Names in the
-JSON are kept from version to version; new ones may join them. Times are milliseconds, and what is
-not known is null.
+Owns: both forms. Never: the content (``transactions/operations/inspection.py``), a command. Names
+in the JSON are kept from version to version; new names may be added. Times are milliseconds, and
+unknown values are null.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rich.table import Table
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.errors import safe_text
-from spark_kafka_sink.cli.operations.blockers import Blocker
-from spark_kafka_sink.cli.operations.inspection import (
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
+from spark_kafka_sink.transactions.operations.blockers import Blocker
+from spark_kafka_sink.transactions.operations.inspection import (
     DecidedBy,
     DecidedTransaction,
     KeyReport,
     OpenTransaction,
     Overview,
 )
-from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Phase, Standing
 from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import parse
 
@@ -35,7 +35,7 @@ Json = dict[str, object]
 _MOST_ROWS = 100
 #: Partitions of a cell.
 _MOST_HELD = 12
-#: Of a table in a file or a pipe, which have no width of their own.
+#: The width of a table in a file or a pipe, which have no width.
 _WIDTH = 200
 #: Characters of a line.
 _MOST_SHOWN = 1000
@@ -43,7 +43,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def print_json(fields: Json) -> None:
-    """One object on standard output."""
+    """Prints an object on standard output."""
     sys.stdout.write(json.dumps(fields, indent=2) + "\n")
 
 
@@ -153,7 +153,7 @@ def _decided_json(by: DecidedBy | None) -> Json | None:
     return None if by is None else {"key": by.key, "batch": by.number}
 
 
-#: RETRY is what a driver does about it.
+#: A driver reacts to RETRY by a new attempt.
 _OUTCOMES: Mapping[Outcome, str] = {
     Outcome.COMMITTED: "committed",
     Outcome.RETRY: "open",
@@ -166,7 +166,7 @@ _OUTCOMES: Mapping[Outcome, str] = {
 
 
 def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
-    """For ``kprod txn list``."""
+    """Shows the result of ``kprod txn list``."""
     if overview.open:
         show_open(f"Open transactions of '{prefix}'", overview.open)
     elif not overview.silent:
@@ -194,7 +194,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
 
 
 def show_silent(brokers: Sequence[str]) -> None:
-    """Of those whose open transactions are not known."""
+    """Shows the brokers whose open transactions are unknown."""
     if brokers:
         say(f"No answer from {', '.join(brokers)}: the list lacks its transactions.")
 
@@ -219,7 +219,9 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
 
 
 def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
-    """For ``kprod txn blockers``; ``again`` are the options with which its commands are called."""
+    """Shows the result of ``kprod txn blockers``; ``again`` are the options for the commands that
+    it suggests.
+    """
     rows = [
         (
             b.transactional_id or "?",
@@ -255,7 +257,7 @@ def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
 
 
 def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:
-    """For ``kprod txn list`` without a prefix."""
+    """Shows the result of ``kprod txn list`` without a prefix."""
     rows = [
         (
             t.transactional_id,
@@ -292,7 +294,7 @@ def show_report(report: KeyReport) -> None:
     _table(f"'{report.key}' in the commit log", ("", ""), facts, heads=False)
     if not report.transactions:
         return
-    # What needs attention comes first.
+    # Entries that need attention come first.
     order = (Outcome.LOST, Outcome.UNKNOWN, Outcome.RETRY, Outcome.COMMITTED)
     rows = [
         (
@@ -329,7 +331,7 @@ def summary(transactions: Iterable[DecidedTransaction]) -> str:
 
 
 def phase_of(state: CommitState) -> str:
-    """In a sentence."""
+    """The state of a key in the commit log, as a part of a sentence."""
     if state.decision is None:
         return f"DONE, last batch {_batch(state.last_done)}"
     lost = f", {len(state.lost)} lost" if state.phase is Phase.PARTIAL else ""

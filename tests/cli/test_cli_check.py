@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.check import _hosts_table
-from spark_kafka_sink.datasource.checks.check_steps import State, Step
+from spark_kafka_sink.datasource.checks.check_steps import Step, StepState
 from spark_kafka_sink.datasource.checks.executor_checks import HostCheck
 
 NOBODY = "127.0.0.1:1"
@@ -63,8 +63,11 @@ def test_a_terminal_shows_the_steps_that_are_to_come() -> None:
 
 
 def test_of_each_host_what_fails_is_shown_or_that_all_is_well() -> None:
-    well = (Step("name", State.OK, "resolved"), Step("TCP", State.SKIPPED, "not asked"))
-    ill = (Step("name", State.WARNING, "slow"), Step("TCP", State.FAILED, "[red]refused[/]"))
+    well = (Step("name", StepState.OK, "resolved"), Step("TCP", StepState.SKIPPED, "not asked"))
+    ill = (
+        Step("name", StepState.WARNING, "slow"),
+        Step("TCP", StepState.FAILED, "[red]refused[/]"),
+    )
     hosts = (HostCheck("a", driver=False, steps=well), HostCheck("b", driver=False, steps=ill))
     console = Console(width=120, color_system=None)
     with console.capture() as shown:

@@ -12,8 +12,13 @@ from typer.testing import CliRunner
 
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import EXAMPLE
+from spark_kafka_sink.datasource.jobs.backfill_ledger import Caller, Ledger
+from spark_kafka_sink.datasource.jobs.backfill_plan import BackfillPlan
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState
 from tests.cli.commands import commands_of
+from tests.datasource.jobs.audited_writes import written
 from tests.monitoring.reports import report
 from tests.transactions.open_transactions import open_transactions
 from tests.transactions.operator_stage import Stage
@@ -37,19 +42,33 @@ def done(stage: Stage) -> None:
     stage.open(1, run="1b2c3d")
 
 
+def begun(stage: Stage) -> None:
+    """A backfill, by the names of the example."""
+    log = CommitLog(stage.client, stage.log_topic)
+    ledger = Ledger(stage.client, log, lambda _: CommitState(), "kprod", "orders-2026")
+    caller = Caller("id", "host", 1)
+    ledger.claim(caller, {})
+    ledger.begin(caller, BackfillPlan(64, facts={"steps": "1"}))
+    ledger.release(caller)
+
+
 def others(stage: Stage) -> None:
     open_transactions(stage.client, ["other-client-1"], TopicPartition(stage.topic, 0))
 
 
+def reported(stage: Stage) -> None:
+    Path("reports.jsonl").write_text(written(stage.kafka, stage.topic).json() + "\n")
+
+
 #: What must be there, and what the example then tells of it. All others: no matter, anything.
 SCENES: dict[tuple[str, ...], tuple[Callable[[Stage], None], str]] = {
+    ("audit",): (reported, "30 of 30 in 1 partition: complete"),
+    ("backfill",): (begun, "Would forget the backfill orders-2026"),
     ("check",): (done, "max.message.bytes"),
     ("convert",): (done, ""),
     ("deadletters",): (done, "letters"),
     ("explain",): (done, "KP0301: "),
     ("options",): (done, "kafka.delivery.timeout.ms"),
-    ("size",): (done, "2400"),
-    ("template",): (done, "bootstrap.servers="),
     ("report", "show"): (done, "Tasks waited most for Spark's next rows"),
     ("report", "tail"): (done, "orders 1"),
     ("txn", "list"): (decided, "DECIDED"),
@@ -77,13 +96,13 @@ def test_every_command_has_an_example_and_none_changes_anything() -> None:
 def test_the_example_of_a_command_runs(
     words: tuple[str, ...], stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare, told = SCENES[words]
-    prepare(stage)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     (tmp_path / "client.properties").write_text(f"bootstrap.servers={stage.kafka.bootstrap}\n")
     (tmp_path / "librdkafka.properties").write_text("metadata.broker.list=broker1:9092\n")
     (tmp_path / "reports.jsonl").write_text(json.dumps(report(1, inputWaitMs=40)) + "\n")
+    prepare, told = SCENES[words]
+    prepare(stage)
     line = COMMANDS[words].epilog.removeprefix(EXAMPLE).partition(" > ")[0]
     here = {
         "broker1:9092": stage.kafka.bootstrap,
@@ -92,7 +111,7 @@ def test_the_example_of_a_command_runs(
         "orders-sink": stage.prefix,
     }
     arguments = [here.get(word, word) for word in shlex.split(line)[1:]]
-    if words[0] == "txn":
+    if words[0] in ("backfill", "txn"):
         arguments += ["--log-topic", stage.log_topic]
     before = stage.still_open()
     run = CliRunner().invoke(app, arguments)

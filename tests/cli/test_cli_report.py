@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome
+from tests.datasource.commit_messages import config, message
 from tests.monitoring.reports import failed, report
+from tests.real_kafka import RealKafka
 
 WAITS = {"inputWaitMs": 300, "bufferWaitMs": 5_000, "metadataWaitMs": 0, "brokerWaitMs": 700}
 
@@ -26,7 +32,7 @@ def run(*arguments: str, code: int = 0) -> Result:
 def lines(tmp_path: Path) -> Path:
     """Three batches, the failed one in the middle, not in the order of their time."""
     found = [
-        report(9, writtenAtMs=1_700_000_009_000, **WAITS),
+        report(9, writtenAtMs=1_700_000_009_000, lostAttempts=1, **WAITS),
         report(7, writtenAtMs=1_700_000_007_000, rows=77),
         failed("KP0301", batchId=8, writtenAtMs=1_700_000_008_000),
     ]
@@ -43,6 +49,45 @@ def test_the_last_report_is_shown_with_units_and_waits(lines: Path) -> None:
     assert "id=1, requests=2, meanLatencyMs=4.0, maxLatencyMs=9" in shown
     assert "Tasks waited most for memory, because brokers took less than Spark gave" in shown
     assert "bufferWaitMs is 5000 of 6000 ms" in shown
+
+
+def test_a_report_begins_with_lines_that_answer(lines: Path) -> None:
+    said = run("show", str(lines)).stdout.splitlines()[:5]
+    assert said[0] == "orders 9: committed, 100 rows"
+    assert said[1].startswith("written: 2023-11-14 ")
+    assert said[2] == "tasks: 0, failed attempts: 0, lost attempts: 1, dead letters: 0"
+    assert said[3] == "sent: 2000 bytes in 4 batches and 3 requests, retried: 1"
+    assert said[4].startswith("Tasks waited most for memory")
+
+
+def test_the_table_of_reports_fits_100_columns(lines: Path) -> None:
+    """Its headers were broken within words: ``inputW`` ``aitMs``."""
+    shown = CliRunner(env={"COLUMNS": "100"}).invoke(app, ["report", "tail", str(lines)]).stdout
+    assert "longest wait" in shown
+    assert "buffer 5000 ms" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_path_and_topic_exclude_each_other(lines: Path) -> None:
+    assert "give PATH, or --topic" in run("show", code=2).stderr
+    both = run("tail", str(lines), "--topic", "reports", "-b", "b:1", code=2)
+    assert "give PATH, or --topic" in both.stderr
+
+
+@pytest.mark.broker
+def test_reports_are_read_from_their_topic(kafka: RealKafka) -> None:
+    """As the option reportTopic writes them; a record that is no report is named."""
+    topic = kafka.unique_topic("reports")
+    with KafkaProducer({"bootstrap.servers": kafka.bootstrap}) as producer:
+        for one in (report(7), report(8, writtenAtMs=1_700_000_009_000)):
+            producer.send(ProducerRecord(topic, json.dumps(one).encode()))
+        producer.send(ProducerRecord(topic, b"no report"))
+        producer.flush()
+    given = ("--topic", topic, "-b", kafka.bootstrap)
+    shown = run("show", *given)
+    assert shown.stdout.startswith("orders 8: committed")
+    assert "partition 0, offset 2" in shown.stderr
+    assert "orders 7" in run("tail", *given).stdout
 
 
 def test_a_batch_is_found_by_its_number(lines: Path) -> None:
@@ -129,6 +174,21 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     errors = run("show", str(tmp_path / "none.jsonl"), code=2).stderr
     assert "can't be read: No such file or directory" in errors
     assert errors.count("\n") == 1
+
+
+def test_the_report_path_of_a_write_is_shown(tmp_path: Path) -> None:
+    """As both hints have it: of a path that is not there, and of a file without reports."""
+    place = tmp_path / "reports.jsonl"
+    told = run("show", str(place), code=2).stderr
+    assert "PATH is the value of the option reportPath of the write, on the driver" in told
+    other = tmp_path / "notes.txt"
+    other.write_text("no report\n")
+    told = run("show", str(other), code=2).stderr
+    assert "the option reportPath writes files of reports" in told
+    written = report_of_batch(config(), [message()], WriteOutcome.ACKNOWLEDGED)
+    publish(written, config(reportPath=str(place)))
+    shown = json.loads(run("show", str(place), "--json").stdout)
+    assert shown["reportId"] == written.report_id
 
 
 def test_times_are_dates_and_counts_are_counts(tmp_path: Path) -> None:

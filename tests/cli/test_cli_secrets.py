@@ -56,6 +56,26 @@ def test_what_is_no_secret_is_no_warning(option):
     assert "KP0122" not in check(option).stderr
 
 
+@pytest.mark.parametrize("way", ["${env:NAME}", "${file:/path}", "--config"])
+def test_a_secret_is_given_as_the_warning_asks(tmp_path, monkeypatch, way):
+    told = check("kafka.sasl.password=canary9").stderr
+    assert "give a reference, ${file:/path/to/it} or ${env:NAME}, or a file by --config" in told
+    secret = tmp_path / "secret"
+    secret.write_text("canary9")
+    monkeypatch.setenv("NAME", "canary9")
+    login = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=u\n"
+    given = {"${env:NAME}": "${env:NAME}", "${file:/path}": f"${{file:{secret}}}"}.get(way)
+    file = tmp_path / "client.properties"
+    file.write_text(login + ("" if given else "sasl.password=canary9\n"))
+    options = ["-o", f"kafka.sasl.password={given}"] if given else []
+    run = CliRunner().invoke(
+        app, ["check", "-b", "127.0.0.1:1", "-c", str(file), *options, "--timeout", "1"]
+    )
+    assert "KP0122" not in run.stderr
+    assert run.exit_code == 1, "its settings are right, and no broker is there"
+    assert "canary9" not in run.output + run.stderr
+
+
 def test_an_address_with_a_password_is_not_shown():
     run = CliRunner().invoke(app, ["check", "-b", "user:canary9@b:1"])
     assert run.exit_code == 2

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink import cli
+from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC
 from spark_kafka_sink.base.version import __version__
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from tests.cli.commands import commands_of
 from tests.monitoring.reports import report
 from tests.programs import run_python

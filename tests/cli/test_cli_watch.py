@@ -22,8 +22,7 @@ def watch(*arguments: str, after_one: Callable[[], str]) -> None:
     """Until a later look shows what ``after_one`` gives, which is called after the first one has
     begun; then Ctrl-C.
     """
-    # Who runs the tests in the background ignores SIGINT, and a child would inherit that.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "spark_kafka_sink.cli"]
+    command = [sys.executable, "-m", "spark_kafka_sink.cli"]
     running = subprocess.Popen(
         [*command, *arguments, "--watch"],
         cwd=ROOT,

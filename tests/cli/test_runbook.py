@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
+from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.option_table import COMMIT_LOG_TOPIC
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer

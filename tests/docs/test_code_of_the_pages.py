@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ ELSEWHERE = {
     "columns.md": "tests/datasource/test_columns_on_kafka.py",
     "migration.md": "tests/config/test_migration_docs.py",
     "python-producer.md": "tests/producer/test_python_producer_docs.py",
+    "schedulers.md": "tests/docs/test_schedulers_page.py",
 }
 #: Pages whose blocks are one program, and the last lines that it prints.
 PROGRAMS = {
@@ -30,12 +32,22 @@ PROGRAMS = {
 #: Spark's own, and a file of the reader's.
 NOT_HERE = {"checkpointLocation", "configFile"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^( *)```(python|diff)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+
+def blocks_of(text: str) -> Iterator[str]:
+    """The Python of a page: its blocks, and each diff as it is after the change."""
+    for indent, language, block in _BLOCK.findall(text):
+        lines = [line.removeprefix(indent) for line in block.splitlines()]
+        if language == "diff":
+            lines = [line[1:] for line in lines if not line.startswith("-")]
+        yield "\n".join(lines) + "\n"
+
+
 BLOCKS = [
     (path.name, text)
     for path in PAGES
-    for text in re.findall(
-        r"^```python\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE
-    )
+    for text in blocks_of(path.read_text("utf-8"))
     if path.name not in ELSEWHERE and path.name not in PROGRAMS
 ]
 
@@ -75,7 +87,7 @@ def test_a_block_is_code_and_its_options_are_taken(page, block, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     write = Write()
     names: dict[str, object] = dict.fromkeys(("df", "rows", "stream", "spark", "register"), write)
-    names |= {"servers": "b:1", "reports": "/r/", "path": "/cp", "topic": "t", "version": "1"}
+    names |= {"servers": "b:1", "reports": "/r/", "path": "/cp", "topic": "t", "day": "2026-11-22"}
     for statement in tree.body:
         source = ast.unparse(statement)
         if isinstance(statement, ast.Expr) and ".option(" in source:
@@ -107,3 +119,25 @@ def test_a_program_of_a_page_prints_what_the_page_says(page, tmp_path):
     done = run_python(program, cwd=tmp_path, environment=environment, timeout=400)
     assert done.stdout.splitlines()[-len(PROGRAMS[page]) :] == PROGRAMS[page]
     assert all(line in text for line in PROGRAMS[page])
+
+
+@pytest.mark.long
+@pytest.mark.broker
+@pytest.mark.spark
+def test_the_tests_of_the_testing_page_pass(tmp_path):
+    """The page's job, fixtures and tests, as files of a reader's project."""
+    text = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    for name, block in zip(
+        ("orders_job.py", "conftest.py", "test_orders.py"), blocks, strict=False
+    ):
+        assert f"`{name}`:\n\n```python\n{block}" in text
+        (tmp_path / name).write_text(block, encoding="utf-8")
+    environment = {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    pytest_run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path))
+    done = run_python(*pytest_run, cwd=tmp_path, environment=environment, timeout=400)
+    assert "4 passed" in done.stdout

@@ -1,4 +1,4 @@
-"""The bundle template of templates/databricks: its job is what Databricks' classes take, and runs.
+"""The bundle template of templates/databricks: Databricks' classes accept its jobs, and they run.
 
 No workspace has seen it. The classes are databricks-sdk's: they leave out fields that they don't
 know, so a job that they give back whole has none. Go's templates can do more than ours, which have
@@ -24,6 +24,7 @@ from tests.programs import run_python
 TEMPLATE = Path(__file__).resolve().parents[2] / "templates" / "databricks"
 SCHEMA: dict[str, Any] = json.loads((TEMPLATE / "databricks_template_schema.json").read_text())
 DEFAULTS: dict[str, str] = {name: one["default"] for name, one in SCHEMA["properties"].items()}
+JOBS = ("write", "backfill")
 _PROPERTY = re.compile(r"\{\{\.([a-z_]+)}}")
 
 
@@ -51,9 +52,11 @@ def written(into: Path, answers: Mapping[str, str] | None = None) -> Path:
 def bundle(project: Path) -> dict[str, Any]:
     """databricks.yml with the resources that it includes."""
     whole: dict[str, Any] = yaml.safe_load((project / "databricks.yml").read_text("utf-8"))
+    whole["resources"] = {"jobs": {}}
     for pattern in whole["include"]:
         for path in project.glob(pattern):
-            whole |= yaml.safe_load(path.read_text("utf-8"))
+            found = yaml.safe_load(path.read_text("utf-8"))
+            whole["resources"]["jobs"] |= found["resources"]["jobs"]
     return whole
 
 
@@ -68,18 +71,24 @@ def with_variables(value: Any, found: Mapping[str, str]) -> Any:
     return value
 
 
-def job(project: Path, target: str = "dev") -> dict[str, Any]:
-    """The settings of its job in a target, with the variables' defaults."""
+def job(project: Path, target: str = "dev", name: str = "write") -> dict[str, Any]:
+    """The settings of one of its jobs in a target, with the variables' defaults."""
     whole = bundle(project)
     assert target in whole["targets"]
     found = {f"var.{name}": one["default"] for name, one in whole["variables"].items()}
     found |= {"bundle.name": whole["bundle"]["name"], "bundle.target": target}
-    settings: dict[str, Any] = with_variables(whole["resources"]["jobs"]["write"], found)
+    settings: dict[str, Any] = with_variables(whole["resources"]["jobs"][name], found)
     return settings
 
 
-TODAY = datetime.datetime.now(datetime.UTC).date()
-YESTERDAY = TODAY - datetime.timedelta(days=1)
+def today() -> datetime.date:
+    """Read for each test: a run of all tests may go on over midnight."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def yesterday() -> datetime.date:
+    return today() - datetime.timedelta(days=1)
+
 
 PROGRAM = """
 import runpy, sys
@@ -117,37 +126,41 @@ def test_each_property_is_asked_for_and_used():
 def test_answers_are_in_the_project_and_no_template_is_left(tmp_path):
     project = written(tmp_path, {"project_name": "nightly", "topic": "t1"})
     assert project.name == bundle(project)["bundle"]["name"] == "nightly"
-    assert "--topic=t1" in job(project)["tasks"][0]["spark_python_task"]["parameters"]
+    for name in JOBS:
+        (task,) = job(project, name=name)["tasks"]
+        assert "--topic=t1" in task["spark_python_task"]["parameters"]
     for path in project.rglob("*"):
         assert path.suffix != ".tmpl"
         assert path.is_dir() or "{{." not in path.read_text("utf-8")
 
 
-def test_the_job_is_what_databricks_classes_take(project):
+@pytest.mark.parametrize("name", JOBS)
+def test_databricks_classes_accept_the_job(project, name):
     from databricks.sdk.service.jobs import JobSettings
 
-    settings = job(project)
+    settings = job(project, name=name)
     assert JobSettings.from_dict(settings).as_dict() == settings
     # What they don't know, they leave out: that is what finds a misspelt field.
     wrong = settings | {"max_concurrent_run": 1}
     assert JobSettings.from_dict(wrong).as_dict() != wrong
 
 
-def test_the_password_is_always_a_reference_to_the_scope(project):
-    (cluster,) = job(project)["job_clusters"]
+@pytest.mark.parametrize("name", JOBS)
+def test_the_password_is_always_a_reference_to_the_scope(project, name):
+    (cluster,) = job(project, name=name)["job_clusters"]
     assert cluster["new_cluster"]["spark_env_vars"] == {
         "KAFKA_PASSWORD": "{{secrets/kafka/password}}"
     }
-    source = (project / "src" / "write.py").read_text("utf-8")
+    source = (project / "src" / f"{name}.py").read_text("utf-8")
     assert '"kafka.sasl.password": "${env:KAFKA_PASSWORD}"' in source
 
 
-def arguments(settings, *, day="", started=TODAY):
+def arguments(settings, *, day="", started=None):
     """What the job gives its script when it starts on that day."""
     (task,) = settings["tasks"]
     return [
         one.replace("{{job.parameters.day}}", day).replace(
-            "{{job.start_time.iso_date}}", str(started)
+            "{{job.start_time.iso_date}}", str(started or today())
         )
         for one in task["spark_python_task"]["parameters"]
     ]
@@ -162,7 +175,8 @@ def day_of(project, **run):
 def test_the_job_writes_the_day_before_its_start(project):
     """At 03:00 the day of the start has 21 hours to go: they would never be written."""
     assert job(project)["parameters"] == [{"name": "day", "default": ""}]
-    assert day_of(project) == YESTERDAY
+    now = today()
+    assert day_of(project, started=now) == now - datetime.timedelta(days=1)
     # A retry, and a repair days later, have the same start.
     start = datetime.date(2026, 3, 1)
     assert day_of(project, started=start) == datetime.date(2026, 2, 28)
@@ -173,7 +187,7 @@ def test_the_job_writes_the_day_before_its_start(project):
 def test_the_job_refuses_a_day_that_is_not_over(project, capsys, days):
     """It would be done for good with the rows that are there so far."""
     with pytest.raises(SystemExit) as ended:
-        day_of(project, day=str(TODAY + datetime.timedelta(days=days)))
+        day_of(project, day=str(today() + datetime.timedelta(days=days)))
     assert ended.value.code == 2
     assert "is not over" in capsys.readouterr().err
 
@@ -182,12 +196,12 @@ def test_dev_and_prod_have_ids_of_their_own(project):
     """Else a run in dev makes prod's day done, which prod then never writes."""
     for target in ("dev", "prod"):
         assert f"--app-id=kafka_export-{target}" in arguments(job(project, target))
+        backfill = arguments(job(project, target, "backfill"))
+        assert f"--name=kafka_export-{target}-backfill" in backfill
 
 
-@pytest.mark.long  # applications of Spark of its own
-def test_the_job_writes_each_day_once_in_any_order(project, secure_kafka, consume, tmp_path):
-    """Yesterday twice; then the day before, which was left out, as after a night that failed."""
-    topic = secure_kafka.kafka.unique_topic("databricks")
+def own_job(secure_kafka, topic, tmp_path, name):
+    """A job with answers for the broker of these tests, its script, and its environment."""
     options = secure_kafka.cluster.client_options("SASL_SSL")
     answers = {
         "source_table": "orders",
@@ -195,13 +209,36 @@ def test_the_job_writes_each_day_once_in_any_order(project, secure_kafka, consum
         "bootstrap_servers": options["bootstrap.servers"],
         "username": "alice",
     }
-    settings = job(written(tmp_path / "own", answers))
+    project = written(tmp_path / "own", answers)
+    settings = job(project, name=name)
     python_file = settings["tasks"][0]["spark_python_task"]["python_file"]
     script = (project / "resources" / python_file).resolve()
     environment = {"KAFKA_PASSWORD": secure_kafka.cluster.security.passwords["alice"]}
-    left_out = YESTERDAY - datetime.timedelta(days=1)
-    for written_day, day in ((YESTERDAY, ""), (YESTERDAY, ""), (left_out, str(left_out))):
-        given = (*arguments(settings, day=day), "--ca", options["ssl.truststore.location"])
+    return settings, script, ("--ca", options["ssl.truststore.location"]), environment
+
+
+@pytest.mark.long  # an application of Spark of its own
+def test_the_backfill_writes_all_days_once(secure_kafka, consume, tmp_path):
+    topic = secure_kafka.kafka.unique_topic("databricks")
+    settings, script, ca, environment = own_job(secure_kafka, topic, tmp_path, "backfill")
+    for _ in range(2):
+        program = ("-c", PROGRAM, str(yesterday()), script, *arguments(settings), *ca)
+        done = run_python(*program, cwd=tmp_path, environment=environment, timeout=250)
+        assert "backfill 'kafka_export-dev-backfill' is finished" in done.stdout
+    found = consume(topic, bootstrap=secure_kafka.kafka.bootstrap, isolation="read_committed")
+    assert sorted(found.keys) == [b"a", b"b"]
+
+
+@pytest.mark.long  # applications of Spark of its own
+def test_the_job_writes_each_day_once_in_any_order(project, secure_kafka, consume, tmp_path):
+    """Yesterday twice; then the day before, which was left out, as after a night that failed."""
+    topic = secure_kafka.kafka.unique_topic("databricks")
+    settings, script, ca, environment = own_job(secure_kafka, topic, tmp_path, "write")
+    started = today()
+    last = started - datetime.timedelta(days=1)
+    left_out = last - datetime.timedelta(days=1)
+    for written_day, day in ((last, ""), (last, ""), (left_out, str(left_out))):
+        given = (*arguments(settings, day=day, started=started), *ca)
         program = ("-c", PROGRAM, str(written_day), script, *given)
         run_python(*program, cwd=tmp_path, environment=environment, timeout=250)
     bootstrap = secure_kafka.kafka.bootstrap

@@ -41,7 +41,7 @@ def test_each_code_has_a_page_where_its_message_leads(site):
     for code, text in pages.items():
         assert text.startswith(f"# {code}: {(KINDS | ANSWERS)[code]}")
         assert f"kprod explain {code}" in text
-        assert code not in ANSWERS or text.split("\n\n")[1].startswith("What helps: ")
+        assert code not in ANSWERS or text.split("\n\n")[1].startswith("Remedy: ")
         assert code not in RUNBOOK or "\n\nRunbook: [" in text
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from spark_kafka_sink.base.version import __version__
-from spark_kafka_sink.cli.size import Load, memory
+from tests.datasource.sums_of_a_write import Load, memory
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "conf" / "kubernetes"
@@ -48,7 +48,7 @@ def test_the_image_has_what_the_application_starts():
     assert spec["image"].endswith(f":{__version__}")
     (target,) = re.findall(r"^COPY job.py (\S+)$", DOCKERFILE, re.MULTILINE)
     assert spec["mainApplicationFile"] == f"local://{target}"
-    assert len(spec["arguments"]) == 3  # path, topic, version
+    assert len(spec["arguments"]) == 3  # path, topic, day
 
 
 def test_driver_and_executors_mount_the_secret_where_it_is_read():

@@ -37,7 +37,7 @@ def changed_job() -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Empty but for dist/, as after ``make dist``."""
+    """Empty except for dist/, as after ``make wheel``."""
     made = tmp_path_factory.mktemp("stranger")
     build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", made / "dist")
     subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
@@ -80,7 +80,7 @@ def shell(line: str, folder: Path, environment: dict[str, str]) -> subprocess.Co
 @pytest.fixture(scope="module")
 def installed(folder: Path, environment: dict[str, str]) -> str:
     """README's line that installs the wheel was run; what its line runs then."""
-    (line,) = [line for line in README.splitlines() if "dist/*.whl" in line]
+    (line,) = re.findall(r"`(pip install [^`]*dist/\*\.whl[^`]*)`", README)
     install, _, demo = line.partition(" && ")
     done = shell(f"{install} --quiet", folder, environment)
     assert done.returncode == 0, done.stderr

@@ -90,6 +90,12 @@ def test_the_page_of_a_notebook_has_its_code_and_its_words(name):
 
 
 @pytest.mark.parametrize("name", notebooks.NAMES)
+def test_a_page_of_its_subject_links_a_notebook(name):
+    pages = notebooks.PAGES.parent.glob("*.md")
+    assert any(f"](notebooks/{name}.md)" in page.read_text("utf-8") for page in pages)
+
+
+@pytest.mark.parametrize("name", notebooks.NAMES)
 def test_a_page_has_its_plots_and_names_no_machine(name):
     text = page_of(name)
     assert notebooks.names_a_machine(text) is None

@@ -1,8 +1,9 @@
-"""What blocks the consumers of a topic, as metrics: Prometheus' text format.
+"""The transactions that block the consumers of a topic, as metrics: Prometheus' text format.
 
-Owns: the names, and the text. Never: finding what blocks (``operations/blockers.py``). A driver
-that died exports nothing, and its open transactions block consumers all the same: so it is a
-command, for cron and node_exporter's directory of text files, and not a part of the listener.
+Owns: the names, and the text. Never: finding the transactions
+(``transactions/operations/blockers.py``). A dead driver exports no metrics, while its open
+transactions still block consumers. So this is a command, for cron and node_exporter's directory of
+text files, and not a part of the listener.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spark_kafka_sink.cli.operations.blockers import Blocker, Whose
+from spark_kafka_sink.transactions.operations.blockers import Blocker, Whose
 
 #: Name, labels beside the topic, and help.
 METRICS: Final = (
@@ -30,7 +31,7 @@ METRICS: Final = (
 
 
 def metrics_text(topic: str, found: Sequence[Blocker], now_ms: int) -> str:
-    """Each series exists, so that an increase from 0 is seen."""
+    """The metrics as text. Each series exists, so that an increase from 0 is seen."""
     values: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _ in METRICS}
     open_, age, held, checked = values.values()
     for whose in Whose:

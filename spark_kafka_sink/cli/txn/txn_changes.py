@@ -1,8 +1,7 @@
-"""What ``kprod txn`` changes: fence, commit, abort, sweep, resolve, reset.
+"""The changes of ``kprod txn``: fence, commit, abort, sweep, resolve, reset.
 
-Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``),
-what is refused and how a change is made (``cli/operations/operator.py``), how it looks
-(``cli/show.py``).
+Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``), refusals
+and the change itself (``transactions/operations/operator.py``), the display (``cli/show.py``).
 """
 
 from __future__ import annotations
@@ -14,11 +13,16 @@ from typing import Final
 import typer
 
 from spark_kafka_sink.admin.transaction_description import TransactionState
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, RefusedError, named, safe_text
-from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.base.errors import (
+    CommitLogError,
+    ConfigError,
+    ErrorCode,
+    RefusedError,
+    named,
+    safe_text,
+)
+from spark_kafka_sink.cli.arguments import Asked, Where
 from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
-from spark_kafka_sink.cli.operations.inspection import check_key, is_once
-from spark_kafka_sink.cli.operations.operator import EndPlan, Operator, task_ids
 from spark_kafka_sink.cli.show import (
     Json,
     any_open_json,
@@ -36,10 +40,12 @@ from spark_kafka_sink.cli.show import (
     summary,
 )
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.operations.inspection import check_key
+from spark_kafka_sink.transactions.operations.operator import EndPlan, Operator, task_ids
 from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.transactional_ids import check_part, is_drivers, parse
+from spark_kafka_sink.transactions.transactional_ids import check_part, is_drivers, is_once, parse
 
-#: Of an id that begins no transaction: any that brokers allow.
+#: The timeout of an id that begins no transaction: any value that brokers allow.
 _FENCE_TIMEOUT_MS: Final = 60_000
 #: Keys that a question lists.
 _MOST_NAMED: Final = 4
@@ -48,12 +54,12 @@ _MOST_NAMED: Final = 4
 class Confirmation:
     """The steps before every change: describe it, stop at --dry-run, ask."""
 
-    def __init__(self, as_json: bool, dry_run: bool, yes: bool) -> None:
-        if as_json and not dry_run and not yes:
+    def __init__(self, asked: Asked) -> None:
+        if asked.as_json and not asked.dry_run and not asked.yes:
             raise typer.BadParameter("--json does not prompt: give --yes, or --dry-run")
-        self.as_json = as_json
-        self._dry_run = dry_run
-        self._yes = yes
+        self.as_json = asked.as_json
+        self._dry_run = asked.dry_run
+        self._yes = asked.yes
 
     def given(self, fields: Json, what: str) -> bool:
         """False with --dry-run, after printing the change. The answer no ends the command."""
@@ -95,8 +101,8 @@ def fence(where: Where, confirmation: Confirmation, name: str) -> None:
             show_all([found], to.client.clock.wall_ms())
         if confirmation.given(
             before,
-            f"abort the open transaction of '{name}', and fence its producer: if that is running, "
-            "it fails.",
+            f"abort the open transaction of '{name}', and fence its producer. If the producer is "
+            "running, it fails.",
         ):
             to.client.init_producer_id(name, _FENCE_TIMEOUT_MS, to.client.deadline())
             confirmation.end(
@@ -120,13 +126,13 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
         warning = ""
         if lost := report.with_outcome(Outcome.LOST):
             some = report.with_outcome(Outcome.COMMITTED)
-            becomes = "be PARTIAL" if some else "be undone: nothing of it becomes visible"
+            becomes = "be PARTIAL" if some else "be undone: none of its rows becomes visible"
             warning = f" {len(lost)} are lost: the batch will {becomes}."
         elif unknown := report.with_outcome(Outcome.UNKNOWN):
             warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
         task = parse(decision.ids[0])
         if task is not None and is_once(key, task.run):
-            warning += " If its job was run again, all rows come twice."
+            warning += " If its job was run again, all rows are duplicated."
         what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
         if confirmation.given(before, f"commit {what}{warning}"):
             state, committed = operator.commit(report)
@@ -139,8 +145,8 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
                 before,
                 after,
                 f"Batch {decision.number} of '{key}' is undone: some of its transactions were "
-                "aborted before any was committed, so all are, and nothing of it is visible. "
-                "Start its query, which writes it again; a job must be run again.",
+                "aborted before any was committed, so all are aborted, and none of its rows is "
+                "visible. Start its query, which writes the batch again. A job must be run again.",
             )
             raise typer.Exit(FAILED)
 
@@ -206,6 +212,9 @@ def resolve(
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
     """A key of the commit log."""
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
+        if force and (damage := operator.damage(key)) is not None:
+            _forget(operator, confirmation, key, damage)
+            return
         report = operator.plan_reset(key, force=force)
         before: Json = {"command": "reset", "key": report_json(report)}
         if not confirmation.as_json:
@@ -213,6 +222,18 @@ def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) ->
         if confirmation.given(before, f"forget '{key}' ({phase_of(report.state)})."):
             operator.reset(report)
             confirmation.end(before, {"changed": True}, f"'{key}' is forgotten.")
+
+
+def _forget(
+    operator: Operator, confirmation: Confirmation, key: str, damage: CommitLogError
+) -> None:
+    """A key whose records can't be read."""
+    before: Json = {"command": "reset", "key": {"key": key, "error": damage.message}}
+    if not confirmation.as_json:
+        say(f"{damage.message}. Whether its last batch is committed is not known.")
+    if confirmation.given(before, f"forget '{key}', whose records can't be read."):
+        operator.forget(key)
+        confirmation.end(before, {"changed": True}, f"'{key}' is forgotten.")
 
 
 # -- what they share ------------------------------------------------------------------------------
@@ -284,22 +305,22 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
         show_kept("Not aborted", aborted.failed)
     said = f"Aborted {_many(len(aborted.ended), 'transaction')}."
     if aborted.runs:
-        said += f" Runs that commit nothing any more: {named(aborted.runs, _MOST_NAMED)}."
+        said += f" Runs that can't commit any more: {named(aborted.runs, _MOST_NAMED)}."
     confirmation.end(before, after, said)
     if aborted.failed or (before["command"] == "abort" and aborted.kept):
         raise typer.Exit(FAILED)
 
 
 def _who_fails(plan: EndPlan) -> str:
-    """What the plan does to a job that is running."""
+    """The effect of the plan on a job that is running."""
     told = ""
     if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:
         keys = named([f"'{key}'" for key in sorted(owned)], _MOST_NAMED)
         told += f" The query of {keys} owns some of them: if it is running, it fails."
     if any(t.standing is Standing.UNKNOWN for t in plan.transactions):
         told += (
-            " A run that is not in the commit log is dead, or a job that has not committed anything"
-            " yet: if it is running, it fails."
+            " A run that is not in the commit log belongs to a dead job, or to a job that has not"
+            " committed anything yet: if the job is running, it fails."
         )
     return told
 

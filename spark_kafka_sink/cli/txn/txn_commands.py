@@ -1,10 +1,10 @@
 """``kprod txn``: list, blockers, fence, describe, commit, abort, sweep, resolve, reset.
 
-Owns: names, arguments and help. Never: what a command does (``txn_reads.py``,
-``txn_changes.py``): that is imported when it runs, so that help and completion answer at once.
+Owns: names, arguments and help. Never: a command's work (``txn_reads.py``, ``txn_changes.py``),
+which is imported when it runs, so that help and completion return immediately.
 
-A command that changes something first shows what it would do; ``--dry-run`` ends there, else it
-asks, unless ``--yes`` is given.
+A command that changes something first shows the change. ``--dry-run`` ends there; otherwise the
+command requests a confirmation, unless ``--yes`` is given.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import typer
 
 from spark_kafka_sink.cli.arguments import (
     EXAMPLE,
-    TIMEOUT_S,
     AsJson,
-    Config,
-    LogTopic,
-    Servers,
-    Timeout,
+    Asked,
     Watch,
     Where,
+    changing,
+    flag,
+    to_commit_log,
 )
 
 app = typer.Typer(
@@ -38,13 +37,15 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 
 class As(StrEnum):
-    """How a batch that is committed in part is ended."""
+    """How ``kprod txn resolve`` ends a batch that is partially committed."""
 
     DONE = "done"
     REPLAY = "replay"
 
 
-_Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix.")]
+_A_PREFIX: Final = "A transactionalIdPrefix."
+_Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help=_A_PREFIX)]
+_OptionalPrefix = Annotated[str | None, typer.Argument(metavar="PREFIX", help=_A_PREFIX)]
 _Key = Annotated[
     str,
     typer.Argument(
@@ -53,41 +54,31 @@ _Key = Annotated[
         "transactionalIdPrefix~txnAppId.",
     ),
 ]
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
-]
 _OlderThan = Annotated[
     str | None,
     typer.Option(
         "--older-than",
         metavar="15m",
-        help="Only those that are open for longer (ms, s, m, h, d).",
+        help="Only transactions that have been open for longer (ms, s, m, h, d).",
     ),
 ]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 
 @app.command("list", epilog=EXAMPLE + "kprod txn list orders-sink -b broker1:9092")
+@to_commit_log
 def list_(
-    prefix: Annotated[
-        str | None, typer.Argument(metavar="PREFIX", help="A transactionalIdPrefix.")
-    ] = None,
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
+    where: Where,
+    prefix: _OptionalPrefix = None,
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open transactions of exactly this prefix, and its keys in the commit log. Exit code 1: a
-    broker does not answer.
+    """List the open transactions of a prefix, and the prefix's keys in the commit log.
 
-    Without PREFIX: all open transactions of the cluster, of other clients, too, that the principal
-    may DESCRIBE it.
+    The prefix must match exactly. Without PREFIX, the command lists the open transactions of all
+    clients that the principal may DESCRIBE. Exit code 1: a broker does not answer.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
-    where = Where(bootstrap_servers, config, log_topic, timeout)
     _check_watch(watch=watch, as_json=as_json)
     if prefix is None:
         txn_reads.list_all(where, watch=watch, as_json=as_json)
@@ -101,32 +92,32 @@ def _check_watch(*, watch: bool, as_json: bool) -> None:
 
 
 @app.command(epilog=EXAMPLE + "kprod txn blockers orders -b broker1:9092")
+@to_commit_log
 def blockers(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What the consumer reads.")],
+    where: Where,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The topic that the consumer reads.")
+    ],
     older_than: _OlderThan = None,
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
     watch: Watch = False,
     prometheus: Annotated[
         bool,
-        typer.Option("--prometheus", help="Metrics in Prometheus' text format; exit code 0."),
+        flag("--prometheus", help="Write metrics in Prometheus' text format. The exit code is 0."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The open transactions that block read_committed consumers of a topic, and how to end them.
+    """Show the transactions that block read_committed consumers of a topic, and how to end them.
 
-    The oldest open transaction of a partition holds its last stable offset, which such consumers
-    do not read beyond: shown with the number of offsets behind it, and the groups with members
-    that wait there or come to it (brokers since 3.0). Transactions of every client are shown; no
-    API of Kafka has the host of one. Needs READ on the topic, and DESCRIBE on ids and groups,
-    which are not seen else. Exit codes: 0 none is open (for longer than --older-than), 3 some are,
-    1 it failed, 2 wrong usage.
+    These consumers stop before the oldest open transaction of a partition (the last stable offset).
+    For each blocking transaction, the command shows the number of offsets after it, and the
+    consumer groups that wait there or will wait there. The transaction may be of any client, but
+    the client's host is not shown, because Kafka has no API for it. Needs Kafka 3.0 or later, and
+    READ on the topic. Transactional ids and groups are shown only with DESCRIBE on them. Exit
+    codes: 0 no transaction is open (for longer than --older-than), 1 the command failed, 2 wrong
+    usage, 3 a transaction is open.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
-    where = Where(bootstrap_servers, config, log_topic, timeout)
     _check_watch(watch=watch, as_json=as_json)
     if prometheus:
         if watch or as_json or older_than is not None:
@@ -143,117 +134,108 @@ def blockers(
 
 
 @app.command(epilog=EXAMPLE + "kprod txn fence other-client-1 --dry-run -b broker1:9092")
+@changing
 def fence(
+    where: Where,
+    asked: Asked,
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="A transactional id, as 'blockers' shows it.")
+        str, typer.Argument(metavar="ID", help="A transactional id from the output of 'blockers'.")
     ],
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
 ) -> None:
     """Abort another client's open transaction, and fence that client.
 
-    As if it had been restarted: its producer, if it is running, fails with ProducerFencedException.
-    Refuses an id without an open transaction. Needs WRITE on the id. For transactions of this
-    package use 'abort' or 'sweep', which read the commit log first.
+    To the brokers this is a restart of the client: if the client's producer is still running, it
+    fails with ProducerFencedException. An id without an open transaction is refused. Needs WRITE on
+    the id. For transactions of this package use 'abort' or 'sweep', which read the commit log
+    first.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
-    confirmation = txn_changes.Confirmation(as_json, dry_run, yes)
-    where = Where(bootstrap_servers, config, log_topic, timeout)
+    confirmation = txn_changes.Confirmation(asked)
     txn_changes.fence(where, confirmation, name)
 
 
 @app.command(epilog=EXAMPLE + "kprod txn describe orders-sink -b broker1:9092")
+@to_commit_log
 def describe(
+    where: Where,
     name: Annotated[
-        str, typer.Argument(metavar="PREFIX|KEY", help="One key, or all keys of a prefix.")
+        str,
+        typer.Argument(
+            metavar="KEY", help="A key of the commit log. With a prefix, all its keys are shown."
+        ),
     ],
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """The state in the commit log, and the coordinator's state of each decided transaction."""
+    """Show a key's state in the commit log, and the state of each decided transaction."""
     from spark_kafka_sink.cli.txn import txn_reads
 
-    where = Where(bootstrap_servers, config, log_topic, timeout)
     txn_reads.describe(where, name, as_json=as_json)
 
 
 @app.command(epilog=EXAMPLE + "kprod txn commit orders-sink --dry-run -b broker1:9092")
+@changing
 def commit(
+    where: Where,
+    asked: Asked,
     key: _Key,
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
 ) -> None:
-    """End a batch that is DECIDED: commit its transactions.
+    """Commit the transactions of a batch that is DECIDED.
 
-    Aborts none, unless brokers have aborted some of them and none is committed: then the batch is
-    undone, and written again by its query. If some are committed, it becomes PARTIAL. The exit code
-    is 0 only when all of its rows are visible (dead letters aside; with READ on their topics), or
-    when no batch is decided. It may run beside the query.
+    If the brokers have aborted some of the transactions and none is committed, the command aborts
+    the rest, and the query writes the batch again. If the brokers have aborted some and others are
+    committed, the batch becomes PARTIAL. The exit code is 0 only if all rows of the batch are
+    visible, or if no batch is decided. Dead letters are checked only with READ on their topics. The
+    command may run at the same time as the query.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
-    confirmation = txn_changes.Confirmation(as_json, dry_run, yes)
-    where = Where(bootstrap_servers, config, log_topic, timeout)
+    confirmation = txn_changes.Confirmation(asked)
     txn_changes.commit(where, confirmation, key)
 
 
 @app.command(
     epilog=EXAMPLE + "kprod txn abort --prefix orders-sink --run 1b2c3d --dry-run -b broker1:9092"
 )
+@changing
 def abort(
+    where: Where,
+    asked: Asked,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="Transactional ids, as 'list' shows them."),
+        typer.Argument(metavar="ID", help="Transactional ids from the output of 'list'."),
     ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="All open transactions of this run.")
+        str | None,
+        typer.Option("--run", metavar="RUN", help="Abort all open transactions of this run."),
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="PREFIX", help="The prefix of --run.")
+        str | None,
+        typer.Option("--prefix", metavar="PREFIX", help="The transactionalIdPrefix of the run."),
     ] = None,
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
-    dry_run: _DryRun = False,
     force: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--force",
-            help="Also of the run that owns its key, whose query fails if it is running; and what "
-            "a decision names. If anything of that batch is committed, or its driver runs and "
-            "commits the rest, it is PARTIAL: the aborted rows are lost until 'resolve --as "
-            "replay'. Else the next start writes it again.",
+            help="Also abort transactions of a run that owns a key, and transactions that a "
+            "decision names. A running query fails. If a part of the decided batch is committed, "
+            "or its driver still runs and commits the rest, the batch is PARTIAL: the aborted "
+            "rows are lost until 'resolve --as replay'. Otherwise the next start writes the "
+            "batch again.",
         ),
     ] = False,
-    yes: _Yes = False,
 ) -> None:
-    """Abort open transactions by name, or all of a run.
+    """Abort open transactions by transactional id, or all open transactions of a run.
 
-    Refuses when one is of the run that owns its key, or when a decision names it. A driver that
-    is committing them at that moment fails with CommitError.
+    Without --force, the command refuses transactions of a run that owns a key, and transactions
+    that a decision names. If a driver is committing the transactions at that moment, the driver
+    fails with CommitError.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
     if bool(ids) == (run is not None) or (run is None) != (prefix is None):
         raise typer.BadParameter("give transactional ids, or --run RUN with --prefix PREFIX")
-    confirmation = txn_changes.Confirmation(as_json, dry_run, yes)
-    where = Where(bootstrap_servers, config, log_topic, timeout)
+    confirmation = txn_changes.Confirmation(asked)
     if run is not None and prefix is not None:
         txn_changes.abort_run(where, confirmation, prefix, run, force=force)
     else:
@@ -263,34 +245,30 @@ def abort(
 @app.command(
     epilog=EXAMPLE + "kprod txn sweep orders-sink --older-than 15m --dry-run -b broker1:9092"
 )
+@changing
 def sweep(
+    where: Where,
+    asked: Asked,
     prefix: _Prefix,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Only open transactions of this run.")
+        str | None,
+        typer.Option("--run", metavar="RUN", help="Abort only transactions of this run."),
     ] = None,
     older_than: _OlderThan = None,
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
-    dry_run: _DryRun = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also transactions of the owner of a key of the log.")
+        bool, flag("--force", help="Also abort transactions of a run that owns a key.")
     ] = False,
-    yes: _Yes = False,
 ) -> None:
-    """Abort orphans: open transactions, not decided, and not of a run that owns a key of the log.
+    """Abort orphans: open transactions that no decision names and whose run owns no key.
 
-    Check the list before you confirm: a run that has not committed anything yet is 'not in the
-    log', like the run of a dead job. Ending its transactions fails its job. Decided transactions
-    are never swept.
+    Check the list before you confirm: the run of a job that has not committed anything yet is 'not
+    in the log', and so is the run of a dead job. If you abort the transactions of a job that runs,
+    the job fails. This command never aborts decided transactions.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
     older_than_ms = None if older_than is None else duration_ms(older_than)
-    confirmation = txn_changes.Confirmation(as_json, dry_run, yes)
-    where = Where(bootstrap_servers, config, log_topic, timeout)
+    confirmation = txn_changes.Confirmation(asked)
     txn_changes.sweep(
         where, confirmation, prefix, run=run, older_than_ms=older_than_ms, force=force
     )
@@ -299,7 +277,10 @@ def sweep(
 @app.command(
     epilog=EXAMPLE + "kprod txn resolve orders-sink --batch 8 --as done --dry-run -b broker1:9092"
 )
+@changing
 def resolve(
+    where: Where,
+    asked: Asked,
     key: _Key,
     batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="The batch to end.")],
     as_: Annotated[
@@ -307,67 +288,53 @@ def resolve(
         typer.Option(
             "--as",
             metavar="done|replay",
-            help="done: continue without the lost rows. replay: write the whole batch again; "
-            "rows of its committed transactions are duplicated.",
+            help="done: continue without the lost rows. replay: write the whole batch again. This "
+            "duplicates the rows of the transactions that are committed.",
         ),
     ],
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
-    dry_run: _DryRun = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="Also a DECIDED batch whose outcome the brokers no longer have."
-        ),
+        flag("--force", help="Also end a DECIDED batch whose outcome the brokers don't remember."),
     ] = False,
-    yes: _Yes = False,
 ) -> None:
     """End a batch that is PARTIAL.
 
-    Its open transactions are committed with 'done' and aborted with 'replay'.
+    'done' commits the batch's open transactions, 'replay' aborts them.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
-    confirmation = txn_changes.Confirmation(as_json, dry_run, yes)
-    where = Where(bootstrap_servers, config, log_topic, timeout)
+    confirmation = txn_changes.Confirmation(asked)
     txn_changes.resolve(where, confirmation, key, batch, done=as_ is As.DONE, force=force)
 
 
 @app.command(epilog=EXAMPLE + "kprod txn reset orders-sink --dry-run -b broker1:9092")
+@changing
 def reset(
+    where: Where,
+    asked: Asked,
     key: _Key,
-    bootstrap_servers: Servers = None,
-    config: Config = None,
-    log_topic: LogTopic = None,
-    timeout: Timeout = TIMEOUT_S,
-    as_json: AsJson = False,
-    dry_run: _DryRun = False,
     force: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--force",
-            help="Also while a batch is in progress, or the owner's transactions are open.",
+            help="Also reset while a batch is in progress, or the owner's transactions are open.",
         ),
     ] = False,
-    yes: _Yes = False,
 ) -> None:
-    """Forget a key of the commit log, after its checkpoint was deleted on purpose.
+    """Forget a key of the commit log, after you have deleted its checkpoint on purpose.
 
-    What is done is forgotten with it: an old checkpoint, or a txnVersion that was done, would be
-    written again. Its generation stays, so that the next start ends what was open before.
+    The finished batches and versions of the key are forgotten too: if you run one of them again,
+    its rows are duplicated. The key's generation stays, so that the next start aborts transactions
+    that are still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
-    confirmation = txn_changes.Confirmation(as_json, dry_run, yes)
-    where = Where(bootstrap_servers, config, log_topic, timeout)
+    confirmation = txn_changes.Confirmation(asked)
     txn_changes.reset(where, confirmation, key, force=force)
 
 
 def duration_ms(text: str) -> int:
-    """``15m`` in milliseconds; BadParameter for what is none."""
+    """``15m`` in milliseconds; BadParameter if it is no duration."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise typer.BadParameter(f"'{text}' is no time: give a number with ms, s, m, h or d (15m)")

@@ -19,14 +19,6 @@ from spark_kafka_sink.cli.connection import (
     operator_and_log,
     operator_of,
 )
-from spark_kafka_sink.cli.operations.blockers import Blocker, every_listed
-from spark_kafka_sink.cli.operations.blockers import blockers as find_blockers
-from spark_kafka_sink.cli.operations.inspection import (
-    OPEN,
-    Overview,
-    check_key,
-    described_when_ended,
-)
 from spark_kafka_sink.cli.show import (
     Json,
     any_open_json,
@@ -43,6 +35,14 @@ from spark_kafka_sink.cli.show import (
 )
 from spark_kafka_sink.cli.txn.blockers_metrics import metrics_text
 from spark_kafka_sink.cli.watching import watched
+from spark_kafka_sink.transactions.ending import described_when_ended
+from spark_kafka_sink.transactions.operations.blockers import Blocker, every_listed
+from spark_kafka_sink.transactions.operations.blockers import blockers as find_blockers
+from spark_kafka_sink.transactions.operations.inspection import (
+    OPEN,
+    Overview,
+    check_key,
+)
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
 
@@ -97,14 +97,14 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
         print_json({"command": "list", "open": [any_open_json(t, now_ms) for t in found]})
     elif found:
         show_all(found, now_ms)
-        say("'kprod txn list PREFIX' also shows what the commit log says of a prefix.")
+        say("'kprod txn list PREFIX' also shows the keys of a prefix in the commit log.")
     else:
-        say("No transaction is open of those that this principal may DESCRIBE.")
+        say("No transaction that this principal may DESCRIBE is open.")
 
 
 def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
-    """The transactions that hold the last stable offsets of a topic, and that have been open for
-    longer than ``older_than_ms``. They are an exit code.
+    """Shows the transactions that hold the last stable offsets of a topic and have been open for
+    longer than ``older_than_ms``. The exit code shows whether there are any.
     """
     found: list[Blocker] = []
 
@@ -120,7 +120,7 @@ def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_js
 
 
 def blockers_metrics(where: Where, topic: str) -> None:
-    """The same as metrics."""
+    """Print the blocking transactions of a topic as metrics."""
     with connected(where, as_json=True) as to:
         found = find_blockers(to.client, to.log, topic, to.client.deadline())
         typer.echo(metrics_text(topic, found, to.client.clock.wall_ms()), nl=False)
@@ -135,13 +135,13 @@ def _show_blockers(
     elif found:
         show_blockers(topic, found, again)
     elif younger:
-        say(f"No transaction has been open in {topic} for that long; {younger} younger ones are.")
+        say(f"No transaction has been open in {topic} for that long; {younger} younger are open.")
     else:
         say(f"No transaction is open in {topic}: no consumer waits for one.")
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
-    """Keys of the commit log, and what coordinators hold of what they decided."""
+    """Show keys of the commit log, and the coordinators' state of their decisions."""
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.inspector.describe(name)
         if as_json:

@@ -1,0 +1,101 @@
+"""``kprod audit``: whether the rows of a report are in Kafka.
+
+Owns: the command, its table and its exit codes. Never: the audit (``datasource/report/audit.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+import typer
+
+from spark_kafka_sink.base.described_fields import json_name
+from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.connection import connected, one_line_errors
+from spark_kafka_sink.cli.progress import bar
+from spark_kafka_sink.cli.report import Source, last_of
+from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
+from spark_kafka_sink.datasource.report.audit import AuditResult, audit_over
+from spark_kafka_sink.datasource.report.audit_verdict import AuditVerdict, PartitionAudit
+from spark_kafka_sink.datasource.report.claims import claims_of
+
+_THERE: Final = frozenset({AuditVerdict.COMPLETE, AuditVerdict.COUNTED, AuditVerdict.SAMPLED})
+_LACKS: Final = frozenset(
+    {AuditVerdict.MISSING, AuditVerdict.CHANGED, AuditVerdict.SURPLUS, AuditVerdict.DAMAGED}
+)
+_REMOVED: Final = frozenset({
+    AuditVerdict.GONE, AuditVerdict.RECREATED, AuditVerdict.DELETED, AuditVerdict.COMPACTED
+})  # fmt: skip
+#: Exit codes.
+_LACKING, _DELETED, _UNTOLD = 3, 4, 5
+#: Partitions of the table; with ``--json`` all are shown.
+_MOST_ROWS: Final = 100
+
+
+def audit(
+    where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
+) -> None:
+    """The audit of the last report of ``source``; with a ``seed``, of a sample."""
+    with one_line_errors():
+        claims = claims_of(last_of(source, batch, as_json=as_json))
+    with connected(where, as_json=as_json) as to:
+        # The bar counts offsets, and not requests.
+        to.client.loop.on_progress = None
+        progress = bar("reading", as_json=as_json)
+        try:
+            result = audit_over(to.client, claims, seed, progress=progress)
+        finally:
+            progress(0, 0)
+    if as_json:
+        print_json(_json(result))
+    else:
+        _show(result)
+    if code := _exit_code(result.verdict):
+        raise typer.Exit(code)
+
+
+def _exit_code(verdict: AuditVerdict) -> int:
+    if verdict in _THERE:
+        return 0
+    if verdict in _LACKS:
+        return _LACKING
+    return _DELETED if verdict in _REMOVED else _UNTOLD
+
+
+def _json(result: AuditResult) -> Json:
+    fields: Json = {"command": "audit", "verdict": str(result.verdict)}
+    for name, value in asdict(result).items():
+        if name != "partitions":
+            fields[json_name(name)] = value
+    fields["partitions"] = [
+        {json_name(name): value for name, value in asdict(one).items()} for one in result.partitions
+    ]
+    return fields
+
+
+def _show(result: AuditResult) -> None:
+    say(str(result))
+    if result.unlisted:
+        say(
+            f"{result.unlisted} more rows are in partitions that the report does not list, and were"
+            " not searched."
+        )
+    whole = {(one.verdict, one.reason) for one in result.partitions}
+    if len(whole) == 1:
+        ((_, reason),) = whole
+        if reason:
+            say(f"every partition: {reason}")
+        if result.verdict in _THERE:
+            return
+    rows = [_row(one) for one in result.partitions if one.verdict not in _THERE]
+    rows += [_row(one) for one in result.partitions if one.verdict in _THERE and one.reason]
+    if rows:
+        columns = ("partition", "claimed", "found", "verdict", "reason")
+        show_rows(f"Partitions ({len(rows)})", columns, rows[:_MOST_ROWS])
+
+
+def _row(one: PartitionAudit) -> tuple[str, ...]:
+    claimed = "" if one.claimed is None else str(one.claimed)
+    name = f"{one.topic}-{one.partition}"
+    return name, claimed, str(one.found), str(one.verdict), one.reason

@@ -1,0 +1,142 @@
+"""``kprod backfill``: how far a backfill is, and the end of its record.
+
+Owns: the command and its output. Never: the record (``datasource/jobs/backfill_ledger.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from spark_kafka_sink.base.errors import CommitLogError, RefusedError, safe_text
+from spark_kafka_sink.cli.arguments import Asked, Where
+from spark_kafka_sink.cli.connection import Connected, connected
+from spark_kafka_sink.cli.show import Json, print_json, say
+from spark_kafka_sink.cli.txn.txn_changes import Confirmation
+from spark_kafka_sink.datasource.jobs.backfill_ledger import Ledger, Progress
+from spark_kafka_sink.datasource.jobs.backfill_plan import BackfillPlan
+from spark_kafka_sink.transactions.commit_state import CommitState
+from spark_kafka_sink.transactions.transactional_ids import check_part
+
+#: Characters of a fact of the plan.
+_MOST_SHOWN = 200
+
+
+def show(where: Where, prefix: str, name: str, *, as_json: bool) -> None:
+    """Reads only."""
+    with connected(where, lambda: _check(prefix, name), as_json=as_json) as to:
+        ledger = _ledger(to, prefix, name)
+        progress = ledger.progress()
+        if progress is None:
+            raise _no_such(prefix, name)
+        plan, damage = _plan(ledger, progress)
+    if as_json:
+        print_json(_json(name, progress, plan, damage))
+        return
+    for line in _lines(name, progress, plan, damage):
+        say(line)
+
+
+def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
+    """Removes plan and progress, after the question; also those that this version can't read."""
+    confirmation = Confirmation(asked)
+    check = lambda: _check(prefix, name)  # noqa: E731 - as the others
+    with connected(where, check, as_json=confirmation.as_json) as to:
+        ledger = _ledger(to, prefix, name)
+        fields, what = _to_forget(ledger, prefix, name)
+        if confirmation.given(fields, what):
+            ledger.forget()
+            confirmation.end(fields, {"changed": True}, f"Forgotten: backfill {name}.")
+
+
+def _to_forget(ledger: Ledger, prefix: str, name: str) -> tuple[Json, str]:
+    """The record as JSON, and the sentence of the question."""
+    again = "and the next call of that name writes all rows once more."
+    try:
+        progress = ledger.progress()
+    except CommitLogError as error:
+        if not ledger.has_progress():
+            raise
+        what = f"forget the backfill {name} ({error.message}): its rows stay written, {again}"
+        return {"command": "backfill", "name": name, "damage": error.message}, what
+    if progress is None:
+        raise _no_such(prefix, name)
+    what = (
+        f"forget the backfill {name}: {progress.rows:,} rows in {progress.steps} steps stay "
+        f"written, {again}"
+    )
+    if progress.caller is not None:
+        what += f" The last call was of {progress.caller}: make sure that it has ended."
+    return _json(name, progress, *_plan(ledger, progress)), what
+
+
+def _plan(ledger: Ledger, progress: Progress) -> tuple[BackfillPlan | None, str]:
+    """The plan, or None and the reason why it can't be read."""
+    try:
+        return ledger.plan_of(progress), ""
+    except CommitLogError as error:
+        return None, error.message
+
+
+def _check(prefix: str, name: str) -> None:
+    check_part("--prefix", prefix)
+    check_part("NAME", name)
+
+
+def _ledger(to: Connected, prefix: str, name: str) -> Ledger:
+    def state_of(key: str) -> CommitState:
+        return to.log.read(key, to.client.deadline()).state or CommitState()
+
+    return Ledger(to.client, to.log, state_of, prefix, name)
+
+
+def _no_such(prefix: str, name: str) -> RefusedError:
+    return RefusedError(
+        f"there is no backfill '{name}' with the transactionalIdPrefix '{prefix}'",
+        hint="it begins with the first call of backfill(..., name=...); --prefix is its option "
+        "transactionalIdPrefix",
+    )
+
+
+def _share(progress: Progress, plan: BackfillPlan | None) -> float:
+    if plan is None:
+        return 0.0
+    return plan.weight(0, progress.at) / (plan.weight(0, plan.end) or 1.0)
+
+
+def _json(name: str, progress: Progress, plan: BackfillPlan | None, damage: str) -> Json:
+    step = progress.step
+    return {
+        "command": "backfill",
+        "name": name,
+        "finished": plan is not None and progress.at >= plan.end,
+        "share": None if damage else round(_share(progress, plan), 4),
+        "steps": progress.steps,
+        "rows": progress.rows,
+        "bytes": progress.bytes,
+        "milliseconds": progress.ms,
+        "openStep": None if step is None else step.version,
+        "caller": None if progress.caller is None else asdict(progress.caller),
+        "ranges": None if plan is None else len(plan.bounds) + 1,
+        "pin": None if plan is None else plan.pin,
+        "plan": None if plan is None else dict(plan.facts),
+        "damage": damage or None,
+    }
+
+
+def _lines(name: str, progress: Progress, plan: BackfillPlan | None, damage: str) -> list[str]:
+    done = plan is not None and progress.at >= plan.end
+    share = "a share that is not known" if damage else f"{_share(progress, plan):.0%}"
+    state = "finished" if done else f"{share} written"
+    written = f"{progress.steps} steps, {progress.rows:,} rows, {progress.bytes / 1e9:.1f} GB"
+    lines = [f"{name}: {state}, {written}"]
+    if progress.step is not None:
+        lines.append(f"txnVersion {progress.step.version} was begun, and is not settled")
+    caller = progress.caller
+    lines.append("no call runs" if caller is None else f"the last call is, or was, of {caller}")
+    if plan is not None:
+        lines += [f"{one}: {safe_text(text, _MOST_SHOWN)}" for one, text in plan.facts.items()]
+        if plan.pin:
+            lines.append(f"version that is read: {plan.pin}")
+    if damage:
+        lines.append(damage)
+    return lines

@@ -1,0 +1,1 @@
+"""Brokers other than the two that each change is tested on, and other PySparks: ``make compat``."""
