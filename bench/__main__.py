@@ -8,14 +8,15 @@ Each engine setting runs ``--rounds`` rounds behind one that warms up; in a roun
 runs once, in an order that is turned each round, so that a slow minute of the machine hits all. A
 round that was disturbed is run again (``rounds.py``). Quoted are medians and the median of the
 ratios round by round, with its interval; load and steal are said beside them. The table is printed
-and put at the head of bench/HISTORY.md.
+and put at the head of bench/HISTORY.md, in place of the older rows of the same settings.
 
 Parts that run only when they are named: ``against`` runs the package of ``--commit`` and the
 present one in turn, in the engine's settings, a record a call and as a Spark job of 100 B values;
 ``partitions`` runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small
-jobs beside a Python sink that does nothing; ``send`` runs a record a call, beside clients that know
-nothing else; ``scale`` writes to 10 000 partitions of 200 brokers that are there in name only
-(``scale.py``).
+jobs beside a Python sink that does nothing; ``floors`` runs micro-batches with Spark alone, a
+Python sink that does nothing, Spark's Kafka sink and each of ours, in ten minutes; ``send`` runs a
+record a call, beside clients that know nothing else; ``scale`` writes to 10 000 partitions of 200
+brokers that are there in name only (``scale.py``).
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ from bench.engines import (
     package_of,
     sent,
 )
+from bench.floors import AT_LEAST_ONCE, NOTHING
+from bench.history import HISTORY, Line, with_section
 from bench.peers import connector_jars
 from bench.rounds import Rounds
 from bench.spark_job import delete
@@ -63,7 +66,8 @@ from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
 PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]
-HISTORY = ROOT / "bench" / "HISTORY.md"
+#: So many rounds of the part floors are enough, and end in ten minutes.
+_FLOOR_ROUNDS = 3
 #: Linux keeps its files in memory.
 MEMORY = "/dev/shm"
 
@@ -124,7 +128,7 @@ class Bench:
         self.only = only
         self.machine = Rounds(rounds, self.say)
         self.topics = Topics(bootstrap)
-        self.lines: list[tuple[str, str, str, str]] = []
+        self.lines: list[Line] = []
 
     def engine(self) -> None:
         for setting in ENGINE_SETTINGS:
@@ -298,6 +302,31 @@ class Bench:
                 f"micro-batch of 1000 rows, {name}", "Python sink that does nothing", ours, others
             )
 
+    def floors(self) -> None:
+        """What a micro-batch takes with Spark alone, a Python sink that does nothing, and each of
+        ours: p50 / p99, and the difference of the medians round by round.
+        """
+        results: dict[str, list[dict[str, list[float]]]] = child(  # type: ignore[assignment]
+            "bench.floors", "--bootstrap", self.bootstrap, "--jars", connector_jars(),
+            "--rounds", str(min(self.rounds, _FLOOR_ROUNDS)), timeout=3600,
+        )  # fmt: skip
+        self.say(str(results.pop("conditions")))
+        for name, runs in results.items():
+            peer = AT_LEAST_ONCE if "exactly-once" in name else NOTHING
+            shown = {
+                figure: sorted(value for run in runs for value in run[figure]) for figure in runs[0]
+            }
+            times = ", ".join(
+                f"{figure} {median(shown[figure]):.0f} / "
+                f"{shown[figure][len(shown[figure]) * 99 // 100]:.0f} ms"
+                for figure in ("trigger", "addBatch")
+            )
+            cpu = f"CPU {median(shown['cpu']):.0f} ms, of Python {median(shown['python_cpu']):.0f}"
+            pairs = zip(runs, results[peer], strict=True)
+            beyond = sorted(median(a["trigger"]) - median(b["trigger"]) for a, b in pairs)
+            spread = f"{median(beyond):+.0f} ms ({beyond[0]:+.0f} to {beyond[-1]:+.0f})"
+            self.lines.append((f"micro-batch: {name}", times, cpu, f"{spread} beyond: {peer}"))
+
     def scale(self) -> None:
         """One producer, and more partitions and brokers than a broker's machine could hold."""
         for brokers, partitions in SCALES:
@@ -431,18 +460,15 @@ def publish(bench: Bench, parts: str, logs: str) -> None:
         table.add_row(*line)
     Console(width=150).print(table)
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    text = [f"## {today}, commit {commit()} ({parts})", ""]
-    text.append(
+    conditions = (
         f"Python {platform.python_version()}, {os.cpu_count()} cores shared by client and broker, "
         f"its logs {'in memory' if logs == MEMORY else 'on a disk'}; "
         "medians, and the median of the ratios round by round with its 96 % interval; "
         f"{bench.machine.conditions()}."
     )
-    text += ["", "| what | kprod | peer | kprod / peer |", "|---|---|---|---|"]
-    text += [f"| {' | '.join(line)} |" for line in lines]
-    head, _, rest = HISTORY.read_text().partition("\n## ")
-    body = f"\n## {rest}" if rest else ""
-    HISTORY.write_text(head.rstrip("\n") + "\n\n" + "\n".join(text) + "\n" + body)
+    title = f"{today}, commit {commit()} ({parts})"
+    page = with_section(HISTORY.read_text(encoding="utf-8"), title, conditions, lines)
+    HISTORY.write_text(page, encoding="utf-8")
 
 
 def _has_memory() -> bool:
@@ -481,6 +507,7 @@ def main() -> None:
                     "tls": bench.tls,
                     "spark": bench.spark,
                     "microbatch": bench.microbatch,
+                    "floors": bench.floors,
                     "exactly-once": bench.exactly_once,
                 }[part]()
     publish(bench, ", ".join(args.parts), args.logs)

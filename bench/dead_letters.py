@@ -85,6 +85,8 @@ def worker(bootstrap: str, name: str, rows: int) -> None:
     for _ in sys.stdin:
         more: dict[str, object] = {}
         if tolerant:
+            from spark_kafka_sink.admin.admin_client import AdminClient
+            from spark_kafka_sink.datasource.checks.topic_checks import TopicsNow
             from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
             from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
             from spark_kafka_sink.records.letters.letter_writer import LetterWriter
@@ -93,7 +95,13 @@ def worker(bootstrap: str, name: str, rows: int) -> None:
             options, limits = config.dead_letters, RowLimits(config.producer, TopicLimits())
             assert options is not None
             letters = LetterWriter(options, limits, "kprod", 0, -1)
-            more["dead_letters"] = DeadLetters(letters, topic, limits, lambda _: {})
+            more["dead_letters"] = DeadLetters(
+                letters,
+                topic,
+                limits,
+                lambda _: {},
+                TopicsNow(lambda: AdminClient(config.producer)),
+            )
         task = new_task(plan, producers, identity, **more)
         some = itertools.islice(itertools.cycle(batches), rows // ARROW_ROWS)
         cpu, start = time.process_time(), time.perf_counter()

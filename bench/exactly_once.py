@@ -21,7 +21,7 @@ from bench.spark_job import create, delete, rows, session, touch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
-from spark_kafka_sink.transactions.committer import Batch
+from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key

@@ -16,7 +16,7 @@ import tempfile
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from bench.rounds import Rounds
 from bench.spark_job import cpu_seconds, create, delete, session
@@ -25,20 +25,25 @@ from bench.spark_job import cpu_seconds, create, delete, session
 _WARM = 5
 
 
-def run(
-    spark: SparkSession, sink: str, options: dict[str, str], batches: int
-) -> tuple[list[float], float]:
-    """Durations of the micro-batches, and the CPU of one."""
-    checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
-    source = (
+def micro_batches(spark: SparkSession) -> DataFrame:
+    """A stream whose micro-batches have 1000 rows in two partitions."""
+    return (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", 1000)
         .option("numPartitions", 2)
         .load()
         .selectExpr("cast(value as string) as key", "cast(timestamp as string) as value")
     )
+
+
+def run(
+    spark: SparkSession, sink: str, options: dict[str, str], batches: int
+) -> tuple[list[float], float]:
+    """Durations of the micro-batches, and the CPU of one."""
+    checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
     query = (
-        source.writeStream.format(sink)
+        micro_batches(spark)
+        .writeStream.format(sink)
         .options(**options)
         .option("checkpointLocation", checkpoint)
         .start()

@@ -1,4 +1,4 @@
-"""The peers' jars: Kafka's own tools, and Spark's Kafka connector with what it needs.
+"""The peers' jars: Kafka's own tools, Spark's Kafka connector with what it needs, Delta Lake.
 
 Fetched through the resolver of ``local_kafka`` (Maven, or PySpark's Ivy), into the same cache.
 """
@@ -21,6 +21,20 @@ CONNECTOR = (
 )
 #: Spark's to_avro and from_avro. 4.2.0 is not on Maven Central; this one runs with Spark 4.2.0.
 AVRO = (Coordinate("org.apache.spark", "spark-avro_2.13", "4.0.1", alone=True),)
+#: Delta Lake for the PySpark in the dev group. Spark has the rest of what it needs.
+DELTA = (
+    Coordinate("io.delta", "delta-spark_4.2_2.13", "4.4.0", alone=True),
+    *(
+        Coordinate("io.delta", name, "4.4.0", alone=True)
+        for name in (
+            "delta-storage",
+            "delta-kernel-api",
+            "delta-kernel-defaults",
+            "delta-kernel-unitycatalog",
+        )
+    ),
+    Coordinate("io.unitycatalog", "unitycatalog-client", "0.6.0", alone=True),
+)
 
 
 def _jars(name: str, coordinates: tuple[Coordinate, ...]) -> list[Path]:
@@ -41,3 +55,8 @@ def connector_jars() -> str:
 def avro_jars() -> str:
     """For ``spark.jars``."""
     return ",".join(map(str, _jars("bench-avro", AVRO)))
+
+
+def delta_jars() -> str:
+    """For ``spark.jars``."""
+    return ",".join(map(str, _jars("bench-delta", DELTA)))

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "changelog",
     "CONTRIBUTING.md": "contributing",
     "DESIGN.md": "design/index",
+    "README.md": "index",  # the home of the site is the text of the repository's front page
     "SECURITY.md": "security-policy",
     "bench/HISTORY.md": "developers/benchmark-history",
     "tests/README.md": "developers/tests",
@@ -46,6 +47,10 @@ ELSEWHERE = {
 _LINK = re.compile(r"(?<!`)(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)\s#]*)(#[^)\s]*)?\)")
 #: Folders whose pictures are put into a page.
 _PICTURES = ("pictures", "notebooks")
+#: The heading of an option, with the anchor that the repository's page needs.
+_OPTION = re.compile(r'^### <a id="([^"]+)"></a>`([^`]+)`$', re.MULTILINE)
+#: Code before a change, and beside it the code after it.
+_BESIDE = re.compile(r"^```python\n(# before +# after\n.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
 
 
@@ -56,6 +61,7 @@ def main() -> int:
     environment = os.environ | {
         "NO_MKDOCS_2_WARNING": "1",  # who builds this knows what the theme's future is
         "SITE_DIR": str(site),
+        "SITE_NAME": f"spark_kafka_sink {__version__}",
         "SITE_EDITION": f"spark_kafka_sink {__version__}, Apache-2.0",
         "SITE_URL": documentation.SITE and documentation.page_address("x").removesuffix("x/"),
     }
@@ -105,13 +111,25 @@ def page(text: str, path: Path, place: Path, places: dict[Path, Path]) -> str:
             raise SystemExit(f"{path}: {target} is no page of the site")
         return f"{words}({os.path.relpath(there, place.parent)}{anchor or ''})"
 
-    parts = _FENCE.split(text)
+    parts = _FENCE.split(_OPTION.sub(r"### `\2` { #\1 .option }", text))
     parts[::2] = [_LINK.sub(link, part) for part in parts[::2]]
-    text = "```".join(parts)
+    text = _BESIDE.sub(_in_columns, "```".join(parts))
     # The index of errors: each code leads to its page.
     return re.sub(
         r'(<a id="kp\d+"></a>)(KP(?!1000)\d+)', rf"\1[\2]({documentation.ERRORS_PAGE}/\2.md)", text
     )
+
+
+def _in_columns(match: re.Match[str]) -> str:
+    """Two blocks of code in place of two columns of one: a phone shows one below the other."""
+    lines = match[1].splitlines()
+    at = lines[0].index("# after")
+    sides = ([line[:at].rstrip() for line in lines[1:]], [line[at:] for line in lines[1:]])
+    blocks = []
+    for title, side in zip(("Before", "After"), sides, strict=True):
+        code = "\n".join(side).strip("\n")
+        blocks += [f'```python title="{title}"', code, "```", ""]
+    return "\n".join(['<div class="grid" markdown>', "", *blocks, "</div>"])
 
 
 def picture(file: Path, words: str) -> str:

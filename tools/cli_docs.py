@@ -1,7 +1,7 @@
-"""docs/cli.md: every command of ``kprod`` with its options, as the commands say it of themselves.
+"""docs/cli.md: every command of ``kprod`` with its options, from the commands' own help.
 
-Owns: the page's lines. Run by generate_docs.py. It reads of Typer's commands only what all its
-versions have.
+Owns: the page's lines. Run by generate_docs.py. It reads only those attributes of
+Typer's commands that all its versions have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_kafka_sink.cli.arguments import EXAMPLE
 
 
 class _Param(Protocol):
-    """What is read of an option or argument."""
+    """The attributes that are read of an option or argument."""
 
     name: str
     param_type_name: str
@@ -30,7 +30,7 @@ class _Param(Protocol):
 
 
 class _Command(Protocol):
-    """What is read of a command."""
+    """The attributes that are read of a command."""
 
     help: str | None
     epilog: str | None
@@ -38,43 +38,74 @@ class _Command(Protocol):
 
 
 INTRODUCTION = """\
-`pip install 'spark-kafka-sink[cli]'` brings `kprod`. `explain`, `options`, `template`, `convert`,
-`size` and `report` connect to no broker. What to do by symptom: [the runbook](runbook.md).
+The extra `cli` installs the command `kprod` ([install](install.md)). `explain`, `options` and
+`convert` connect to no broker, and `report` does not if it reads a file. The
+[runbook](runbook.md) lists commands by symptom.
 
-`kprod check --exactly-once` tries what exactly-once needs of a service that speaks Kafka's
-protocol. Its last line is "exactly-once works here", "does not work here" or "was not tried
-here", with the reason. After SIGKILL the next one names the topic left, and deletes it after a
-day.
+`kprod check --exactly-once` tries whether your brokers support exactly-once. This is useful if the
+brokers are not Apache Kafka's, but another implementation of Kafka's protocol. The last line of the
+output is "exactly-once works here", "does not work here" or "was not tried here", with the reason.
+If the check is killed with SIGKILL, its test topic stays. Later checks name the topic, and delete
+it after a day.
 
-**Which cluster, and who.** `--bootstrap-servers`, or with `--config` a client's properties file,
-TLS and SASL included: it is what a write takes as its `configFile`, with the same errors and
-references to secrets ([security](security.md#a-file-for-all-of-it)). `kprod txn` needs DESCRIBE
-and WRITE on the transactional ids that begin with `prefix~`, and DESCRIBE and READ on the commit
-log's topic; to change something also WRITE on it. Jobs with another `commitLogTopic` need
-`--log-topic`, unless the file names it. A broker whose first answers take 3 s is
-passed over; commands fail when all do.
+## Cluster and rights
 
-**What is safe.** `list`, `blockers`, `describe` and all with `--dry-run` change nothing. A
-command that changes something shows what it would do and asks (`--yes` skips that). What
-contradicts a decision, or a run that owns its key, is refused without `--force`. Each change
-first fences the drivers that could decide otherwise, and looks again: a driver that is about to
-commit what is aborted fails with `CommitError`, and nothing of its batch is visible.
+Give the cluster's addresses with `--bootstrap-servers`, or a client's properties file with
+`--config`. The file may also have settings of TLS and SASL. It has the format of a write's
+`configFile`, with the same errors and references to secrets
+([security](security.md#a-file-for-all-of-it)).
 
-**For scripts.** `--json` writes one object to standard output; errors are one line on standard
-error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage or a wrong setting; 3 of `blockers`,
-when a transaction is open. With `--json`, a change needs `--yes` or `--dry-run`. Names in the
-JSON stay; new ones may be added. Times are milliseconds. `phase` is `DONE` (nothing under way),
-`DECIDED` or `PARTIAL`; an `outcome` is `committed`, `open`, `lost` (the brokers aborted it) or
-`unknown` (they don't remember); `runIs` is `owner` (of a key of the log), `superseded`, or `not
-in the log`: it has not committed anything yet, and was planned after the owner; of `silent`
-brokers nothing is known.
+`kprod txn` needs DESCRIBE and WRITE on the transactional ids that begin with `prefix~`, and
+DESCRIBE and READ on the commit log's topic. A command that changes something also needs WRITE on
+that topic. If the job sets `commitLogTopic` and the properties file does not, give the topic with
+`--log-topic`. A command skips a broker whose first answers take longer than 3 s. If a command skips
+all brokers, it fails.
 
-`kprod --install-completion` completes names in your shell (bash, zsh, fish, PowerShell; start a
-new one).
+## Which commands change something
+
+`list`, `blockers`, `describe` and all commands with `--dry-run` change nothing. A command that
+changes something shows the change and requests a confirmation. `--yes` skips the confirmation.
+Without `--force`, a command refuses to act against a recorded decision or against the run that owns
+the key.
+
+Before a change, the command fences the drivers that could make another decision, and reads the
+state again. If a driver is about to commit a batch that the command aborts, the driver fails with
+`CommitError`, and no row of its batch is visible.
+
+## Scripts
+
+`--json` writes one object to standard output. An error is one line on standard error. With
+`--json`, a command that changes something needs `--yes` or `--dry-run`. Later versions keep the
+names in the JSON, and may add names. Times are milliseconds.
+
+| Exit code | Meaning |
+|---|---|
+| 0 | done |
+| 1 | refused or failed |
+| 2 | wrong usage or a wrong setting |
+| 3 | `blockers`: a transaction is open. `audit`: rows are missing, changed or too many |
+| 4 | `audit`: rows were removed with a reason ([verdicts](audit.md#the-verdicts)) |
+| 5 | `audit`: the audit can't decide ([verdicts](audit.md#the-verdicts)) |
+
+| Field | Value | Meaning |
+|---|---|---|
+| `phase` | `DONE` | no batch in progress |
+| | `DECIDED` | a batch is decided, and not yet committed |
+| | `PARTIAL` | a batch is partially committed |
+| `outcome` | `committed`, `open` | the transaction is committed, or still open |
+| | `lost` | the brokers aborted the transaction |
+| | `unknown` | the brokers don't remember the transaction |
+| `runIs` | `owner` | the run owns a key in the commit log |
+| | `superseded` | a later run took over |
+| | `not in the log` | the run has not committed yet, and started after the owner |
+| `silent` | | the brokers that did not answer; their state is unknown |
+
+`kprod --install-completion` installs the completion of names in your shell (bash, zsh, fish,
+PowerShell). Start a new shell afterwards.
 """
 
 
-#: An argument or option of as many commands is described once.
+#: An argument or option of this many commands is described once.
 _COMMON = 2
 
 
@@ -87,7 +118,7 @@ def page_lines() -> Iterator[str]:
         for one in command.params:
             users.setdefault(_row(one), []).append(name.removeprefix("kprod "))
     common = {row: names for row, names in users.items() if len(names) >= _COMMON}
-    yield from ("", "## What several commands take", "")
+    yield from ("", "## Arguments and options of several commands", "")
     for row, names in sorted(common.items(), key=lambda one: one[0].startswith("- `-")):
         yield f"{row} ({_users(names, sections)})"
     for name, command in sections:
@@ -96,7 +127,7 @@ def page_lines() -> Iterator[str]:
 
 
 def _users(names: list[str], sections: list[tuple[str, _Command]]) -> str:
-    """``names`` of commands by their groups; a group of which all have it by its name alone."""
+    """``names`` of commands by their groups; the group's name alone if all its commands have it."""
     shown: list[str] = []
     for group in dict.fromkeys(name.partition(" ")[0] for name in names):
         members = [one.removeprefix("kprod ") for one, _ in sections]
@@ -118,7 +149,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, _Command]]:  # noq
 
 
 def _section(name: str, command: _Command, common: Collection[str]) -> Iterator[str]:
-    """A heading, what the command says of itself, its example, and what it takes alone."""
+    """A heading, the command's help, its example, and its own options."""
     arguments = [
         _metavar(p) if p.required else f"[{_metavar(p)}]"
         for p in command.params

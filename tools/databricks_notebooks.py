@@ -25,6 +25,9 @@ NAMES: Final = ("quick_start", "exactly_once", "two_topics")
 _HEAD: Final = "# Databricks notebook source\n"
 _CELL: Final = "\n\n# COMMAND ----------\n\n"
 
+#: Where an example of a workspace has the wheel: no package index has the package.
+_WHEEL: Final = "/Volumes/main/default/libraries/spark_kafka_sink-0.2.0-py3-none-any.whl"
+
 _INSTALL: Final = """\
 The next cell installs what the notebook needs. On classic compute the package must also be a
 library of the cluster, because Spark's Python workers run it."""
@@ -145,7 +148,7 @@ def _cells(name: str, notebook: NotebookNode) -> Iterator[str]:
     made = f"Made of notebooks/{name}.ipynb. Nobody has run it in a Databricks workspace yet."
     yield _markdown(f"{title.source.split('You need')[0].strip()}\n\n{made}")
     yield _markdown(_INSTALL)
-    yield "# MAGIC %pip install spark-kafka-sink confluent-kafka\n# MAGIC %restart_python"
+    yield f"# MAGIC %pip install {_WHEEL} confluent-kafka\n# MAGIC %restart_python"
     for cell in others:
         tag = next((tag for tag in cell.metadata.get("tags", ()) if tag in _COUNTERPARTS), None)
         is_text = cell.cell_type == "markdown"

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import prometheus_client
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink import KprodListener, register
-from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
+from spark_kafka_sink import KprodListener, PrometheusMetrics, register
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

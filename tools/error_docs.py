@@ -21,28 +21,29 @@ ROOT = Path(__file__).resolve().parent.parent
 def page_lines() -> Iterator[str]:
     """docs/errors.md, below its title: the index of all of them."""
     yield paragraph(
-        "Every error is one line that says what went wrong, where, and what to do, behind its",
-        "code; a second line has a hint, where there is one. None contains a row, a key, a",
-        "header or a secret. In Spark, an error of the driver's planning arrives inside",
-        "PYTHON_DATA_SOURCE_ERROR, and one of a task inside the job's failure; the lines are",
-        "the same. A code keeps its meaning forever.",
+        "Every error begins with one line: its code, the problem, the place and the remedy. A",
+        "second line may have a hint. No error contains a row, a key, a header or a secret. Spark",
+        "puts its own words before the line: PYTHON_DATA_SOURCE_ERROR for an error on the",
+        "driver, and the message of the failed job for an error of a task. The line itself is the",
+        "same. A code keeps its meaning forever.",
     )
     yield ""
     yield paragraph(
-        "Each code has a page of the site, and `kprod explain CODE` prints it without a",
-        "network or an extra, also as `python -m spark_kafka_sink.cli explain CODE`. For errors",
-        "without a code see [troubleshooting](troubleshooting.md). The exceptions are on a",
-        "page of the [API](api/exceptions.md).",
+        "Each code has a page on the site. `kprod explain CODE` prints the page without a network;",
+        "without the extra `cli`, run `python -m spark_kafka_sink.cli explain CODE`. For errors",
+        "without a code see [the runbook](runbook.md#messages-of-spark). The",
+        "[API](api/exceptions.md) lists the exceptions.",
     )
     yield ""
     yield from _kinds()
     yield from heading(
-        "What brokers answer",
-        *("Code", "Name", "Number", "What happens", "Runbook"),
+        "Error codes of brokers",
+        *("Code", "Name", "Number", "What happens"),
         text=paragraph(
-            "*Retried*: sent again with growing pauses, until it succeeds or",
+            "*Retried*: the batch is sent again with growing pauses, until it succeeds or",
             "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
-            "run it again; MESSAGE_TOO_LARGE first has a batch of several records split.",
+            "run it again. Exception: after MESSAGE_TOO_LARGE, a batch of several records is first",
+            "split and sent again.",
         ),
     )
     for code, info in sorted(errors.CODES.items()):
@@ -50,8 +51,7 @@ def page_lines() -> Iterator[str]:
             _anchored(code.kp_code),
             f"`{code.name}`",
             str(int(code)),
-            _REACTIONS[info.error_class],
-            _in_runbook(code.kp_code),
+            _with_runbook(_REACTIONS[info.error_class], code.kp_code),
         )
 
 
@@ -61,10 +61,10 @@ _AREAS = {
     "01": "Options",
     "02": "Columns and rows",
     "03": "Brokers",
-    "04": "Who we are",
+    "04": "Authentication",
     "05": "Delivery",
     "06": "Commit and exactly-once",
-    "07": "Code of your own, and reports",
+    "07": "Your code, and reports",
     "09": "Bugs",
 }
 
@@ -77,9 +77,15 @@ def _kinds() -> Iterator[str]:
             if area is not None:
                 yield ""
             area = kind.kp_code[2:4]
-            yield from heading(_AREAS[area], "Code", "What it is", "Runbook")
-        yield row(_anchored(kind.kp_code), entry.title, _in_runbook(kind.kp_code))
+            yield from heading(_AREAS[area], "Code", "Meaning")
+        yield row(_anchored(kind.kp_code), _with_runbook(entry.title, kind.kp_code))
     yield ""
+
+
+def _with_runbook(text: str, code: str) -> str:
+    """``text``, with a link to the runbook where an error has a section."""
+    link = _in_runbook(code)
+    return f"{text} (runbook: {link})" if link else text
 
 
 def _in_runbook(code: str) -> str:
@@ -120,18 +126,18 @@ _REACTIONS = {
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Of each code its page: the code, and Markdown whose links are those of a page of docs/."""
+    """Each code with its page in Markdown; links are relative to docs/."""
     for kind, entry in entries().items():
         says = "".join(f"> {_escaped(message)}  \n" for message in entry.says)
-        parts = (says and f"What it says:\n\n{says}", entry.advice, _runbook(kind.kp_code))
+        parts = (says and f"Messages:\n\n{says}", entry.advice, _runbook(kind.kp_code))
         yield kind.kp_code, _page(kind.kp_code, entry.title, *parts)
     for code, info in sorted(errors.CODES.items()):
         if code is errors.ErrorCode.NONE:
             continue
         told = f"A broker's answer: {info.meaning}."
-        done = f"What the producer does: {_REACTIONS[info.error_class]}."
+        done = f"The producer's reaction: {_REACTIONS[info.error_class]}."
         raised = f"The exception: `{info.error_type.__name__}`."
-        parts = (f"What helps: {info.hint}.", told, done, raised, _runbook(code.kp_code))
+        parts = (f"Remedy: {info.hint}.", told, done, raised, _runbook(code.kp_code))
         yield code.kp_code, _page(code.kp_code, f"{code.name} ({int(code)})", *parts)
 
 
@@ -141,14 +147,9 @@ def _runbook(code: str) -> str:
 
 
 def _page(code: str, title: str, *parts: str) -> str:
-    """What stands on the index about it, on its own."""
+    """A page of the site with a title, paragraphs, and a link to the index."""
     index = f"[All errors](errors.md#{code.lower()}). Without a network: `kprod explain {code}`."
     return "\n\n".join((f"# {code}: {title}", *filter(None, parts), *_to_try(code), index)) + "\n"
-
-
-def area_of(code: str) -> str:
-    """The area of a code: brokers' answers are one of their own."""
-    return _AREAS.get(code[2:4], "What brokers answer")
 
 
 def _to_try(code: str) -> Iterator[str]:
@@ -161,10 +162,10 @@ def _to_try(code: str) -> Iterator[str]:
 
 #: By area.
 _COMMANDS = {
-    "01": ("kprod options registry", "kprod check orders -c client.properties"),
-    "03": ("kprod check orders -b broker1:9092",),
-    "04": ("kprod check orders -c client.properties",),
-    "05": ("kprod report show reports.jsonl", "kprod check orders -b broker1:9092"),
+    "01": ("kprod options registry", "kprod check -t orders -c client.properties"),
+    "03": ("kprod check -t orders -b broker1:9092",),
+    "04": ("kprod check -t orders -c client.properties",),
+    "05": ("kprod report show reports.jsonl", "kprod check -t orders -b broker1:9092"),
     "06": (
         "kprod txn list orders-sink -b broker1:9092",
         "kprod txn blockers orders -b broker1:9092",

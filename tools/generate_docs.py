@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from spark_kafka_sink.config.given_options import foreign_options
+from spark_kafka_sink.config.names.foreign_options import foreign_options
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 import cli_docs  # noqa: E402 - runs from a bare checkout
 import error_docs  # noqa: E402
 import figures  # noqa: E402
+import module_docs  # noqa: E402
 import report_docs  # noqa: E402
 import task_options  # noqa: E402
 import type_docs  # noqa: E402
@@ -54,6 +55,11 @@ def options_page() -> str:
     return "\n".join(_options_lines()) + "\n"
 
 
+def refused_options_page() -> str:
+    """docs/options-refused.md."""
+    return "\n".join(_refused_options_lines()) + "\n"
+
+
 def errors_page() -> str:
     """docs/errors.md."""
     return "\n".join(["# Errors", "", NOTICE, "", *error_docs.page_lines()]) + "\n"
@@ -68,6 +74,12 @@ def upstream_behaviours_page() -> str:
     """docs/upstream-behaviours.md."""
     head = ("# Behaviours of Kafka's own producer", "", NOTICE, "")
     return "\n".join([*head, *upstream_behaviours.page_lines()]) + "\n"
+
+
+def modules_of_a_write_page() -> str:
+    """docs/design/modules-of-a-write.md."""
+    head = ("# The modules of a write", "", NOTICE, "")
+    return "\n".join([*head, *module_docs.page_lines()]) + "\n"
 
 
 def cli_page() -> str:
@@ -90,10 +102,27 @@ def benchmarks_page() -> str:
     return "\n".join(["# Benchmarks", "", NOTICE, "", *bars.page_lines()]) + "\n"
 
 
+def client_files_page() -> str:
+    """docs/client-files.md: the files of conf/clients."""
+    lines = ["# Client files by service", "", NOTICE, ""]
+    lines += [
+        "Copy a file, fill it in, and give its path in the option `configFile`, or to `kprod` with",
+        "`-c FILE`. No file holds a secret: the driver and the executors read secrets through",
+        "references ([secure listeners](security.md#recipes)).",
+    ]
+    for path in sorted((ROOT / "conf" / "clients").glob("*.properties")):
+        text = path.read_text(encoding="utf-8").rstrip("\n")
+        lines += ["", f"## {path.stem}", "", "```properties", text, "```"]
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/options.md": options_page,
+    "docs/options-refused.md": refused_options_page,
+    "docs/client-files.md": client_files_page,
     "docs/options-by-task.md": options_by_task_page,
     "docs/benchmarks.md": benchmarks_page,
+    "docs/design/modules-of-a-write.md": modules_of_a_write_page,
     "docs/errors.md": errors_page,
     **{name: figures.page(name) for name in figures.PAGES},
     "docs/metrics.md": metrics_page,
@@ -109,19 +138,31 @@ PAGES: dict[str, Callable[[], str]] = {
 def _options_lines() -> Iterator[str]:
     yield from ("# Options", "", NOTICE, "")
     yield paragraph(
-        "Options of Kafka's producer have Java's names behind `kafka.`; the sink's own have no",
-        "prefix. Upper and lower case don't matter in names. Everything is checked on the driver",
-        "before a task starts. An unknown name is an error that proposes the nearest one.",
+        "Options of Kafka's producer have Java's names with the prefix `kafka.`; the sink's own",
+        "options have no prefix. Upper and lower case don't matter in names. All options are",
+        "checked on the driver before a task starts. An unknown name is an error that proposes",
+        "the nearest name. [An appendix](options-refused.md) lists the options of Kafka, Spark and",
+        "other clients that are refused or have no effect.",
     )
     yield ""
     yield from _own_options()
     yield from _obeyed_options()
     yield from _different_defaults()
+    yield from _partitioner_classes()
+
+
+def _refused_options_lines() -> Iterator[str]:
+    yield from ("# Options that are refused or ignored", "", NOTICE, "")
+    yield paragraph(
+        "An option of another client, or of an older Kafka, is either an error or has no effect.",
+        "The message names the option, and the replacement if there is one. The options that the",
+        "sink obeys are on the page [Options](options.md).",
+    )
+    yield ""
+    yield from _refused_options()
     yield from _later_options()
     yield from _options_without_effect()
-    yield from _refused_options()
     yield from _spark_options()
-    yield from _partitioner_classes()
 
 
 def _own_options() -> Iterator[str]:
@@ -129,30 +170,28 @@ def _own_options() -> Iterator[str]:
     for option in _public(SINK_OPTIONS):
         if option.status is Status.HONOURED:
             default = "by mode" if option.name == "preflight" else _default(option)
-            yield _entry(option.name, option, default)
-    yield ""
+            yield from _entry(option.name, option, default)
 
 
 def _obeyed_options() -> Iterator[str]:
-    yield from ("## Kafka options that the sink obeys", "")
     obeyed = [option for option in _public(PRODUCER_OPTIONS) if option.status is Status.HONOURED]
     importance_of = option_texts().importance
     for importance in ("high", "medium", "low"):
-        yield from (f"### Importance: {importance}", "")
+        yield from (f"## Kafka options of {importance} importance", "")
         for option in sorted(obeyed, key=lambda o: o.name):
             if importance_of[option.name] == importance:
-                yield _entry(f"kafka.{option.name}", option, _default(option))
-        yield ""
+                yield from _entry(f"kafka.{option.name}", option, _default(option))
 
 
-def _entry(name: str, option: Option, default: str) -> str:
-    """An option as an entry with an anchor of its name, which fits a phone."""
+def _entry(name: str, option: Option, default: str) -> Iterator[str]:
+    """An option as a section with an anchor of its name, its facts and its text."""
     facts = [option.type.value if name.startswith("kafka.") else "", _values(option)]
     facts.insert(1, "" if default == "-" else f"default {default}")
     shown = "; ".join(filter(None, facts))
-    shown = f" ({shown})" if shown else ""
-    what = linked(option_texts().what[option.name])
-    return f'- <a id="{anchor_of(name)}"></a>**`{name}`**{shown}: {what}'
+    yield from (f'### <a id="{anchor_of(name)}"></a>`{name}`', "")
+    if shown:
+        yield from (f"*{shown[0].upper()}{shown[1:]}.*", "")
+    yield from (linked(option_texts().what[option.name]), "")
 
 
 def _different_defaults() -> Iterator[str]:
@@ -168,8 +207,8 @@ def _later_options() -> Iterator[str]:
     what = option_texts().what
     yield from ("## Not supported by this version", "")
     yield paragraph(
-        "Set to anything but their default, these are an error, because to ignore them would",
-        "give you something else than you asked for.",
+        "The sink can't do what these options request. Any value except the default is an error,",
+        "because the write would otherwise differ from its configuration.",
     )
     yield ""
     refused = _of_status(Status.LATER_REFUSED)
@@ -181,7 +220,8 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     """A line for options that say the same: their names, what they are, and a note."""
     names: dict[tuple[str, str], list[str]] = {}
     for name, what, note in options:
-        names.setdefault((what, note), []).append(f"`kafka.{name}`")
+        prefix = "" if name in SINK_OPTIONS else "kafka."
+        names.setdefault((what, note), []).append(f"`{prefix}{name}`")
     for (what, note), same in names.items():
         yield f"- {', '.join(same)}: {linked(what)} {linked(note[:1].upper() + note[1:])}."
 
@@ -189,27 +229,30 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 def _options_without_effect() -> Iterator[str]:
     yield from ("## Known, without effect", "")
     yield paragraph(
-        "Kafka's Java producer has these. They are checked, and one warning says that they do",
-        "nothing, unless what they ask for is nothing (`false`, an empty list).",
+        "Kafka's Java producer has these options. Their values are checked, and a warning names",
+        "the options that have no effect. Exception: there is no warning if the value switches the",
+        "option off (`false`, an empty list).",
     )
     yield ""
     what = option_texts().what
-    without = _of_status(Status.NO_MEANING)
+    own = (one for one in _public(SINK_OPTIONS) if one.status is Status.NO_MEANING)
+    without = (*_of_status(Status.NO_MEANING), *own)
     yield from _alike((one.name, what[one.name], one.note) for one in without)
     yield from _alike(
-        (f"{start}*", "A family of names.", note) for start, note in NO_MEANING_PREFIXES.items()
+        (f"{start}*", "All options whose names begin with this prefix.", note)
+        for start, note in NO_MEANING_PREFIXES.items()
     )
     yield ""
     yield paragraph(
-        "Options of TLS and SASL are never passed over: one that would have no effect, because of",
-        "`kafka.security.protocol`, of the mechanism or of another store, is an error. See",
-        "[security.md](security.md#what-would-have-no-effect).",
+        "Options of TLS and SASL are never ignored. If an option has no effect with the given",
+        "`kafka.security.protocol`, mechanism or key store, the write fails. See",
+        "[security](security.md#settings-that-would-have-no-effect).",
     )
     yield ""
     yield from heading(
         "Removed from Kafka",
         *("Option", "Last in", "Instead"),
-        text="Java's producer has dropped these. One warning, no effect.",
+        text="Java's producer has dropped these options. They cause a warning and have no effect.",
     )
     for option in _of_status(Status.REMOVED):
         last, _, instead = option.note.removeprefix("Removed from Kafka after ").partition("; ")
@@ -231,9 +274,10 @@ def _refused_options() -> Iterator[str]:
     yield from (
         "",
         (
-            "These are options of other components. The error names the component. Lines of a"
-            " `configFile` that are a consumer's, an admin client's, Kafka Connect's or a schema"
-            " registry's are left out, with one warning that names them."
+            "The following options belong to other components. Each is an error, which names the"
+            " component. Exception: a `configFile` may contain options of a consumer, an admin"
+            " client, Kafka Connect or a schema registry. There they are ignored, and a warning"
+            " names them."
         ),
         "",
         f"- A Kafka source: {names['source']}",
@@ -241,7 +285,7 @@ def _refused_options() -> Iterator[str]:
         f"- An admin client: {names['admin']}",
         f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
         f"- A schema registry's client or serializer: {names['registry']}",
-        "- librdkafka, where Java has another name or none:",
+        "- librdkafka (options that have another name in Java, or no counterpart in Java):",
         "",
         "| librdkafka | Java |",
         "|---|---|",
@@ -249,7 +293,7 @@ def _refused_options() -> Iterator[str]:
     for name, java in sorted(librdkafka.items()):
         if java is not None:
             yield row(f"`{name}`", f"`kafka.{java}`" if " " not in java else java)
-    yield row(_names(name for name, java in librdkafka.items() if java is None), "nothing like it")
+    yield row(_names(name for name, java in librdkafka.items() if java is None), "no counterpart")
     yield ""
 
 
@@ -257,7 +301,7 @@ def _spark_options() -> Iterator[str]:
     yield from heading(
         "Accepted and ignored",
         *("Option", "What it is"),
-        text="Spark adds these to a write by itself, or its own Kafka sink knows them.",
+        text="Spark adds these options to a write, or Spark's Kafka sink accepts them.",
     )
     for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)
@@ -269,12 +313,12 @@ def _partitioner_classes() -> Iterator[str]:
         "Partitioner classes",
         *("Class", "Here"),
         text=paragraph(
-            "`kafka.partitioner.class` takes these classes of the Java client, with or without",
-            "their package.",
+            "`kafka.partitioner.class` accepts the names of these classes of the Java client, with",
+            "or without their package.",
         ),
     )
     for name, partitioner in JAVA_PARTITIONERS.items():
-        here = "the same" if partitioner else "the built-in partitioner"
+        here = "a partitioner with the same rule" if partitioner else "the built-in partitioner"
         if name == IGNORES_KEYS:
             here += " with `kafka.partitioner.ignore.keys=true`"
         yield row(f"`{name}`", here)
@@ -288,17 +332,20 @@ def _key_rules() -> Iterator[str]:
         "Keys and partitioners",
         *("Partitioner", "Null key", "Empty key", "Other keys", "The hash"),
         text=paragraph(
-            "`kafka.partitioner.class` also takes librdkafka's names, with librdkafka's meaning",
-            "(its own default is `consistent_random`), and three of our own. *Hash*: the hash",
-            "modulo the number of all partitions. *Sticky*: one partition with a leader until it",
-            "has had batch.size bytes, then another (librdkafka changes it by time,",
-            "`sticky.partitioning.linger.ms`). *Random*: any partition with a leader, for each row",
-            "anew. A row's own partition comes before all of them, and",
-            "`kafka.partitioner.ignore.keys` is for the built-in partitioner alone.",
+            "`kafka.partitioner.class` also accepts the names of librdkafka's partitioners, with",
+            "librdkafka's meaning. librdkafka's default is `consistent_random`. Three names in the",
+            "table, `murmur3`, `iceberg_bucket` and `iceberg_bucket_long`, are not librdkafka's.",
+            "In the table, *hash* means the hash modulo the number of all partitions. *Sticky*",
+            "means one partition with a leader until that partition has had batch.size bytes, and",
+            "then another partition. (librdkafka changes the partition by time,",
+            "`sticky.partitioning.linger.ms`.) *Random* means that each row goes to any partition",
+            "with a leader. If a row names its partition, no partitioner is used.",
+            "`kafka.partitioner.ignore.keys` has an effect on the built-in partitioner only. A",
+            "[notebook](notebooks/partitioner.md) compares kprod's partitions with Java's.",
         ),
     )
     rules = {
-        "unset: the built-in one": key_rules.JAVA_RULE,
+        "unset: the built-in partitioner": key_rules.JAVA_RULE,
         "unset, with `kafka.partitioner.ignore.keys=true`": key_rules.IGNORED,
         **{f"`{name}`": key_rules.KEY_RULES[name] for name in KEY_PARTITIONERS},
     }
@@ -316,15 +363,16 @@ def _key_rules() -> Iterator[str]:
     yield row("`RoundRobinPartitioner`", *["every partition with a leader in turn"] * 3, "none")
     yield ""
     yield paragraph(
-        "With `iceberg_bucket` a topic of N partitions has in partition i what Iceberg's",
-        "`bucket[N]` has in bucket i (Iceberg has no bucket for null). Iceberg hashes a value",
-        "according to its type, and a key arrives as text or bytes. So a column of strings or",
-        "binaries is the key as it is, for `iceberg_bucket`. An integer is a key as Kafka's",
-        "IntegerSerializer and LongSerializer write it, in 4 or 8 bytes with the highest",
-        "first, for `iceberg_bucket_long`, which hashes the long of that value as Iceberg does; in",
-        "Spark `unhex(lpad(hex(id), 16, '0'))` makes it of an int or a long. A key of any other",
-        "length is an error there. Dates are days, times and timestamps microseconds since the",
-        "epoch. `murmur3` puts keys where `iceberg_bucket` does: it is the same hash.",
+        "If a topic has N partitions, `iceberg_bucket` writes the keys of bucket i of Iceberg's",
+        "`bucket[N]` to partition i. Iceberg has no bucket for null. Iceberg's hash depends on the",
+        "type of the value, but a partitioner gets the key as text or bytes. For strings and",
+        "binaries, use `iceberg_bucket` with the column as the key. For integers, use",
+        "`iceberg_bucket_long`, which hashes the number as a long. A key of `iceberg_bucket_long`",
+        "must have 4 or 8 bytes with the highest byte first, as Kafka's IntegerSerializer and",
+        "LongSerializer write it. In Spark, `unhex(lpad(hex(id), 16, '0'))` makes this key from an",
+        "int or a long. A key of another length is an error. For a date, the number is the days",
+        "since the epoch. For a time or a timestamp, the number is microseconds. `murmur3` and",
+        "`iceberg_bucket` use the same hash.",
     )
 
 
@@ -372,7 +420,9 @@ def _unit(name: str, value: int) -> str:
 
 def _values(option: Option) -> str:
     if option.rule is not None:
-        return option.rule.words
+        listed = ", ".join(option.rule.choices)
+        quoted = ", ".join(f"`{choice}`" for choice in option.rule.choices)
+        return option.rule.words.replace("one of ", "values ").replace(listed, quoted, 1)
     return "`true`, `false`" if option.type is OptionType.BOOLEAN else ""
 
 
@@ -381,22 +431,24 @@ def _metrics_lines() -> Iterator[str]:
     yield from _exported_metrics()
     yield from ("## The producer without Spark", "")
     yield paragraph(
-        "`KafkaProducer.metrics()` returns numbers by `MetricName(name, group, tags)`. Names,",
-        "groups, units and meanings are those of",
-        "[Kafka's Java producer](https://kafka.apache.org/documentation/#producer_monitoring), and",
-        "`MetricName.description` says them; its metrics that do not apply (app-info, the count of",
-        "metrics, offsets sent to transactions) are left out. `record-size-avg` is of all records",
-        "(Java's: of the largest of each batch). Rates, ratios, averages and maxima",
-        "are of `metrics.num.samples` windows of `metrics.sample.window.ms` (twice 30 s); without",
-        "samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
+        "`KafkaProducer.metrics()` returns a mapping from `MetricName(name, group, tags)` to",
+        "numbers. The names, groups, units and meanings are the same as in",
+        "[Kafka's Java producer](https://kafka.apache.org/documentation/#producer_monitoring).",
+        "`MetricName.description` has the meaning as text. Three kinds of Java's metrics do not",
+        "exist here: app-info, the count of metrics, and the time to send offsets to a",
+        "transaction. `record-size-avg` is the average size of all records, while Java's metric is",
+        "the average size of the largest record of each batch. Rates, ratios, averages and maxima",
+        "cover the last time windows. `metrics.num.samples` is the number of windows (2), and",
+        "`metrics.sample.window.ms` is the length of each window (30 s).",
+        "Without samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
     )
     yield ""
     tags = {
         producer_metrics.Group.PRODUCER: "",
-        producer_metrics.Group.TOPIC: "One for each topic, which is the tag `topic`"
-        f" (for the first {producer_metrics.MAX_TAGS}): ",
-        producer_metrics.Group.NODE: "One for each broker, which is the tag `node-id`"
-        " (`node-1`; a bootstrap server's is `node--1`): ",
+        producer_metrics.Group.TOPIC: "Each topic has these metrics. The tag `topic` is the topic's"
+        f" name. Only the first {producer_metrics.MAX_TAGS} topics have metrics. ",
+        producer_metrics.Group.NODE: "Each broker has these metrics. The tag `node-id` has the"
+        " broker's id, such as `node-1`. A bootstrap server has a negative id, such as `node--1`. ",
     }
     for group, text in tags.items():
         names = [one.name for one in producer_metrics.METRICS if one.group is group]
@@ -405,26 +457,31 @@ def _metrics_lines() -> Iterator[str]:
 
 
 def _exported_metrics() -> Iterator[str]:
-    """What the listener exports, by whose figures they are."""
+    """The metrics that the listener exports, grouped by the source of their figures."""
     yield from ("## Metrics of a Spark session", "")
     yield paragraph(
-        "`KprodListener` feeds these ([monitoring](monitoring.md)), here by their names in",
-        "Prometheus. In OpenTelemetry dots replace underscores, and `_total` and a unit at the end",
-        "are left out: `kprod.sent` is `kprod_sent_bytes_total`. Every metric has the label",
-        f"`{instruments.QUERY}`: the streaming query's name, else its id; `batch` outside of",
-        "streams.",
+        "`KprodListener` exports these metrics ([monitoring](monitoring.md)). The list has the",
+        "names in Prometheus. In OpenTelemetry the names have dots in place of underscores, and",
+        "end without the unit and `_total`: for example, `kprod_sent_bytes_total` is `kprod.sent`.",
+        "Every",
+        f"metric has the label `{instruments.QUERY}`. Its value is the streaming query's name, or",
+        "the query's id if it has no name. Outside of streams the value is `batch`.",
     )
     yield ""
     texts = {
         instruments.Origin.REPORT: paragraph(
-            "Of the batches' [reports](reports.md#version-1), with the field there, which says",
-            "what it is. `_total` is the sum over batches; `kprod_commit_time_seconds` and",
-            "`kprod_broker_latency_seconds` are histograms (the sum of the latter is that of its",
-            "buckets' upper bounds); all others are of the last batch.",
+            "These metrics come from the [reports](reports.md#version-1) of batches. The field of",
+            "the report that explains a metric is in brackets. A metric with `_total` is the sum",
+            "over all batches. `kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are",
+            "histograms. All other metrics show the last batch. The sum of",
+            "`kprod_broker_latency_seconds` is an upper bound: each request counts with the upper",
+            "bound of its bucket.",
         ),
-        instruments.Origin.PROGRESS: "Of Spark's `StreamingQueryProgress`, with the field there:",
-        instruments.Origin.LISTENER: "Of the listener's own:",
-        instruments.Origin.RUNNING: "Of [work that runs](monitoring.md#work-that-runs):",
+        instruments.Origin.PROGRESS: "These metrics come from Spark's `StreamingQueryProgress`."
+        " The field of Spark is in brackets:",
+        instruments.Origin.LISTENER: "The listener itself measures these metrics:",
+        instruments.Origin.RUNNING: "These metrics describe"
+        " [work that runs](monitoring.md#work-that-runs). They need the option `progressTopic`:",
     }
     for origin, text in texts.items():
         yield from (text, "")

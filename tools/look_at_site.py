@@ -1,8 +1,10 @@
 """Looks at the built site in headless Chromium: ``make site-test``.
 
-Eleven pages, light and dark, wide and narrow: no page may be wider than its window, nothing may be
-asked of another host, and no script may fail. A search must find a page. The screenshots are in
-build/screenshots, for a person to look at. Chromium is the system's (``apt install chromium``).
+The pages of :data:`LOOKS`, light and dark, wide and narrow: no page may be wider than its window, a
+line of text has at most 80 characters, nothing may be asked of another host, and no script may
+fail. A search must find a page, and the filter of the options must leave those with its words. The
+screenshots are in build/screenshots, for a person to look at. Chromium is the system's
+(``apt install chromium``).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LOOKS = (
     "options-by-task",
     "errors",
     "delivery-guarantees",
+    "exactly-once",
     "benchmarks",
+    "migration",
     "api/spark",
     "notebooks/tuning",
     "runbook",
@@ -42,20 +46,27 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 #: What people type, and the pages of which one must be among the first two found.
 SEARCHES = {
     "KP0311": ("errors/KP0311",),
-    "transactionalIdPrefix": ("delivery-guarantees", "options"),
-    "exactly once": ("tutorial-exactly-once", "delivery-guarantees"),
+    "transactionalIdPrefix": ("exactly-once", "options"),
+    "exactly once": ("tutorial-exactly-once", "exactly-once", "delivery-guarantees"),
     "duplicates": ("runbook", "delivery-guarantees"),
     "how do I get started": ("quick-start",),
     "install": ("quick-start",),
     "SASL": ("security",),
     "SASL_SSL": ("security",),
     "slow": ("runbook", "tuning"),
-    "timeout": ("delivery-guarantees", "tuning"),
-    "nothing arrives": ("runbook", "troubleshooting"),
+    "timeout": ("exactly-once", "tuning"),
+    "nothing arrives": ("runbook",),
     "schema registry": ("formats",),
     "avro": ("formats", "notebooks/schemas"),
     "dead letter": ("dead-letters",),
 }
+#: Of a line of text, at most.
+_CHARACTERS = 80
+#: The most characters a line that a paragraph of at least four lines has on average.
+_LONGEST_LINE = """Math.max(0, ...[...document.querySelectorAll('article > p')].map(p => {
+    const lines = p.getBoundingClientRect().height / parseFloat(getComputedStyle(p).lineHeight);
+    return lines < 4 ? 0 : p.textContent.length / lines;
+}))"""
 #: What Chromium would ask of its maker by itself.
 _QUIET = (
     "--disable-background-networking",
@@ -77,7 +88,7 @@ def main() -> int:
     SCREENSHOTS.mkdir(parents=True)
     with served(SITE) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=_QUIET)
-        found = [*looks(browser, address), *searches(browser, address)]
+        found = [*looks(browser, address), *searches(browser, address), *filters(browser, address)]
         browser.close()
     for problem in found:
         print(problem, file=sys.stderr)
@@ -118,6 +129,8 @@ def looks(browser: Browser, address: str) -> Iterator[str]:
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 if wide > width:
                     yield f"{label} is {wide} pixels wide: {_widest(page, width)}"
+                if (longest := page.evaluate(_LONGEST_LINE)) > _CHARACTERS:
+                    yield f"{label} has lines of {longest:.0f} characters"
                 file = f"{name.replace('/', '-') or 'home'}-{size}-{scheme}.png"
                 page.screenshot(path=SCREENSHOTS / file)
             yield from heard
@@ -175,6 +188,20 @@ def searches(browser: Browser, address: str) -> Iterator[str]:
         links = [link.get_attribute("href") or "" for link in page.query_selector_all(first)[:2]]
         if not any(f"/{name}" in link for link in links for name in wanted):
             yield f"the search for {words!r} leads to {links}"
+    page.close()
+
+
+def filters(browser: Browser, address: str) -> Iterator[str]:
+    """The box above the options hides the options without its words, and chapters without any."""
+    page = browser.new_page()
+    page.goto(f"{address}/options/", wait_until="load")
+    page.fill(".option-filter", "registry timeout")
+    shown = page.locator("h3.option:visible").all_inner_texts()
+    if len(shown) != 1 or "schema.registry.request.timeout.ms" not in shown[0]:
+        yield f"the filter of the options leaves {shown}"
+    page.fill(".option-filter", "no such words")
+    if page.locator("h2:visible", has_text="importance").count():
+        yield "the filter of the options leaves chapters without an option"
     page.close()
 
 

@@ -44,7 +44,11 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "batch_drainer": (
         f"{PRODUCER}/accumulator/batch_drainer.py",
-        (*BATCHES, "producer/test_partition_load.py", *SENDER),
+        (*BATCHES, *SENDER),
+    ),
+    "partition_load": (
+        f"{PRODUCER}/accumulator/partition_load.py",
+        ("producer/test_partition_load.py",),
     ),
     "batch_returns": (
         f"{PRODUCER}/accumulator/batch_returns.py",

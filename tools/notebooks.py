@@ -48,6 +48,7 @@ NAMES = (
     "two_topics",
     "dead_letters",
     "schemas",
+    "backfill",
 )
 #: A bound of a notebook, and of each of its cells. The longest starts two drivers, one after the
 #: other: a minute on a quiet machine, more than five beside twenty processes on two cores.

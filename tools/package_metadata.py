@@ -16,7 +16,11 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _LINK = re.compile(r"(!?)\[([^]]*)]\((?!https?://|#)([^)#]+)(#[^)]*)?\)")
 #: Pages that the site has elsewhere.
-_ELSEWHERE = {"DESIGN.md": "design/", "CONTRIBUTING.md": "contributing/"}
+_ELSEWHERE = {
+    "CONTRIBUTING.md": "contributing/",
+    "DESIGN.md": "design/",
+    "SECURITY.md": "security-policy/",
+}
 
 
 class Metadata(MetadataHookInterface):

@@ -41,7 +41,6 @@ ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 IN_WHEEL = (
     "spark_kafka_sink/py.typed",
     "spark_kafka_sink/local_kafka/conf/",
-    "spark_kafka_sink/cli/clients/",
     "pyspark_kprod/",
 )
 IN_SDIST = ("README.md", "LICENSE", "CHANGELOG.md", "DESIGN.md", "tests/", "tools/", "docs/")

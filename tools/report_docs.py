@@ -8,25 +8,28 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 
-from spark_kafka_sink.datasource import described_fields
+from spark_kafka_sink.base import described_fields
 from spark_kafka_sink.datasource.report import write_report
-from spark_kafka_sink.datasource.report.write_report import Outcome, WriteReport
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
 from spark_kafka_sink.datasource.write.task_progress import TaskProgress
 from spark_kafka_sink.datasource.write.worker_progress import WorkerProgress
 
 _MEANINGS = {
-    Outcome.ACKNOWLEDGED: "At least once, or none: brokers have acknowledged every row.",
-    Outcome.COMMITTED: "Exactly once: every transaction of the batch is committed.",
-    Outcome.DONE_BEFORE: "Exactly once: the batch was committed before; nothing was written.",
-    Outcome.NO_ROWS: "Exactly once: the batch had no row, so there was nothing to commit.",
-    Outcome.PREPARED: "One write of a `transaction(...)`: it is decided with the others.",
-    Outcome.FAILED: "The commit failed; `error` says why.",
-    Outcome.UNKNOWN: "Exactly once: whether the batch is committed is not known. The next start"
-    " finds out.",
-    Outcome.PARTIAL: "Exactly once: brokers aborted a part of the batch after its decision."
-    " [What to do](runbook.md#partial).",
-    Outcome.ABORTED: "Spark gave the batch up before its commit: a task failed, or the query was"
-    " stopped.",
+    WriteOutcome.ACKNOWLEDGED: "At-least-once: brokers have acknowledged every row. Guarantee"
+    " `none`: every row was sent, and brokers have acknowledged it if `kafka.acks` requires that.",
+    WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
+    WriteOutcome.DONE_BEFORE: "Exactly-once: the batch was committed before, so nothing was"
+    " written.",
+    WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
+    WriteOutcome.PREPARED: "One write of a `transaction(...)` block. The end of the block commits"
+    " or aborts all its writes together.",
+    WriteOutcome.FAILED: "The commit failed; the field `error` has the reason.",
+    WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
+    " start of the query or job resolves the doubt.",
+    WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
+    " commit it. [What to do](runbook.md#partial).",
+    WriteOutcome.ABORTED: "Spark aborted the batch before the commit, because a task failed or the"
+    " query was stopped.",
 }
 
 
@@ -43,16 +46,16 @@ def schema() -> str:
 def page_lines() -> Iterator[str]:
     yield from (*_INTRODUCTION, "")
     yield from ("## Outcomes", "", "The field `outcome`:", "")
-    for outcome in Outcome:
+    for outcome in WriteOutcome:
         yield f"- `{outcome}`: {_MEANINGS[outcome]}"
     yield from (
         "",
         f"## Version {write_report.REPORT_VERSION}",
         "",
-        "A JSON Schema of it is in the package: `write_report.schema.json` in",
-        "`spark_kafka_sink/datasource/report`. Fields may be added to a version; one that goes, or",
-        "means something else, makes the next version (`reportVersion`). Fields in `Ms` are",
-        "milliseconds (`writtenAtMs`: since 1970-01-01 UTC).",
+        "The package has a JSON Schema of this version: `write_report.schema.json` in",
+        "`spark_kafka_sink/datasource/report`. A version may get new fields. If a field is removed",
+        "or changes its meaning, `reportVersion` rises. Fields that end in `Ms` are milliseconds;",
+        "`writtenAtMs` counts milliseconds since 1970-01-01 UTC.",
         "",
     )
     yield from _fields(WriteReport)
@@ -75,50 +78,69 @@ def _names(cls: type) -> tuple[str, ...]:
     return tuple(name for name, _, _ in described_fields.described_fields(cls))
 
 
-#: What a running task's figures have in common with a report, and need no further words.
+#: Fields that a running task's figures share with a report, so that their names are enough.
 _OF_A_REPORT = frozenset(_names(WriteReport)) - {"elapsedMs", "commitMs", "rowsPerSecond"}
 
 
 def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
-    """Each field with its meaning; those of ``known`` by their names."""
+    """Each field with its meaning; the fields of ``known`` are only named."""
     for name, described, _ in described_fields.described_fields(cls):
         if name not in known:
             yield f"- `{name}`: {described.meaning}"
     same = [f"`{name}`" for name in _names(cls) if name in known]
     if same:
-        yield f"- {', '.join(same)}: as in a report, so far."
+        yield f"- {', '.join(same)}: the same as in a report, up to now."
     yield ""
 
 
 _INTRODUCTION = """\
-Every batch and micro-batch leaves a report on the driver, whether it was written or not. No report
-holds a row or a secret.
+Every batch and micro-batch gets a report on the driver, whether the write succeeded or failed.
+Reports contain no rows and no secrets. A [notebook](notebooks/report.md) reads and plots reports of
+five writes.
 
 ## Where reports go
 
-All of these at once, if asked for:
+A report can go to several destinations at the same time:
 
-- the driver's log: one line at INFO for each batch that was written, with the offsets of at most
-  twenty partitions; a warning for each that was not
+- the driver's log, always: one line at INFO for each batch that was written, with the offsets of at
+  most twenty partitions, and a warning for each batch that was not written
 - `reportPath`, a file of the driver: a line of JSON for each report, appended
 - `reportPath`, a directory of the driver: a file of JSON for each report
 - `reportTopic`, a topic of the same cluster: a record of JSON for each report, in partition 0
 - `reportListeners`, your functions on the driver: each report, as a `WriteReport`
 
-**A directory** is what exists as one, or a path that ends in `/`. Files appear whole and are
-never appended to, so volumes and mounted object stores do. Their names sort by time.
+**A directory**: `reportPath` is a directory if a directory with this path exists, or if the path
+ends in `/`. Each file is written as a whole and never changes, so the directory may be on a volume
+or a mounted object store. The order of the files' names is the order of their times.
 
-**Rotation**: `reportPathRetentionBytes` and `reportPathRetentionMs` rename a file to its name
-with `.1` when it has half of what may be kept, and delete a directory's oldest reports. logrotate
-and `find -delete` in a directory work too; `KprodListener` goes on reading.
+**Rotation**: a file of reports grows by about 2 KB with each batch. At 1 GiB the write appends no
+more reports, and logs a warning. To prevent that, use logrotate:
 
-**`reportTopic` with exactly-once**: the report is one more transaction of the batch's own
-decision, so consumers that read committed see it if and only if the batch is committed, and once.
-Its figures end where the decision begins. Reports of batches that failed or had no rows, and
-those without exactly-once, are written at least once: `reportId` identifies duplicates.
+```text
+/var/log/kprod/*.jsonl {
+    weekly
+    rotate 4
+    create
+    missingok
+}
+```
 
-**`reportListeners`** run in the process of Spark's commit, which is not your session's: they see
-no `spark`, and the next micro-batch waits for them.
+From a directory, delete old reports with `find DIRECTORY -name '*.json' -mtime +30 -delete`, or
+with a lifecycle rule of the object store. After a rotation, `KprodListener` and `kprod report`
+continue with the new file.
+
+**`reportTopic` with exactly-once**: the report is written in a separate transaction, which is
+committed together with the transactions of the batch. Consumers that read only committed records
+see the report once, and only if the batch is committed. The report is written before the commit, so
+it does not contain the duration of the commit.
+
+!!! warning "A report may be in the topic twice"
+    Without exactly-once, each report is written at least once, so there may be duplicates. With
+    exactly-once, only the reports of batches that failed or had no rows may be duplicated. All
+    duplicates of a report have the same `reportId`.
+
+**`reportListeners`** run in the process of Spark's commit, not in the process of your session. They
+have no Spark session, and the next micro-batch waits for them.
 
 ```python
 def to_pager(report):          # reportListeners=ops.reports:to_pager
@@ -126,7 +148,7 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
         page(report.query_name, report.outcome, report.error and report.error.message)
 ```
 
-**In a session**, classic or Spark Connect, with no option at all:
+**In a session**, classic or Spark Connect, no option is needed:
 
 ```python
 from spark_kafka_sink import last_report
@@ -137,58 +159,75 @@ if report is not None:         # nothing was written yet
     print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
-The driver keeps the last report of each query, of a hundred at most. Over Connect
-`last_report(spark)` is the server's last. It was not run on Databricks, where the driver's Python
-processes may be isolated: [KP0704](errors.md#kp0704) says so then, and `reportPath` or
-`reportTopic` is the way.
+The driver keeps the last report of each query, for up to a hundred queries. With Spark Connect,
+`last_report(spark)` returns the last report of any client of the server. `last_report` was not
+tested on Databricks, where the driver's Python processes may be isolated. If these processes are
+isolated, `last_report` raises [KP0704](errors.md#kp0704). Then use `reportPath` or `reportTopic`.
 
-Spark's abort after a commit that failed makes no second report. A destination that fails is a
-warning ([KP0703](errors.md#kp0703)).
+[`audit`](audit.md) compares the figures of a report with the topics.
+
+If a commit fails, Spark aborts the batch, but the batch gets only one report. If a report can't be
+written to a destination, a warning is logged ([KP0703](errors.md#kp0703)).
 
 ## Why a batch failed
 
-The report of a failed batch has `error` (code, text, hint), the attempts that failed, and the
-brokers' last answers. The driver's warning has the same in one line, and `kprod report show PATH`
-as a page. A failed attempt leaves its error in a directory beside `reportPath` (without it, or on a
-full disk, in the application's local directory): on a cluster, `reportPath` needs a path that all
-machines mount.
+The report of a failed batch has `error` (code, text, hint), the failed attempts, and the last
+response of each broker. The warning in the driver's log has the same facts in one line, and
+`kprod report show PATH` shows them as a page.
 
-| what ended the batch | its report |
+If an attempt of a task fails, it writes its error into a directory next to `reportPath`, and the
+driver reads the error there. If `reportPath` is not set or the disk is full, the attempt uses the
+local directory of the application, which other machines cannot read. On a cluster, set `reportPath`
+to a path that all machines mount.
+
+| how the batch ended | the report |
 |---|---|
-| a task failed | has all of this, where that directory is shared |
-| it is not shared; an executor was killed; the query failed before the write \
-| [KP0505](errors.md#kp0505) and the unfinished tasks: Spark's exception has the cause, \
-a stream's `kprod_query_failures_total` its code |
-| it was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect client \
-| KP0505 and the unfinished tasks; without the option `checkpointLocation` no \
-`queryId` before the first task |
-| Ctrl-C in a classic session; a killed driver; a refusal, or stop, while Spark plans (nothing was \
-sent); rarely, a stop as it begins to abort \
-| none; transactions stay open until the next start or their time-out |
+| a task failed, and the machines share the directory | has the error, the failed attempts and the \
+brokers' last responses |
+| a task failed, and the machines do not share the directory | [KP0505](errors.md#kp0505) and the \
+unfinished tasks. Spark's exception has the cause; a stream's metric `kprod_query_failures_total` \
+has its code |
+| an executor or a Python worker was killed, for example by the OOM killer; or the query failed \
+before the write | KP0505 and the unfinished tasks, as in the row above |
+| the batch was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect \
+client | KP0505 and the unfinished tasks. `queryId` is missing if the stop came before the first \
+task and the option `checkpointLocation` is not set |
+| Spark refused or stopped the write while it planned | no report; nothing was sent |
+| Ctrl-C in a classic session; a killed driver; rarely, a stop at the moment when Spark begins to \
+abort | no report; transactions stay open until the next start of the query or job, or until their \
+timeout |
 
-What is left there (`.kprod-failed-*`) goes with the first write to that `reportPath` after a week.
+If a batch succeeds after failed attempts, `failedAttempts` lists these attempts. `lostAttempts`
+counts all earlier attempts of the batch's tasks, including attempts on a killed executor, which
+leave no error.
+
+After a crash, the directory with the errors of attempts (`.kprod-failed-*`) can stay. A later write
+with the same `reportPath` deletes the directory when it is older than a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
 ## What progressTopic gets
 
-Every ten seconds, a record of JSON from each Python worker that writes for longer than that, with
-the worker as its key and the sums over its tasks of a stage, failed attempts included; and one
-from a commit that takes longer. [Monitoring](monitoring.md#work-that-runs) reads them.\
+A Python worker that writes for more than ten seconds sends a record of JSON every ten seconds. The
+key of the record is the worker's name. Rows, sizes, retries and waits are sums over the
+tasks that the worker has run for the stage, including failed attempts. A commit that takes more
+than ten seconds also sends records.
+[Monitoring](monitoring.md#work-that-runs) reads these records.\
 """.splitlines()
 
 _RUNNING_TASKS = """\
 ## A task that runs
 
 Every 30 seconds a running task logs one line, `kprod writes partition=3 ...`, at INFO in the
-executor's log (stderr of its Python workers), and from Spark 4.1 on also in
-`spark.tvf.python_worker_logs()` of a session with
-`spark.sql.pyspark.worker.logging.enabled=true`. A broker that is down is named in `waitsFor`,
-with the age of what it has not answered, and in `lastAnswer`.
+executor's log (stderr of its Python workers). From Spark 4.1 on, the line is also in
+`spark.tvf.python_worker_logs()` of a session with `spark.sql.pyspark.worker.logging.enabled=true`.
+If a broker is down, `waitsFor` has the broker and the age of its oldest request without a response,
+and `lastAnswer` also names the broker.
 
-`progressListeners` names functions of yours that get the same as a `TaskProgress` (the fields
-below, in snake case), on the executor, on the thread that logs the line. One that raises is a
-warning ([KP0703](errors.md#kp0703)). With OpenTelemetry, for example:
+`progressListeners` names your own functions. The argument of a function is a `TaskProgress`, which
+has the fields below with names in snake case. The functions run on the executor, on the thread that
+logs the line. If a function raises, a warning is logged ([KP0703](errors.md#kp0703)). An example
+with OpenTelemetry:
 
 ```python
 # ops/progress.py, on driver and executors: progressListeners=ops.progress:to_meter

@@ -1,19 +1,12 @@
-"""What mkdocs calls when it builds the site (mkdocs.yml, hooks): the menu of errors, the search.
+"""What mkdocs calls when it builds the site (mkdocs.yml, hooks): the search.
 
-Owns: where the pages of errors are in the menu, how much a page counts in a search, and by which
-other words it is found. Never: a page's text.
+Owns: how much a page counts in a search, and by which other words it is found. Never: the text of
+a page.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-
-import error_docs  # noqa: E402 - mkdocs imports this file by its path
 
 #: What a page counts in a search, by the beginning of its path; the first one holds.
 BOOSTS = (
@@ -23,10 +16,10 @@ BOOSTS = (
     ("security.md", 3.0),
     ("formats", 8.0),
     ("dead-letters", 3.0),
+    ("exactly-once", 2.5),
     ("delivery-guarantees", 2.5),
     ("options.md", 1.5),
     ("tuning", 2.0),
-    ("troubleshooting", 2.0),
     ("errors/", 0.5),
     ("notebooks/", 0.3),
     ("cli.md", 0.6),
@@ -43,29 +36,18 @@ FOUND_AS = {
     "quick-start.md": "How do I get started? Getting started, first steps, install, installation,"
     " hello world",
     "tutorial-exactly-once.md": "exactly once, EOS, idempotent, no duplicates, transactional sink",
-    "delivery-guarantees.md": "exactly once, duplicates, lost rows, transaction timeout, time-out",
-    "runbook.md": "duplicates, rows twice, slow, hangs, nothing arrives, consumer lag, stuck",
+    "exactly-once.md": "exactly once, EOS, transaction timeout, time-out, txnAppId, txnVersion",
+    "delivery-guarantees.md": "exactly once, duplicates, lost rows",
+    "runbook.md": "duplicates, rows twice, slow, hangs, nothing arrives, consumer lag, stuck,"
+    " troubleshooting",
+    "schedulers.md": "Airflow, backfill, cron, dbt, retry, rerun, scheduler, workflow",
+    "sql.md": "SQL, INSERT INTO, CREATE TABLE, spark-sql",
     "security.md": "SASL, SASL_SSL, SASL_PLAINTEXT, SSL, TLS, mTLS, login, password, Kerberos",
     "tuning.md": "slow, performance, throughput, latency, timeout, timeouts",
     "formats.md": "avro, protobuf, json schema, schema registry, to_avro, magic byte",
+    "changelogs.md": "change data feed, CDC, CDF, Debezium, upsert, delete, MERGE, changelog",
     "dead-letters.md": "dead letter, dead letter queue, DLQ, bad rows, poison pill, skip rows",
 }
-
-
-def on_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Below Reference, each error by its area, beside the index."""
-    areas: dict[str, list[str]] = {}
-    for code, _ in error_docs.pages():
-        areas.setdefault(error_docs.area_of(code), []).append(f"errors/{code}.md")
-    for section in config["nav"]:
-        if "Reference" in section:
-            section["Reference"] = [
-                {"Errors": ["errors.md", *({area: pages} for area, pages in areas.items())]}
-                if entry == {"Errors": "errors.md"}
-                else entry
-                for entry in section["Reference"]
-            ]
-    return config
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:  # noqa: ANN401 - mkdocs is not here

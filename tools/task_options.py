@@ -1,4 +1,4 @@
-"""docs/options-by-task.md: what the sink obeys, by what a user wants, with examples."""
+"""docs/options-by-task.md: the sink's options by the user's task, with examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What somebody wants, the options for it (``ssl.*`` for a family), and what to write."""
+    """A user's task, the options for it (``ssl.*`` is a family of options), and an example."""
 
     title: str
     words: str
@@ -25,26 +25,36 @@ class Task:
 _SERVERS = {"kafka.bootstrap.servers": "broker1:9092,broker2:9092", "topic": "orders"}
 TASKS = (
     Task(
-        "Say where the rows go",
-        "Servers and a topic are enough. A `configFile` may have both, and everything below.",
+        "Name the brokers and the topic",
+        "Brokers and a topic are all that a write needs. A `configFile` may contain both, and all"
+        " other options of this page.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
     ),
     Task(
         "Make values, keys and headers of any columns",
-        "[Columns](columns.md) has the types, and what is an error.",
+        "[Columns](columns.md) lists the types and the errors.",
         ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns",
-         "onNullValue"),
+         "onNullKey", "onNullValue", "timestampColumn", "jsonIgnoreNullFields", "jsonPlainDecimals",
+         "jsonTimestampFormat", "jsonTimestampNtzFormat"),
         {**_SERVERS, "valueColumns": "id, customer, amount", "keyColumns": "id",
          "keyFormat": "string"},
     ),
     Task(
+        "Write the changes of a table",
+        "[Changelogs](changelogs.md) lists the formats of changes, and the cases in which you call"
+        " the function `upserts` before the write.",
+        ("changelog", "changelog.mode"),
+        {**_SERVERS, "changelog": "delta-cdf", "keyColumns": "id", "valueColumns": "*"},
+    ),
+    Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
-        "[Formats](formats.md) has the types, and which schema counts.",
+        "[Formats](formats.md) lists the types of columns, and the places where a schema is"
+        " searched, in their order.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
-         "key.schema.id.serializer", "auto.register.schemas",
+         "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
          "use.latest.version", "use.schema.id", "normalize.schemas", "schema.registry.*",
          "basic.auth.*", "bearer.auth.*"),
         {**_SERVERS, "valueColumns": "*", "valueFormat": "avro",
@@ -52,60 +62,69 @@ TASKS = (
     ),
     Task(
         "Keep rows that can't be sent",
-        "Each becomes a record of another topic, in the same transaction"
-        " ([dead letters](dead-letters.md)).",
+        "A row that can't be sent becomes a record of another topic. With exactly-once, this record"
+        " is in the same transaction as the other rows ([dead letters](dead-letters.md)).",
         ("errors.*",),
         {**_SERVERS, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq.orders",
          "errors.max.fraction": "0.01"},
     ),
     Task(
-        "Choose what is promised",
-        "Set `deliveryGuarantee`, and leave the others alone: it sets them."
-        " [Delivery guarantees](delivery-guarantees.md) compares the three.",
+        "Choose a guarantee",
+        "Set only `deliveryGuarantee`, which sets the other options."
+        " [Delivery guarantees](delivery-guarantees.md) compares the three guarantees.",
         ("deliveryGuarantee", "kafka.acks", "kafka.enable.idempotence", "kafka.retries",
          "kafka.max.in.flight.requests.per.connection"),
         {**_SERVERS, "deliveryGuarantee": "at-least-once"},
     ),
     Task(
         "Write each row once",
-        "A stream needs `transactionalIdPrefix`, a job that may run again `txnAppId` and"
-        " `txnVersion` ([tutorial](tutorial-exactly-once.md)).",
+        "A stream needs `transactionalIdPrefix`. A job that may run again needs `txnAppId` and"
+        " `txnVersion`: `txnAppId` names the job and the day ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
-         "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "twoPhaseCommit", "commitLogTopic"),
-        {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders",
-         "txnVersion": "20261122"},
+         "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
+        {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
+         "txnVersion": "1"},
     ),
     Task(
         "Choose partitions",
-        "Unset, a key goes where Java's clients put it."
-        " [Partitioners](options.md#keys-and-partitioners) of other clients have names.",
+        "By default, a key goes to the same partition as with Java's client. Partitioners of other"
+        " clients are chosen by their [name](options.md#keys-and-partitioners).",
         ("kafka.partitioner.*", "kafka.client.rack"),
         {**_SERVERS, "kafka.partitioner.class": "consistent_random"},
     ),
     Task(
         "Write faster, or smaller",
-        "Try `lz4` first, and read the report before you change sizes ([tuning](tuning.md)).",
+        "Try `lz4` first. Before you change sizes, read the report of the write"
+        " ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
         {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
     ),
     Task(
-        "Ride out slow or restarting brokers",
-        "`kafka.delivery.timeout.ms` is the one that decides when a task fails.",
+        "Survive slow or restarting brokers",
+        "`kafka.delivery.timeout.ms` decides when a task fails.",
         ("kafka.delivery.timeout.ms", "kafka.request.timeout.ms", "kafka.max.block.ms",
          "kafka.retry.backoff.*", "kafka.reconnect.backoff.*",
          "kafka.socket.connection.setup.*", "kafka.connections.max.idle.ms", "kafka.metadata.*"),
         {**_SERVERS, "kafka.delivery.timeout.ms": "600000"},
     ),
     Task(
-        "Spare brokers and other users of them",
-        "A limit for all tasks together ([tuning](tuning.md#a-limit-of-your-own)).",
+        "Limit the load on brokers",
+        "The limit is for all tasks of a write together ([tuning](tuning.md#a-limit-of-your-own)).",
         ("maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtOnce"),
         {**_SERVERS, "maxBytesPerSecond": "10000000"},
     ),
     Task(
+        "Write with hundreds of tasks",
+        "Each task connects to each broker that it writes to"
+        " ([connections](tuning.md#connections)).",
+        ("maxLeadersPerTask", "connectionsPerSecond"),
+        {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
+    ),
+    Task(
         "Encrypt (TLS)",
-        "A CA that the system does not know, and a client certificate when brokers want one"
+        "If the operating system does not trust the CA of the brokers, set a truststore. If the"
+        " brokers require a client certificate, set a keystore"
         " ([secure listeners](security.md#tls)).",
         ("kafka.security.protocol", "kafka.ssl.*"),
         {**_SERVERS, "kafka.security.protocol": "SSL",
@@ -113,16 +132,16 @@ TASKS = (
     ),
     Task(
         "Log in (SASL)",
-        "A user and a password by reference; other mechanisms are in"
-        " [secure listeners](security.md#sasl).",
+        "Set the user name, and a reference to the password. [Secure"
+        " listeners](security.md#sasl) describes the other mechanisms.",
         ("kafka.sasl.*",),
         {**_SERVERS, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
          "kafka.sasl.username": "spark", "kafka.sasl.password": "${file:/etc/secrets/kafka}"},
     ),
     Task(
-        "Know what was written",
+        "See the figures of a write",
         "[Reports](reports.md) lists the fields and the outcomes.",
-        ("reportPath", "reportPathRetentionBytes", "reportPathRetentionMs", "reportTopic",
+        ("reportPath", "reportTopic",
          "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
         {**_SERVERS, "reportPath": "/var/log/kprod/orders/"},
@@ -152,8 +171,9 @@ def options_of(task: Task) -> Iterator[str]:
 
 def page_lines() -> Iterator[str]:
     yield (
-        "Which options belong together; each leads to what it does. A default in brackets is that"
-        " of the example where it differs from the usual one."
+        "This page lists the options for each task, with links to their descriptions. An"
+        " option in the example of a task may change the default of an option in its list. The list"
+        " then has the new default in brackets."
     )
     options = obeyed()
     for task in TASKS:
@@ -181,7 +201,7 @@ def page_lines() -> Iterator[str]:
 
 
 def default_of(task: Task, option: Option) -> object:
-    """What counts in the task's example, unless that sets it: some defaults follow from others."""
+    """The option's default in the task's example: some defaults follow from other options."""
     if option.name in SINK_OPTIONS or f"kafka.{option.name}" in task.example:
         return option.default
     counts = getattr(SinkConfig.parse(task.example).producer, option.attribute, None)

@@ -45,6 +45,7 @@ _AVRO = (
     {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4},
     {"type": "enum", "name": "e", "symbols": ["A"]},
     {"type": "fixed", "name": "f", "size": 16},
+    {"type": "fixed", "name": "f", "size": 16, "logicalType": "uuid"},
     {"type": "fixed", "name": "f", "size": 16, "logicalType": "decimal", "precision": 20},
 )  # fmt: skip
 _PROTOBUF = (
@@ -94,7 +95,9 @@ def _avro_name(declared: object) -> str:
         return str(declared)
     kind, logical = declared["type"], declared.get("logicalType")
     if logical == "decimal":
-        return "decimal" if kind == "bytes" else "decimal of a fixed"
+        return "decimal" if kind == "bytes" else "decimal of type `fixed`"
+    if kind == "fixed" and logical == "uuid":
+        return "uuid of type `fixed`"
     return str(logical or kind)
 
 

@@ -28,17 +28,20 @@ EXEMPT = (
 )
 #: Why something without a caller here is there all the same.
 ALLOWED = {
-    "Python's": ["__getattr__", "__dir__", "__init_subclass__", "__class__", "_missing_"],
+    "Python's": [
+        "__getattr__",
+        "__dir__",
+        "__init_subclass__",
+        "__class__",
+        "_missing_",
+        "__signature__",
+    ],
     "Spark's": [
         "DefaultSource",
         "onQueryStarted",
         "onQueryProgress",
         "onQueryIdle",
         "onQueryTerminated",
-    ],
-    "what metrics are handed to (docs/monitoring.md)": [
-        "OpenTelemetryMetrics",
-        "PrometheusMetrics",
     ],
     "Typer's": ["kprod"],
     "IPython's": ["_repr_html_"],
@@ -47,7 +50,6 @@ ALLOWED = {
         "send_batches",
         "commit_transaction",
         "abort_transaction",
-        "add_done_callback",
         "has_offset",
         "has_timestamp",
     ],

@@ -1,9 +1,9 @@
-"""docs/upstream-behaviours.md: what Kafka's own test suites check of the producer, and our tests.
+"""docs/upstream-behaviours.md: the behaviours that Kafka's own test suites check, and our tests.
 
-Owns: the list of behaviours by the names of Kafka's tests (apache/kafka, clients/src/test), those
-that do not apply here with the reason, and finding our tests, whose docstrings begin with a name.
-Run by generate_docs.py, which fails on a behaviour that has neither test nor reason, and on a name
-that is not in the list.
+Owns: the list of behaviours by the names of Kafka's tests (apache/kafka, clients/src/test), the
+reasons why some of them do not apply here, and the search for our tests. The docstring of our test
+begins with the name of Kafka's test. generate_docs.py runs this module. It fails on a behaviour
+that has neither a test nor a reason, and on a name that is not in the list.
 """
 
 from __future__ import annotations
@@ -16,281 +16,281 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: By group: the tests of Kafka's that show it (or what does it in Java, where no test does), and
-#: what is so. Our tests name the one that they are like.
+#: By group: Kafka's tests, and the behaviour that they show. If Kafka has no such test, the name is
+#: the method of Java's client that has the behaviour. Our tests name Kafka's test.
 _LIST = """
 # Vectors
 UtilsTest#testMurmur2
   murmur2: the Java client's vectors, and the sum over its random arrays
 DefaultPartitionerTest#testKeyPartitionIsStable
-  a key's partition is (hash & 0x7fffffff) % count, over all partitions
+  the partition of a key is (hash & 0x7fffffff) % count of all partitions
 Crc32CTest#testValue
   CRC-32C vectors
 ByteUtilsTest#testVarintSerde ByteUtilsTest#testVarlongSerde ByteUtilsTest#testInvalidVarint
 ByteUtilsTest#testInvalidVarlong
-  signed varints of 32 and 64 bits; one byte too many is refused
+  signed varints of 32 and 64 bits; a varint with too many bytes is refused
 ByteUtilsTest#testUnsignedVarintSerde
   unsigned varints
 TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testIncrementSequence
-  sequences wrap at 2^31
+  sequence numbers wrap at 2^31
 # Records and batches
 DefaultRecordBatchTest#testInvalidCrc DefaultRecordBatchTest#testInvalidRecordSize
 DefaultRecordBatchTest#testInvalidRecordCountTooManyNonCompressedV2
-  a wrong checksum, a batch below its header's size, a wrong count are refused
+  a batch is refused if its checksum or count is wrong, or if it is shorter than its header
 DefaultRecordTest#testNullHeaderKey DefaultRecordTest#testInvalidHeaderKey
 DefaultRecordTest#testInvalidHeaderValue DefaultRecordTest#testInvalidValueSize
-  header keys are not null, header values may be; sizes past the end are refused
+  a header's key may not be null, a header's value may be null; a size past the end is refused
 MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidEpoch
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidBaseSequence
   producer fields that contradict each other are refused
 MemoryRecordsBuilderTest#buildUsingCreateTime
-  the maximal timestamp is the largest, not the last; none lies before 1970
+  the maximal timestamp is the largest, not the last; a timestamp before 1970 is refused
 MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed
 MemoryRecordsBuilderTest#testWriteEmptyRecordSet
-  nothing encodes to nothing; a closed batch takes no more
+  no rows encode to no bytes; a closed batch takes no more rows
 MemoryRecordsBuilderTest#testSmallWriteLimit MemoryRecordsBuilderTest#writePastLimit
-  the first record always fits, the others while there is room
+  the first record always fits; further records fit while there is room
 CompressionRatioEstimatorTest#testUpdateEstimation MemoryRecordsBuilderTest#testEstimatedSizeInBytes
-  the estimate of a compressed size, and how its ratio moves
+  the size of a compressed batch is estimated from a ratio, which rises and falls with the batches
 # Configuration and send
 KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig
 KafkaProducerTest#testAcksAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testRetriesAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testInflightRequestsAndIdempotenceForIdempotentProducers
-  every rule between options, with its message
+  options that contradict each other have Java's error or warning
 KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
-  an unknown topic or partition blocks for max.block.ms and says what brokers said
+  an unknown topic or partition blocks for max.block.ms; the error has the brokers' reason
 KafkaProducerTest#testSendToInvalidTopic
-  a topic whose name is invalid is its record's error
+  an invalid topic name fails only its own record
 KafkaProducer#doSend
-  the waits for metadata and for memory share one max.block.ms
+  the wait for metadata and the wait for memory together last at most max.block.ms
 KafkaProducerTest#testCommitTransactionWithRecordTooLargeException
 KafkaProducerTest#testCommitTransactionWithMetadataTimeoutForMissingTopic
-  a record that can't be sent makes its transaction abortable
+  after a record that can't be sent, its transaction can only be aborted
 KafkaProducerTest#testPartitionAddedToTransaction KafkaProducerTest#testHeaders
   a partition joins the transaction after the append; headers can't be changed later
 # BufferPool
 BufferPoolTest#testSimple
-  memory comes back and is used again
+  released memory is used again
 BufferPoolTest#testCantAllocateMoreMemoryThanWeHave
-  more than there is at all is refused at once, all of it is not
+  a request for more than the whole pool is refused immediately; the whole pool can be allocated
 BufferPoolTest#testDelayedAllocation
-  a waiter is served by what others give back, piece by piece
+  a waiting thread collects the memory that other threads release, piece by piece
 BufferPoolTest#testBlockTimeout BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnBlockTimeout
-  a wait ends in time, leaves the line and gives back what it gathered
+  a wait ends in time, leaves the queue, and releases the memory that it has collected
 BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnInterruption
-  an interrupted wait leaves nothing behind
+  an interrupted wait releases everything
 BufferPool#allocate
   first in, first out
 BufferPoolTest#testCloseNotifyWaiters BufferPoolTest#testCloseAllocations
 BufferPoolTest#testLargeAvailableMemory BufferPoolTest#testStressfulSituation
-  close wakes all; large totals; many threads leave the total as it was
+  close wakes all waiting threads; totals may be large; many threads leave the total unchanged
 # RecordAccumulator
 RecordAccumulatorTest#testFull
-  a full batch makes its leader ready before linger.ms is over
+  a full batch is sent before linger.ms is over
 RecordAccumulatorTest#testLinger
-  not ready before linger.ms, ready at linger.ms
+  a batch is ready at linger.ms, and not before
 RecordAccumulatorTest#testNextReadyCheckDelay
-  the next check is when the first lingering or backing off batch is due
+  the next check is due when the first batch has waited for its linger time or its backoff
 RecordAccumulatorTest#testAppendLargeNonCompressed RecordAccumulatorTest#testAppendLargeCompressed
-  a record above batch.size gets a batch of its own
+  a record larger than batch.size gets its own batch
 RecordAccumulator#drainBatchesForOneNode
-  at most one batch of a partition in a drain
+  a drain takes at most one batch of a partition
 RecordAccumulatorTest#testPartialDrain
-  a drain ends at the request's size, but for one batch alone
+  a drain ends at the size limit of a request; a single larger batch is taken alone
 RecordAccumulatorTest#testDrainBatches
-  the next drain begins behind the last one
+  the next drain begins at the partition after the last one
 RecordAccumulatorTest#testMutedPartitions
   a muted partition is neither ready nor drained
 RecordAccumulatorTest#testFlush RecordAccumulatorTest#testRecordsDrainedWhenTransactionCompleting
-  waiters, flush, close and a completing transaction make everything sendable
+  waiting threads, flush, close and the end of a transaction make every batch ready
 RecordAccumulatorTest#testRetryBackoff RecordAccumulatorTest#testExponentialRetryBackoff
-  the backoff of a retry, from its last attempt, delays no other partition
+  the backoff of a retry counts from its last attempt and delays no other partition
 RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
 RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried
-  a newer leader ends the backoff of that attempt
+  a newer leader ends the backoff after the last attempt
 RecordAccumulator#insertInSequenceOrder
-  a retry goes to the head, in the order of sequences; without one it is a bug
+  a retry goes to the head of the queue, in the order of sequences; no sequence is a bug
 RecordAccumulatorTest#testExpiredBatches RecordAccumulatorTest#testExpiredBatchSingle
 SenderTest#testExpiredBatchesInMultiplePartitions
-  expiry: at delivery.timeout.ms, oldest first
+  batches expire at delivery.timeout.ms, the oldest first
 RecordAccumulatorTest#testSoonToExpireBatchesArePickedUpForExpiry
-  the next expiry bounds the poll
+  the poll lasts at most until the next expiry
 RecordAccumulatorTest#testSplitAndReenqueue ProducerBatchTest#testSplitPreservesHeaders
 ProducerBatchTest#testSplitPreservesMagicAndCompressionType
-  a split keeps age, headers, codec and futures, and goes to the head in order
+  a split keeps age, headers, codec and futures; its batches go to the head of the queue in order
 RecordAccumulatorTest#testSplitBatchOffAccumulator
-  splitting ends at single records
+  a batch can be split down to single records
 RecordAccumulatorTest#testSplitFrequency
-  few batches are split when compressibility is mixed
+  few batches are split if the compressibility of records is mixed
 RecordAccumulatorTest#testAwaitFlushComplete
-  flush waits for what exists, and for all that is split from it
+  flush waits for all batches that exist, and for the batches that they are split into
 RecordAccumulatorTest#testAbortIncompleteBatches RecordAccumulatorTest#testAbortUnsentBatches
-  abort fails all (or all undrained) and gives memory back
+  abort fails all batches, or all undrained batches, and releases their memory
 RecordAccumulator#ready
-  a partition without a leader asks for metadata, if it has data
+  a partition with data and without a leader requests metadata
 RecordAccumulatorTest#testStressfulSituation
-  many writers on little memory lose nothing
+  many writers with little memory lose no record
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
-  sticky pieces leave no fractions of batches
+  the sticky partitioner leaves no fractions of batches
 # ProducerBatch
 ProducerBatchTest#testBatchCannotCompleteTwice ProducerBatchTest#testBatchAbort
 ProducerBatchTest#testBatchCannotAbortTwice
-  a batch ends once; callbacks run once, in order
+  a batch ends exactly once; callbacks run once, in order
 ProducerBatchTest#testCompleteExceptionallyWithRecordErrors
-  errors of single records reach their futures
+  the error of a single record reaches its future
 ProducerBatchTest#testBatchExpiration ProducerBatchTest#testBatchExpirationAfterReenqueue
-  a clock that goes back expires nothing
+  a clock that goes back expires no batch
 ProducerBatchTest#testWithLeaderChangesAcrossRetries
-  a leader change counts for the attempt that saw it
+  a change of the leader counts only for the next retry of a batch
 # Partitioner
 BuiltInPartitionerTest#testStickyPartitioning
-  a sticky partition changes when enough went there
+  the sticky partition changes after enough bytes
 BuiltInPartitionerTest#unavailablePartitionsTest
-  partitions without a leader are chosen only when all lack one
+  partitions without a leader are chosen only if no partition has a leader
 BuiltInPartitionerTest#adaptivePartitionsTest
-  queue sizes make frequencies
+  the lengths of the queues determine the frequencies of partitions
 RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
-  a node that takes nothing for too long is left out
+  a node that accepts no data for too long is left out
 BuiltInPartitioner#nextPartition
-  rack aware: the local leaders, if there are any
+  rack aware: leaders in the same rack are preferred, if there are any
 # Sender
 SenderTest#testSimple
   a batch is sent and acknowledged
 SenderTest#testRetries
-  a disconnect is a retry, up to the limit
+  a disconnect causes a retry, up to the limit
 SenderTest#testSendInOrder
-  with one in flight the second waits, also over a retry
+  with one request in flight, the second batch waits, even during a retry
 Sender#handleProduceResponse
-  acks=0 completes when written, without an offset
+  with acks=0, a batch completes without an offset when it is written to the socket
 SenderTest#testInitProducerIdRequest SenderTest#testSenderShouldRetryWithBackoffOnRetriableError
-  nothing leaves before there is a producer id
+  no batch is sent before there is a producer id
 SenderTest#testIdempotenceWithMultipleInflights
-  five in flight, the sixth waits
+  five batches are in flight, and the sixth waits
 SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
-  after a failed first, the others are resent in order
+  after the first batch has failed, the others are sent again in order
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  answers out of order end well
+  responses out of order are handled correctly
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
-  a duplicate is a success
+  a duplicate counts as a success
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
 SenderTest#testTransactionalUnknownProducerHandlingWhenRetentionLimitReached
-  UNKNOWN_PRODUCER_ID
+  after UNKNOWN_PRODUCER_ID, the batch fails and its transaction can only be aborted
 SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences
 SenderTest#testExpiryOfAllSentBatchesShouldCauseUnresolvedSequences
-  what expired unsent leaves no doubt, what expired in flight does
+  the outcome of a batch that expired unsent is known; a batch that expired in flight is unresolved
 SenderTest#testUnresolvedSequencesAreNotFatal
 SenderTest#testExpiryOfFirstBatchShouldNotCauseUnresolvedSequencesIfFutureBatchesSucceed
 SenderTest#testReceiveFailedBatchTwiceWithTransactions
-  how a doubt ends
+  an unresolved batch is resolved by its own late response, or by a later acknowledgement
 SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOfFutureBatchesIsAdjusted
-  a batch that failed for good, and the sequences behind it
+  after a batch has failed permanently, the sequences of the batches after it are rewritten
 SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived
 SenderTest#testEpochBumpOnOutOfOrderSequenceForNextBatch
-  an epoch bump
+  after a sequence out of order, the producer gets a new epoch
 TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump
-  other partitions while an identity ends
+  while a failed partition waits for a new epoch, the other partitions continue
 SenderTest#testIdempotentSplitBatchAndSend SenderTest#testTransactionalSplitBatchAndSend
-  too large with several records: two batches at the sequences of the one
+  a too large batch with several records becomes two batches with the same sequences
 SenderTest#testTooLargeBatchesAreSafelyRemoved
 SenderTest#testExpiredBatchDoesNotSplitOnMessageTooLargeError
 SenderTest#testExpiredBatchDoesNotRetry
-  too large with one record, or too old: it fails
+  a too large batch with one record fails, and so does a too old batch
 SenderTest#testInflightBatchesExpireOnDeliveryTimeout SenderTest#testNoDoubleDeallocation
-  what expires in flight gives its memory back when its answer comes
+  a batch that expires in flight releases its memory when its response comes
 SenderTest#testWhenFirstBatchExpireNoSendSecondBatchIfGuaranteeOrder
-  what expires in flight is settled before the next goes
+  a batch that expires in flight is resolved before the next batch is sent
 SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorAndNewLeaderInformation
 SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorButNoNewLeaderInformation
-  a hint of the new leader is followed at once; without one metadata is asked
+  a hint of the new leader is used immediately; without a hint, metadata is requested
 SenderTest#testRecordErrorPropagatedToApplication SenderTest#testDefaultErrorMessage
 SenderTest#testCustomErrorMessage
-  errors reach each record with their message
+  an error reaches each record with its message
 SenderTest#testCanRetryWithoutIdempotence
   without idempotence a failed batch fails alone
 SenderTest#testCancelInFlightRequestAfterFatalError
 SenderTest#testUnsupportedVersionInProduceRequest
 SenderTest#testClusterAuthorizationExceptionInProduceRequest
-  after a fatal error nothing more is sent
+  after a fatal error no further request is sent
 SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction
 SenderTest#testRecordsFlushedImmediatelyOnTransactionCompletion
-  commit sends all and ends last
+  commit sends all records first and then ends the transaction
 SenderTest#testIncompleteTransactionAbortOnShutdown
 SenderTest#testForceShutdownWithIncompleteTransaction
 SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
 SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
-  close sends the rest and aborts a transaction; a forced one can't hang
+  close sends all records and aborts a transaction; a forced close can't hang
 SenderTest#testDoNotPollWhenNoRequestSent
-  no spin while something waits; one poll in a round
+  while a batch waits, the sender's loop sleeps in one poll in each round
 # TransactionManager
 TransactionManagerTest#testBasicTransaction
-  the order of requests, one at a time
+  requests are sent in order, one at a time
 TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction
 TransactionManagerTest#testFailIfNotReadyForSendNoProducerId
 TransactionManagerTest#testInitializeTransactionsTwiceRaisesError
-  send before init or begin, and a second init, are refused
+  send before init or begin is refused, and so is a second init
 TransactionManagerTest#testMaybeAddPartitionToTransaction
 TransactionManagerTest#testNoDrainWhenPartitionsPending
   TV1: a partition is drained after AddPartitionsToTxn
 TransactionManagerTest#testTransactionManagerEnablesV2
   TV2: no AddPartitionsToTxn, Produce 12 and EndTxn 5
 TransactionManager#nextRequest
-  a transaction without partitions ends here
+  a transaction without partitions ends without a request
 TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches
 TransactionManagerTest#testFlushPendingPartitionsOnCommit
 TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest
-  EndTxn waits for batches and partitions
+  EndTxn waits for all batches and for all AddPartitionsToTxn requests
 TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded
-  the backoff of CONCURRENT_TRANSACTIONS
+  after CONCURRENT_TRANSACTIONS, the first partitions are retried sooner than later partitions
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
-  what is asked again after retry.backoff.ms
+  after any other retriable error, a request is repeated after retry.backoff.ms
 TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend
 TransactionManagerTest#testLookupCoordinatorOnDisconnectBeforeSend
 TransactionManagerTest#testLookupCoordinatorOnNotCoordinatorError
 TransactionManagerTest#testDisconnectAndRetry
 TransactionManagerTest#testFindCoordinatorAllowedInAbortableErrorState
-  a coordinator that moves or is lost is found again
+  if the coordinator moves or is lost, it is found again
 TransactionManagerTest#testProducerFencedExceptionInInitProducerId
 TransactionManagerTest#testProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInInitProducerId
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInEndTxn
-  a fenced producer is lost
+  fencing is fatal for a producer
 TransactionManagerTest#testInvalidProducerEpochFromProduce
 SenderTest#testInvalidTxnStateIsAnAbortableError
-  an old epoch or a wrong state in a Produce answer is abortable
+  an old epoch or a wrong state in a Produce response is abortable
 TransactionManagerTest#testInvalidTxnStateInAddPartitions
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInAddPartitions
   a wrong state, or no right to the id, in AddPartitionsToTxn or EndTxn is fatal
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId
-  no right to the id in InitProducerId is not: it may be given
+  no right to the id in InitProducerId is not fatal, because the right may be granted
 TransactionManagerTest#testUnsupportedFindCoordinator
-  a request that no version fits is fatal
+  a request without a common version is fatal
 TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions
 TransactionManagerTest#shouldNotSendAbortTxnRequestWhenOnlyAddPartitionsRequestFailed
-  a topic that may not be written
+  without the right to write to a topic, the transaction can only be aborted
 TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted
 TransactionManagerTest#testRecoveryFromAbortableErrorTransactionNotStarted
-  an abortable error, the abort, and on
+  after an abortable error and the abort, the producer works again
 TransactionManagerTest#testAbortResendsProduceRequestIfRetried
 TransactionManagerTest#testAbortResendsAddPartitionErrorIfRetried
   an abort sends pending retries first
 TransactionManagerTest#testCancelUnsentAddPartitionsAndProduceOnAbort
 SenderTest#testTransactionAbortedExceptionOnAbortWithoutError
-  an abort drops what was not sent
+  an abort drops records that were not sent
 TransactionManagerTest#testTransactionAbortableExceptionInInitProducerId
 TransactionManagerTest#testTransactionAbortableExceptionInAddPartitions
 TransactionManagerTest#testTransactionAbortableExceptionInEndTxn
 TransactionManagerTest#testTransactionAbortableExceptionInFindCoordinator
 SenderTest#testTransactionAbortableExceptionIsAnAbortableError
-  TRANSACTION_ABORTABLE
+  after TRANSACTION_ABORTABLE, the transaction can only be aborted
 TransactionManagerTest#testDisallowCommitOnProduceFailure
 TransactionManagerTest#testAllowAbortOnProduceFailure
   a failed batch forbids the commit
@@ -299,100 +299,100 @@ TransactionManagerTest#testRetryAbortTransactionAfterTimeout
 TransactionManagerTest#testRetryAbortTransactionAfterCommitTimeout
 TransactionManagerTest#testRetryCommitTransactionAfterAbortTimeout
 TransactionManagerTest#testRetryInitTransactionsAfterTimeout
-  a call that timed out may be repeated, its opposite not
+  a commit or abort that timed out may be repeated, but not replaced by its opposite
 TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
   an expired batch forbids the commit
 TransactionManager.EndTxnHandler#handleResponse
-  TV2: the next epoch comes with EndTxn; the last one brings a new id
+  TV2: EndTxn returns the next epoch; after the last epoch it returns a new producer id
 TransactionManager#maybeUpdateTransactionV2Enabled
-  a change from TV1 to TV2 in the middle
+  if a cluster changes to TV2, an open transaction ends in TV1, and the next begins in TV2
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
-  an illegal move is fatal on the network thread, not on the caller's
+  an illegal state transition is fatal on the network thread, and an error on the caller's thread
 # Coordinator, for the fake broker
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
-  both tables of EndTxn, retries, time-outs and fences
+  EndTxn and its retries, timeouts and fencing have the same results as in a real broker
 TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit
 TransactionManagerTest#testHasOngoingTransactionAbortableError
-  how long a transaction is ongoing
+  a transaction is ongoing from its begin to the response to its end, even after an abortable error
 SenderTest#testAbortTransactionAndReuseSequenceNumberOnError
-  sequences of a transaction after an abort
+  after an abort, the next transaction begins at sequence 0
 KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic
   an invalid topic forbids the commit
 # Network
 NetworkClientTest#testSendToUnreadyNode
-  when a node is not ready, and that nothing is sent to it then
+  no request is sent to a node that is not ready
 NetworkClientTest#testApiVersionsRequest
 NetworkClientTest#testUnsupportedApiVersionsRequestWithVersionProvidedByTheBroker
 NetworkClientTest#testUnsupportedApiVersionsRequestWithoutVersionProvidedByTheBroker
-  ApiVersions: the newest first, and how it goes lower
+  ApiVersions: the newest version first, then a lower version that the broker names
 NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady
 NetworkClientTest#testConnectionSetupTimeout
-  a connection that never gets ready ends
+  a connection that never becomes ready is closed
 NetworkClientTest#testRequestTimeout NetworkClientTest#testDisconnectWithMultipleInFlights
-  a request's time-out ends its connection and all its requests in order
+  a request's timeout closes its connection and fails all its requests in order
 NetworkClientTest#testConnectionThrottling ClusterConnectionStatesTest#testThrottled
-  throttling
+  a throttled node gets no request until the throttle time is over
 NetworkClientTest#testClose
-  one node's connection is closed, and no other
+  only the connection of one node is closed
 NetworkClientTest#testLeastLoadedNode
 NetworkClientTest#testLeastLoadedNodeProvideDisconnectedNodesPrioritizedByLastConnectionTimestamp
-  the least loaded node
+  the least loaded node is an idle node, or otherwise the node with the fewest requests in flight
 ClusterConnectionStatesTest#testExponentialReconnectBackoff
 ClusterConnectionStatesTest#testMaxReconnectBackoff
 ClusterConnectionStatesTest#testExponentialConnectionSetupTimeout
-  the backoffs of connecting
+  the backoff before a new connection grows up to its maximum, and a connection resets it
 ClusterConnectionStatesTest#testMultipleIPs ClusterConnectionStatesTest#testHostResolveChange
 ClusterConnectionStatesTest#testSkipLastAttemptedIp
-  addresses in turn
+  the addresses of a host are used in turn
 NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest
 ClusterConnectionStatesTest#testAuthorizationFailed
   a failed authentication is remembered
 NetworkClientTest#testRebootstrap
-  rebootstrap, by each of its causes
+  rebootstrap, for each of its causes
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
 NetworkClientTest#testCorrelationId
-  no common version: nothing on the wire; correlation ids keep off SASL's
+  without a common version no request is sent; correlation ids avoid the ids of SASL
 # Metadata
 MetadataTest#testUpdateLastEpoch MetadataTest#testEpochUpdateOnChangedTopicIds
 MetadataTest#testRejectOldMetadata MetadataTest#testEpochUpdateAfterTopicDeletion
 MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
-  leader epochs never go back, but for a new topic id
+  leader epochs never go back, except for a new topic id
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  a partial or outdated answer leaves the wish for a full one
+  after a partial or outdated response, a full response is still requested
 MetadataTest#testTimeToNextUpdate ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
 ProducerMetadataTest#testTopicExpiry MetadataTest#testFailedUpdate
 MetadataTest#testTimeToNextUpdateRetryBackoff
 ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff
-  backoff of failed and equivalent answers; maximal age and idle time
+  the backoff after failed and equivalent responses; maximal age and idle time
 MetadataTest#testTopicMetadataOnUpdatePartitionLeadership MetadataTest#testMetadataTopicErrors
 MetadataTest#testInvalidTopicError MetadataTest#testTopicAuthorizationError
-  when a hint is not taken; a topic's error is its users' alone
+  an outdated hint of a leader is ignored; a topic's error reaches only records for that topic
 ProducerMetadataTest#testMetadataWaitAbortedOnFatalException
 ProducerMetadataTest#testMetadataAwaitAfterClose
 KafkaProducerTest#testCloseWhenWaitingForMetadataUpdate
-  a failure for good and a close end every wait
+  a permanent failure ends every wait, and so does a close
 MetadataTest#testClusterListenerGetsNotifiedOfUpdate
-  listeners hear of the cluster's id
+  listeners get the cluster's id
 # Selector
 SelectorTest#testCantSendWithInProgress SelectorTest#testLargeMessageSequence
 SelectorTest#testSendLargeRequest SelectorTest#testEmptyRequest
-  one send at a time, one answer in a poll; large, partial and empty ones
+  one send at a time, one response in a poll; large, partial and empty messages
 SelectorTest#testCloseOldestConnection SelectorTest#testIdleExpiryWithoutReadyKeys
-  idle connections
+  idle connections are closed, the oldest first
 SelectorTest#testServerDisconnect SelectorTest#testConnectionRefused
 SelectorTest#testExistingConnectionId
-  what arrived before the end is handed out; refused and doubled connections
+  responses that arrived before the end are returned; refused and doubled connections
 """
 
 
 def _parsed(text: str) -> dict[str, list[tuple[str, ...]]]:
-    """Group to behaviours: what is so, and the names."""
+    """The behaviours of each group: the description, then the names."""
     groups: dict[str, list[tuple[str, ...]]] = {}
     behaviours: list[tuple[str, ...]] = []
     names: list[str] = []
@@ -409,14 +409,11 @@ def _parsed(text: str) -> dict[str, list[tuple[str, ...]]]:
 
 BEHAVIOURS = _parsed(_LIST)
 
-#: Why a behaviour, or a part of one, is not here. A test may show what happens instead.
+#: Reasons why a behaviour, or a part of it, does not exist here. A test may show the difference.
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
-        "no sequence is ever rewritten: what is behind the batch fails with it (rule R2)"
-    ),
-    "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": (
-        "no epoch bump: a new producer id, when nothing of the old one is in flight any more"
+        "in a transaction no sequence is rewritten: the batches after it fail as well (rule R2)"
     ),
 }
 
@@ -424,11 +421,12 @@ _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
 
 
 def page_lines() -> Iterator[str]:
-    """The page, but for its head."""
+    """The lines of the page after its head."""
     shown_by = _tests_by_name()
-    yield "What the test suites of Apache Kafka's Java producer check, and the tests here that show"
-    yield "it. Their docstrings begin with the name of Kafka's test (`class#method`), or of Java's"
-    yield "method that does it, where no test of Kafka's shows it."
+    yield "This page lists the behaviours that the test suites of Apache Kafka's Java producer"
+    yield "check, and the tests here that show the same behaviour. The docstring of a test here"
+    yield "begins with the name of Kafka's test (`class#method`). If Kafka has no such test, it"
+    yield "begins with the name of the method in Java's client."
     for group, behaviours in BEHAVIOURS.items():
         yield from ("", f"## {group}", "", "| Kafka | behaviour | shown by |", "|---|---|---|")
         for text, *names in behaviours:
@@ -441,7 +439,7 @@ def page_lines() -> Iterator[str]:
 
 
 def problems() -> list[str]:
-    """Behaviours without test and reason, and names that are in no list."""
+    """Behaviours without a test and without a reason, and names that are not in the list."""
     rows = [names for behaviours in BEHAVIOURS.values() for _, *names in behaviours]
     shown_by = _tests_by_name()
     shown = shown_by.keys() | NOT_HERE.keys()
@@ -463,7 +461,7 @@ def _tests_by_name() -> dict[str, set[str]]:
 
 
 def _tests(body: Iterable[ast.stmt]) -> Iterator[ast.FunctionDef]:
-    """Those of a module and of its classes."""
+    """The test functions of a module and of its classes."""
     for node in body:
         if isinstance(node, ast.ClassDef):
             yield from _tests(node.body)

@@ -54,7 +54,7 @@ class Ratio:
 
 
 def newest(peers: tuple[str, ...], beginning: str) -> list[Ratio]:
-    """The newest measurement of each thing that ``beginning`` begins, next to each peer."""
+    """The newest measurement of each setting that starts with ``beginning``, for each peer."""
     text = HISTORY.read_text(encoding="utf-8")
     found: dict[tuple[str, str], Ratio] = {}
     heads = list(_HEAD.finditer(text))
@@ -76,13 +76,25 @@ SPARK_PEERS = ("Spark's sink, defaults", "Spark's sink, tuned")
 ENGINE_PEERS = ("Java ProducerPerformance", "confluent-kafka produce()")
 
 
+#: What the pictures show; the tables have every setting.
+_SHOWN = ("Spark, 100 B values", "Spark, 100 B values, lz4", "Spark, 1 KB values")
+_PARTITIONS = ", 12 partitions"
+
+
 def spark() -> str:
-    rows = [row for row in newest(SPARK_PEERS, "Spark") if "Unix socket" not in row.what]
-    return _bars("bench-spark", rows, "Spark's own sink")
+    rows = {row.what: row for row in newest(SPARK_PEERS[:1], "Spark")}
+    bars = [(what.removeprefix("Spark, "), rows[what]) for what in _SHOWN]
+    return _bars("bench-spark", bars, "Spark's own sink")
 
 
 def engine() -> str:
-    return _bars("bench-engine", _engines(by_partitions=False), "other producers")
+    rows = _engines(by_partitions=False)
+    bars = [
+        (f"{row.what.removeprefix('engine, ').removesuffix(_PARTITIONS)}, next to {row.peer}", row)
+        for row in rows
+        if row.what.endswith(_PARTITIONS)
+    ]
+    return _bars("bench-engine", bars, "other producers")
 
 
 def _engines(*, by_partitions: bool) -> list[Ratio]:
@@ -94,10 +106,11 @@ def _engines(*, by_partitions: bool) -> list[Ratio]:
 def page_lines() -> Iterator[str]:
     """docs/benchmarks.md: the pictures, and the figures behind them."""
     yield (
-        "Rows a second of `kprod`, as a multiple of another producer's on the same machine, topic and"
-        " data: the median of the rounds' ratios, and its 96 % interval. Client and broker shared two"
-        " cores of one machine (Python 3.11.7), so they compare producers and say nothing about your"
-        " cluster. `make bench` measures on yours."
+        "The tables compare the rows per second of `kprod` with another producer on the same machine,"
+        " with the same topic and data. In each round, both producers run. The column *kprod / peer* has the median"
+        " of the rounds' ratios, with its 96 % interval. Client and broker shared two cores of one"
+        " machine (Python 3.11.7), so only the ratios are meaningful: your cluster will have other"
+        " rows per second. `make bench` measures on your machine."
     )
     yield from (
         "",
@@ -107,7 +120,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "*Defaults* is Spark's sink as it comes, *tuned* the same with a `batch.size` of 1 MiB and a `linger.ms` of 50.",
+        "The picture compares kprod with Spark's sink with default options. In the table, *tuned* means Spark's sink with a `batch.size` of 1 MiB and a `linger.ms` of 50.",
     )
     yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
     yield from (
@@ -118,23 +131,23 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        f"A record at a time (`KafkaProducer.send`) is another matter: it costs {_send('confluent-kafka')} the CPU of confluent-kafka's `produce`, and {_send('kafka-python')} that of kafka-python.",
+        f"To send single records (`KafkaProducer.send`) is much slower than to send columns. A record costs {_send('confluent-kafka')} the CPU of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU of a record of kafka-python.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
         "",
         "## By the number of partitions",
         "",
-        "Batches of a task that writes to thousands of partitions have few rows, and each costs a fixed time: [tuning](tuning.md#small-arrow-batches-many-partitions).",
+        "If a task writes to thousands of partitions, each batch has few rows. Each batch has a fixed cost, so a row in a small batch costs more ([tuning](tuning.md#small-arrow-batches-many-partitions)).",
         "",
         *_table(_engines(by_partitions=True)),
     )
     yield from ("", "## What exactly-once adds", "", *_exactly_once(), "")
-    yield "[The history](../bench/HISTORY.md) has every run, what was tried, and what did not help."
+    yield "[The history of measurements](../bench/HISTORY.md) has the settings that this page does not show, and changes that were tried without success."
 
 
 def figures() -> dict[str, str]:
-    """What other pages say of speed, by the names in their marks (tools/figures.py)."""
+    """The figures that other pages quote, by the names in their marks (tools/figures.py)."""
     rows = [*newest(SPARK_PEERS, "Spark"), *newest(ENGINE_PEERS, "engine")]
     rows.sort(key=lambda row: row.day)
     ratios = {(row.what, row.peer): row.told() for row in rows}
@@ -192,15 +205,21 @@ def _table(rows: list[Ratio]) -> Iterator[str]:
         yield f"| {what} | {row.ours:,} | {theirs} | {row} | {row.cpu} |"
     runs = sorted({f"{row.day} at {row.commit}" for row in rows})
     rounds = " or ".join(str(number) for number in sorted({row.rounds for row in rows}))
-    shown = "one round each, so without intervals" if rounds == "1" else f"{rounds} rounds each"
+    shown = (
+        "one round for each row, so there are no intervals"
+        if rounds == "1"
+        else f"{rounds} rounds for each row"
+    )
     yield from ("", f"Measured on {', '.join(runs)}, {shown}.")
 
 
 def _exactly_once() -> Iterator[str]:
+    yield "The last column has the difference of the two times, with its range. For the large job, it has the ratio of the two rates. For the driver's commits, it has the range of the times of all rounds."
+    yield ""
     yield "| what | exactly once | at least once | difference |"
     yield "|---|---|---|---|"
     for what, ours, theirs, difference in _exactly_once_rows():
-        yield f"| {what} | {ours} | {theirs} | {difference} |"
+        yield f"| {what.removesuffix(', 1 / s')} | {ours} | {theirs} | {difference} |"
 
 
 def _exactly_once_rows() -> Iterator[tuple[str, str, str, str]]:
@@ -215,27 +234,23 @@ def _exactly_once_rows() -> Iterator[tuple[str, str, str, str]]:
             yield what, ours, theirs.replace(" (at-least-once)", ""), difference
 
 
-def _bars(name: str, rows: list[Ratio], peers: str) -> str:
-    height = 62 + 52 * len(rows)
-    on = Drawing(name, 920, height, f"Rows a second of kprod, as a multiple of {peers}")
-    left, unit = 330, 540 / max(row.high for row in rows)
-    for number in range(int(max(row.high for row in rows)) + 1):
+def _bars(name: str, bars: list[tuple[str, Ratio]], peers: str) -> str:
+    """A bar for each ratio, with its label above it: on a phone, both are still readable."""
+    on = Drawing(
+        name, 520, 50 + 68 * len(bars), f"Rows a second of kprod, as a multiple of {peers}"
+    )
+    left, most = 2, max(row.high for _, row in bars)
+    unit = 500 / most
+    for number in range(1, int(most) + 1):
         x = left + unit * number
-        on.line(x, 30, x, height - 12, "dashed" if number != 1 else "")
-        on.text(x, 22, f"{number}x" if number != 1 else "1x: equal", "soft", "middle")
-    for number, row in enumerate(rows):
-        y = 44 + 52 * number
-        on.text(
-            left - 12,
-            y + 14,
-            row.what.removeprefix("Spark, ").removeprefix("engine, "),
-            "title",
-            "end",
-        )
-        on.text(left - 12, y + 31, f"next to {row.peer}", "soft", "end")
+        on.line(x, 30, x, 38 + 68 * len(bars), "dashed" if number != 1 else "")
+        on.text(x, 22, f"{number}x" if number != 1 else "1x: equal", "large soft", "middle")
+    for number, (label, row) in enumerate(bars):
+        y = 64 + 68 * number
+        on.text(left, y - 8, label, "large")
         on.rect(left, y, unit * row.middle, 32, "own")
         on.line(left + unit * row.low, y + 16, left + unit * row.high, y + 16, "interval")
         for end in (row.low, row.high):
             on.line(left + unit * end, y + 9, left + unit * end, y + 23, "interval")
-        on.text(left + 8, y + 21, f"{row.middle:.2f}x", "title")
+        on.text(left + 10, y + 22, f"{row.middle:.2f}x", "large title")
     return on.svg()

@@ -33,6 +33,7 @@ _STYLE = (
 .kp .kafka{fill:var(--kafka);stroke:var(--kafka-line)}.kp .own{fill:var(--own);stroke:var(--own-line)}
 .kp .bad-box{fill:var(--bad-fill);stroke:var(--bad)}.kp .dashed{stroke-dasharray:5 4}
 .kp .head{fill:var(--line);stroke:none}.kp .cross{stroke:var(--bad);stroke-width:2.4}
+.kp text.large{font-size:18px}
 .kp .interval{stroke:var(--ink);stroke-width:1.6}
 """.replace("\n", "")
 )

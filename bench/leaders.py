@@ -1,0 +1,187 @@
+"""Tasks beside many brokers, with and without ``maxLeadersPerTask``: ``python -m bench.leaders``.
+
+Two parts, both without a socket, whose figures the machine's speed does not change:
+
+* each task of a job chooses partitions for its rows by the producer's partitioner: connections
+  and shares of brokers, also with skew of leaders and of tasks;
+* some of these tasks as whole producers before a simulated cluster (``tests/fakes``): connections,
+  requests, rows a batch.
+
+The table is printed and put at the head of bench/HISTORY.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bench.__main__ import commit
+from bench.history import HISTORY, Line, with_section
+from spark_kafka_sink.protocol.cluster import PartitionInfo, PartitionInfos, TopicPartition
+from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
+from spark_kafka_sink.records.partitioning.partitioners import BuiltInPartitioner
+from spark_kafka_sink.records.partitioning.topic_view import Candidates, TopicView
+from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
+from tests.fakes.fake_cluster import FakeConnection
+from tests.fakes.producer_world import ProducerWorld
+
+Leaders = Sequence[int]
+
+#: Batches of a task: 64 MB in batches of 512 KiB.
+RUNS, ROWS_A_RUN = 128, 10
+#: Whole producers of each setting, and their rows.
+SAMPLE, ROWS = 8, 40_000
+_TOPIC = "many"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Tasks that write to a topic; ``sizes`` are relative, of each task in turn."""
+
+    name: str
+    tasks: int
+    leaders: Leaders
+    sizes: Sequence[int] = (1,)
+
+
+def even(brokers: int, partitions: int) -> Leaders:
+    return [number % brokers + 1 for number in range(partitions)]
+
+
+def zipf(brokers: int, partitions: int) -> Leaders:
+    """The first broker leads most partitions, the next one half of that, a third, and so on."""
+    weights = [1 / (rank + 1) for rank in range(brokers)]
+    return random.Random(7).choices(range(1, brokers + 1), weights, k=partitions)
+
+
+JOBS = (
+    Job("200 tasks, 12 brokers, 120 partitions", 200, even(12, 120)),
+    Job("2000 tasks, 30 brokers, 3000 partitions", 2000, even(30, 3000)),
+    Job("2000 tasks, 200 brokers, 10,000 partitions", 2000, even(200, 10_000)),
+    Job("the same, leaders by Zipf's law", 2000, zipf(200, 10_000)),
+    Job("the same, each tenth task has ten times the rows", 2000, even(200, 10_000),
+        (10, 1, 1, 1, 1, 1, 1, 1, 1, 1)),
+    Job("2000 tasks, 200 brokers, 50 partitions", 2000, even(200, 50)),
+)  # fmt: skip
+
+
+def infos_of(leaders: Leaders) -> PartitionInfos:
+    numbered = enumerate(leaders)
+    return PartitionInfos.of(
+        _TOPIC, (PartitionInfo(TopicPartition(_TOPIC, n), leader, 1) for n, leader in numbered)
+    )
+
+
+def chosen(job: Job, infos: PartitionInfos, task: int, most: int | None) -> npt.NDArray[np.int32]:
+    """The partition of each batch of ``task``, by the producer's partitioner."""
+    few = None if most is None else FewLeaders(most, task)
+
+    def candidates(topic: str, available: Sequence[int]) -> Candidates:
+        del topic
+        return (available, None) if few is None else few.candidates(infos, available, frozenset())
+
+    built_in = BuiltInPartitioner(candidates=candidates, rng=random.Random(task))
+    count = RUNS * ROWS_A_RUN * job.sizes[task % len(job.sizes)]
+    columns = RecordColumns(count, _TOPIC, value=pa.array([b"v" * 90] * count))
+    view = TopicView(len(infos), infos.available, ROWS_A_RUN * 100)
+    return built_in.assign(columns, {_TOPIC: view}, lambda _: None)
+
+
+def choices(job: Job, most: int | None) -> list[Line]:
+    """Connections and shares of a whole job."""
+    infos, leaders = infos_of(job.leaders), np.array(job.leaders)
+    rows, connected = np.zeros(len(leaders)), Counter[int]()
+    for task in range(job.tasks):
+        mine = chosen(job, infos, task, most)
+        rows += np.bincount(mine, minlength=len(leaders))
+        connected.update(set(leaders[np.unique(mine)].tolist()))
+    fair = rows.sum() / len(leaders)
+    shares = [rows[leaders == node].mean() / fair for node in np.unique(leaders).tolist()]
+    counts = sorted(connected.values())
+    what = f"{job.name}, {said(most)}"
+    spread = f"{np.percentile(shares, 5):.2f} to {np.percentile(shares, 95):.2f}"
+    return [
+        (what, f"{sum(counts):,} connections to leaders", "-", f"{counts[0]} to {counts[-1]} each"),
+        (what, "share of a broker by its partitions", "-",
+         f"{min(shares):.2f} to {max(shares):.2f}, nine of ten {spread}"),
+    ]  # fmt: skip
+
+
+def said(most: int | None) -> str:
+    return "all leaders" if most is None else f"maxLeadersPerTask={most}"
+
+
+def producers(brokers: int, partitions: int, tasks: int, most: int | None) -> list[Line]:
+    """Some tasks as whole producers, each with the cluster of the driver's preflight."""
+    world = ProducerWorld(nodes=brokers)
+    world.cluster.create_topic(_TOPIC, partitions)
+    opened: list[int] = []
+    connect = world.cluster.connect
+
+    def counted(node_id: int) -> FakeConnection | None:
+        opened.append(node_id)
+        return connect(node_id)
+
+    vars(world.cluster)["connect"] = counted  # the producer's own count is of real sockets
+    plan = ColumnPlan(topic=_TOPIC, value_column=0)
+    found: list[tuple[int, int, int, int]] = []
+
+    def body() -> None:
+        first = world.of(world.config)
+        first.start_attempt()
+        chunk = pa.record_batch([pa.array([b"v" * 100] * 1000)], ["value"])
+        first.send_columns(from_record_batch(chunk, ColumnPlan(topic="t", value_column=0), 0))
+        first.send_columns(from_record_batch(chunk, plan, 0))
+        first.finish_attempt()
+        cluster = first._metadata.cluster  # noqa: SLF001 - Spark's tasks get the driver's
+        for sample in range(SAMPLE):
+            opened.clear()
+            producer = world.of(
+                replace(world.config, max_leaders_per_task=most, linger_ms=5, batch_size=16_384),
+                cluster,
+            )
+            producer.start_attempt(sample * tasks // SAMPLE)
+            for _ in range(ROWS // 1000):
+                producer.send_columns(from_record_batch(chunk, plan, 1_700_000_000_000))
+                world.scheduler.sleep(1)
+            report = producer.finish_attempt()
+            requests = sum(node.requests for node in report.nodes.values())
+            found.append((len(opened), requests, report.batches, report.rows))
+
+    world.run(body)
+    connections, requests, batches, rows = (sum(one) / SAMPLE for one in zip(*found, strict=True))
+    what = (
+        f"a producer of {tasks} tasks, {brokers} brokers, {partitions:,} partitions, {said(most)}"
+    )
+    return [
+        (what, f"{connections:.1f} connections", "-", f"n={SAMPLE}"),
+        (what, f"{requests:.0f} requests of {batches / requests:.2f} batches", "-",
+         f"{rows / batches:.0f} rows a batch"),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    lines: list[Line] = []
+    for job in JOBS:
+        for most in (None, 1, 2):
+            lines += choices(job, most)
+            print(*lines[-2:], sep="\n", flush=True)
+    for most in (None, 1, 2):
+        lines += producers(200, 10_000, 2000, most)
+        print(*lines[-2:], sep="\n", flush=True)
+    title = f"{dt.datetime.now(tz=dt.UTC).date().isoformat()}, commit {commit()} (leaders)"
+    conditions = "Calculated, and simulated: no broker and no clock; see bench/leaders.py."
+    page = with_section(HISTORY.read_text(encoding="utf-8"), title, conditions, lines)
+    HISTORY.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
