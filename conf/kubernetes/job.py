@@ -1,4 +1,4 @@
-"""Writes Parquet files to a topic, each row once: job.py PATH TOPIC VERSION."""
+"""Writes Parquet files to a topic, each row once: job.py PATH TOPIC DAY."""
 
 import sys
 
@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink import register
 
-path, topic, version = sys.argv[1:]
+path, topic, day = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 register(spark)
 rows = spark.read.parquet(path).select("key", "value")
@@ -21,7 +21,7 @@ rows = spark.read.parquet(path).select("key", "value")
     .option("kafka.ssl.truststore.location", "/etc/secrets/kafka/ca.pem")
     .option("topic", topic)
     .option("deliveryGuarantee", "exactly-once")
-    .option("txnAppId", "kafka-export")
-    .option("txnVersion", version)
+    .option("txnAppId", f"kafka-export-{day}")
+    .option("txnVersion", "1")
     .save()
 )

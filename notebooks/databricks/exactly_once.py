@@ -2,10 +2,12 @@
 # MAGIC %md
 # MAGIC # Exactly once, with a driver that is killed
 # MAGIC
-# MAGIC A Spark application writes one stream into two topics: one query with
-# MAGIC `deliveryGuarantee=exactly-once`, one with the default, `at-least-once`. In the middle of it the whole
-# MAGIC driver is killed (SIGKILL: no shutdown hook runs), and started again from its checkpoints. Then every
-# MAGIC row is counted, as consumers with `isolation.level=read_committed` see it.
+# MAGIC A Spark application writes a stream into two topics. The first query has `deliveryGuarantee=exactly-once`, the second query
+# MAGIC has the default, `at-least-once`. In the middle of the write the whole driver is killed with SIGKILL, so no shutdown hook
+# MAGIC runs. Then the driver is started again from its checkpoints. At the end every row is counted, as consumers with
+# MAGIC `isolation.level=read_committed` see it.
+# MAGIC
+# MAGIC The quick start lists the programs and packages that you need.
 # MAGIC
 # MAGIC Made of notebooks/exactly_once.ipynb. Nobody has run it in a Databricks workspace yet.
 
@@ -17,7 +19,7 @@
 
 # COMMAND ----------
 
-# MAGIC %pip install spark-kafka-sink confluent-kafka
+# MAGIC %pip install /Volumes/main/default/libraries/spark_kafka_sink-0.2.0-py3-none-any.whl confluent-kafka
 # MAGIC %restart_python
 
 # COMMAND ----------
@@ -74,9 +76,9 @@ for made in (admin.create_topics(new) if new else {}).values():
 # MAGIC %md
 # MAGIC ## The queries
 # MAGIC
-# MAGIC The next cell is all that the application does. A query with exactly-once needs a
-# MAGIC `transactionalIdPrefix` of its own, the same at every start: its decisions are kept under it. That,
-# MAGIC and the guarantee, is what differs between the two.
+# MAGIC The next cell has the whole application. The two queries differ in the guarantee and in the `transactionalIdPrefix`. A
+# MAGIC query with exactly-once needs a prefix that no other query has, and the same prefix at every start: the commit log keeps
+# MAGIC its decisions under the prefix.
 
 # COMMAND ----------
 
@@ -120,9 +122,9 @@ queries = start_queries(spark, kafka, str(folder), topics)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## What a consumer sees
+# MAGIC ## The view of a consumer
 # MAGIC
-# MAGIC The next cell counts rows as a consumer does that reads committed ones only.
+# MAGIC The next cell counts rows like a consumer that reads committed rows only.
 
 # COMMAND ----------
 
@@ -191,7 +193,7 @@ for query in queries:
 # MAGIC %md
 # MAGIC ## Count
 # MAGIC
-# MAGIC The next cell looks for rows that are there twice, and for rows that are not there.
+# MAGIC The next cell looks for duplicated rows and for missing rows.
 
 # COMMAND ----------
 
@@ -209,11 +211,11 @@ assert len(rows) > before["exactly-once"]
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC `at-least-once` shows some rows again whenever the kill hit it in the middle of a micro-batch; never
-# MAGIC one missing. `exactly-once` shows each once, wherever it was hit. Try it again: the moment is random.
+# MAGIC If the kill hit the application in the middle of a micro-batch, `at-least-once` shows some rows twice. No row is missing.
+# MAGIC `exactly-once` shows each row once, wherever the kill hit. Try it again: the moment is random.
 # MAGIC
-# MAGIC The driver's decisions are records of a compacted topic, `__kprod_commits`; `kprod txn describe` (the
-# MAGIC extra `cli`) shows them, with what the brokers know of each transaction.
-# MAGIC What is promised says more.
+# MAGIC The driver's decisions are records of a compacted topic, `__kprod_commits`. `kprod txn describe` (the extra `cli`) shows
+# MAGIC them, and the brokers' state of each transaction. Delivery guarantees has the whole
+# MAGIC promise, and How to write exactly once has all recipes.
 # MAGIC
-# MAGIC A Kafka that this notebook has started is ended by the next cell; yours is left alone.
+# MAGIC The next cell ends a Kafka that this notebook has started, and no other.

@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Quick start
 # MAGIC
-# MAGIC Writes a DataFrame into Kafka as a batch, as a stream and from `foreachBatch`, reads the report of a
-# MAGIC write, and plots where the rows went.
+# MAGIC This notebook writes a DataFrame into Kafka as a batch, as a stream and from `foreachBatch`. It reads the report of a
+# MAGIC write, and plots the partitions of the rows.
 # MAGIC
 # MAGIC Made of notebooks/quick_start.ipynb. Nobody has run it in a Databricks workspace yet.
 
@@ -15,7 +15,7 @@
 
 # COMMAND ----------
 
-# MAGIC %pip install spark-kafka-sink confluent-kafka
+# MAGIC %pip install /Volumes/main/default/libraries/spark_kafka_sink-0.2.0-py3-none-any.whl confluent-kafka
 # MAGIC %restart_python
 
 # COMMAND ----------
@@ -66,7 +66,7 @@ register(spark)
 # MAGIC %md
 # MAGIC ## Topics
 # MAGIC
-# MAGIC The next cell makes three topics of six partitions. Any client can do that.
+# MAGIC The next cell creates three topics of six partitions. Any client can do that.
 
 # COMMAND ----------
 
@@ -109,8 +109,8 @@ orders = spark.range(20_000).select(
 # MAGIC %md
 # MAGIC ## The report of a write
 # MAGIC
-# MAGIC Each write leaves a report on the driver, here as a file in the folder of `reportPath`. The next cell
-# MAGIC shows some of its fields; the report notebook has more.
+# MAGIC Each write leaves a report on the driver, here as a file in the folder of `reportPath`. The next cell shows some of its
+# MAGIC fields. The report notebook has more.
 
 # COMMAND ----------
 
@@ -125,9 +125,9 @@ fields = ("outcome", "rows", "tasks", "batches", "bytesBeforeCompression", "byte
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## What is in the topic
+# MAGIC ## The rows in the topic
 # MAGIC
-# MAGIC The next cell asks the broker, through confluent-kafka, how many rows each partition has.
+# MAGIC The next cell requests the number of rows in each partition from the broker, with confluent-kafka.
 
 # COMMAND ----------
 
@@ -152,8 +152,8 @@ counts
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The same as a picture: a key goes to the partition that Kafka's Java clients choose for it
-# MAGIC (proof), so 1000 keys are spread about evenly.
+# MAGIC The same as a picture. A key goes to the partition that Kafka's Java clients choose for it (proof), so
+# MAGIC 1000 keys are spread evenly.
 
 # COMMAND ----------
 
@@ -169,7 +169,7 @@ plt.show()
 # MAGIC %md
 # MAGIC ## A stream
 # MAGIC
-# MAGIC The next cell writes a stream: the same options, and a checkpoint. It stops after three micro-batches.
+# MAGIC The next cell writes a stream with the same options and a checkpoint. It stops after three micro-batches.
 
 # COMMAND ----------
 
@@ -194,9 +194,8 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC %md
 # MAGIC ## foreachBatch
 # MAGIC
-# MAGIC The next cell writes each micro-batch with a function of its own. That serves the output mode
-# MAGIC `update`, which Spark refuses for every Python sink, and several writes of one micro-batch
-# MAGIC (two topics).
+# MAGIC The next cell writes each micro-batch with a function. This is the way for the output mode `update`, which Spark refuses
+# MAGIC for every Python sink, and for several writes of a micro-batch (two topics).
 
 # COMMAND ----------
 
@@ -222,5 +221,5 @@ rows_in(each_topic)
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC A stream that is killed and started again may write rows twice, unless you ask for more:
-# MAGIC exactly once.
+# MAGIC With the default guarantee, a stream that is killed and started again may write rows twice. Exactly
+# MAGIC once prevents this.

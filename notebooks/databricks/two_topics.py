@@ -2,9 +2,11 @@
 # MAGIC %md
 # MAGIC # Two topics, one decision
 # MAGIC
-# MAGIC A function of `foreachBatch` writes each micro-batch into two topics, in one `transaction`: both writes
-# MAGIC become visible together, or none does. In the second micro-batch the function fails between its two
-# MAGIC writes. The query is started again, and each row is counted.
+# MAGIC A function of `foreachBatch` writes each micro-batch into two topics, in a `transaction`. Both writes become visible
+# MAGIC together, or none of them does. In the second micro-batch the function fails between its two writes. The query is started
+# MAGIC again, and each row is counted.
+# MAGIC
+# MAGIC The quick start lists the programs and packages that you need.
 # MAGIC
 # MAGIC Made of notebooks/two_topics.ipynb. Nobody has run it in a Databricks workspace yet.
 
@@ -16,7 +18,7 @@
 
 # COMMAND ----------
 
-# MAGIC %pip install spark-kafka-sink confluent-kafka
+# MAGIC %pip install /Volumes/main/default/libraries/spark_kafka_sink-0.2.0-py3-none-any.whl confluent-kafka
 # MAGIC %restart_python
 
 # COMMAND ----------
@@ -67,8 +69,8 @@ register(spark)
 # MAGIC %md
 # MAGIC ## Topics and input
 # MAGIC
-# MAGIC The next cell makes the two topics, and an input of 3000 rows in three files, which the stream reads one
-# MAGIC by one.
+# MAGIC The next cell creates the two topics, and an input of 3000 rows in three files. The stream reads a file in each
+# MAGIC micro-batch.
 
 # COMMAND ----------
 
@@ -90,9 +92,9 @@ for part in range(3):
 # MAGIC %md
 # MAGIC ## The function
 # MAGIC
-# MAGIC The next cell has the function. The name of the transaction is the write's, for good: the same after a
-# MAGIC restart, and a new one for a new checkpoint. The batch is persisted because it is read twice. The failure
-# MAGIC between the writes is planned: once, in micro-batch 1.
+# MAGIC The next cell has the function. The name of the transaction belongs to the write: it is the same after a restart, and a new
+# MAGIC checkpoint needs a new name. The batch is persisted because it is read twice. The failure between the writes is on purpose:
+# MAGIC it happens once, in micro-batch 1.
 
 # COMMAND ----------
 
@@ -127,10 +129,10 @@ def start():
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## What consumers see
+# MAGIC ## The view of consumers
 # MAGIC
-# MAGIC The next cell counts the rows of a topic, for consumers that read committed rows only, and for those with
-# MAGIC Kafka's default, `read_uncommitted`.
+# MAGIC The next cell counts the rows of a topic twice: for consumers that read committed rows only, and for consumers with Kafka's
+# MAGIC default, `read_uncommitted`.
 
 # COMMAND ----------
 
@@ -165,8 +167,8 @@ def show():
 # MAGIC %md
 # MAGIC ## The query fails
 # MAGIC
-# MAGIC The next cell starts the query. Micro-batch 0 is written; micro-batch 1 fails when its orders are written
-# MAGIC and acknowledged, and its payments are not.
+# MAGIC The next cell starts the query. Micro-batch 0 is written. Micro-batch 1 fails when its orders are written and acknowledged,
+# MAGIC and its payments are not.
 
 # COMMAND ----------
 
@@ -184,8 +186,8 @@ show()
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC Its orders lie in the topic, aborted: only who reads uncommitted rows sees them. The next cell says the same as
-# MAGIC a condition: what is visible is micro-batch 0, whole.
+# MAGIC Its orders are in the topic, but aborted: only consumers of uncommitted rows see them. The next cell checks this: exactly
+# MAGIC the rows of micro-batch 0 are visible.
 
 # COMMAND ----------
 
@@ -210,7 +212,7 @@ show()
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The next cell looks for rows that are there twice, and for rows that are not there.
+# MAGIC The next cell looks for duplicated rows and for missing rows.
 
 # COMMAND ----------
 
@@ -221,5 +223,5 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC What is promised, and what is not (readers of two topics see the two within milliseconds, not at one
-# MAGIC instant): several writes, one decision.
+# MAGIC Readers of both topics see the two writes within milliseconds, not at the same instant. Several writes, one
+# MAGIC decision has the rules of a block.

@@ -1,6 +1,6 @@
-"""Writes a day's rows of a table to Kafka, each once: a second run of a day writes nothing.
+"""Writes a day's rows from a table to Kafka, each row once. A second run of a day writes nothing.
 
-The day is over: rows that a table gets after its day was written are not in the topic.
+The day must be over: rows that the table gets after its day was written are not in the topic.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
         "kafka.sasl.password": "${env:KAFKA_PASSWORD}",
         "topic": given.topic,
         "deliveryGuarantee": "exactly-once",
-        # An id for each day: one id's versions must ascend, and a day left out would be an error.
+        # An id for each day. The versions of an id must ascend, so a late day would be an error.
         "txnAppId": f"{given.app_id}-{given.day}",
         "txnVersion": "1",
     }
