@@ -79,9 +79,10 @@ def shell(line: str, folder: Path, environment: dict[str, str]) -> subprocess.Co
 
 @pytest.fixture(scope="module")
 def installed(folder: Path, environment: dict[str, str]) -> str:
-    """README's line that installs the wheel was run; what its line runs then."""
-    (line,) = re.findall(r"`(pip install [^`]*dist/\*\.whl[^`]*)`", README)
-    install, _, demo = line.partition(" && ")
+    """README's command of the demo, after its command that installs the wheel."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    (block,) = (block for block in blocks if "dist/*.whl" in block)
+    _, install, demo = block.splitlines()
     done = shell(f"{install} --quiet", folder, environment)
     assert done.returncode == 0, done.stderr
     return demo
