@@ -1,13 +1,13 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: the commit of a batch (``transactions/``). Needs the extra ``cli``,
-except for ``explain``, which every message names. Typer and Rich are imported when the command
-runs, and no other module of the package imports this room.
+Owns: the commands. Never: the commit of a batch (``transactions/``). All commands need the extra
+``cli``, except ``explain``, which every error message names. Typer and Rich are imported when a
+command runs. No other module of the package imports this room.
 
-``app`` is the tree of commands, with ``arguments``; one file for each command: ``check``,
-``options`` (with ``option_texts``), ``convert``, ``report``, and ``txn``, a room. ``connection``
-connects them to a cluster, ``show``, ``progress`` and ``watching`` print. The reads and changes of
-``txn`` are in ``transactions/operations``.
+``app`` is the tree of commands, and ``arguments`` has the options that commands share. Each command
+has a file: ``check``, ``options`` (with ``option_texts``), ``convert``, ``report``, and so on;
+``txn`` is a room. ``connection`` connects a command to a cluster. ``show``, ``progress`` and
+``watching`` print. The reads and changes of ``txn`` are in ``transactions/operations``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEEDED = ("typer", "rich")
 
 
 def main() -> None:
-    """The entry point ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    """The entry point of ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing and sys.argv[1:2] == ["explain"]:
         from spark_kafka_sink.cli.explanation import main as explain

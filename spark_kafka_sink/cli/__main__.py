@@ -1,4 +1,4 @@
-"""``python -m spark_kafka_sink.cli`` is ``kprod``."""
+"""Runs ``kprod`` as ``python -m spark_kafka_sink.cli``."""
 
 from spark_kafka_sink.cli import main
 

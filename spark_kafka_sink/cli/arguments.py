@@ -1,7 +1,7 @@
-"""The options that commands share, and the decorators that add them to a command.
+"""The options that several commands share, and the decorators that add the options to a command.
 
-Owns: names and help of the shared options, and their values for a command. Never: their effect,
-except for ``--within``, which ends the command itself.
+Owns: names, help and values of the shared options. Never: the effect of an option, except for
+``--within``, which ends the command.
 
 Nothing of the package is imported, so help and completion return immediately.
 """
@@ -29,7 +29,7 @@ EXAMPLE: Final = "Example: "
 
 
 def flag(*names: str, help: str) -> OptionInfo:  # noqa: A002 - Typer's word
-    """An option without a value. Its empty metavar keeps Typer from showing ``<bool>``."""
+    """A Typer option without a value. An empty metavar keeps Typer from showing ``<bool>``."""
     option: OptionInfo = typer.Option(*names, metavar="", help=help)
     return option
 
@@ -86,8 +86,8 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The cluster, as given on the command line. ``timeout_s`` bounds each step. Without a
-    ``log_topic`` the log is the topic that the file names, or the default topic.
+    """The Kafka cluster, as given on the command line. ``timeout_s`` bounds each step. Without a
+    ``log_topic`` the commit log is the topic that the config file names, or the default topic.
     """
 
     bootstrap_servers: str | None
@@ -100,7 +100,9 @@ class Where:
             raise typer.BadParameter("--timeout is a number of seconds")
 
     def again(self) -> str:
-        """The options that make another command find the same cluster and log."""
+        """The command-line options that make another command use the same cluster and
+        commit log.
+        """
         given = {
             "-b": self.bootstrap_servers,
             "-c": self.config_file,
@@ -116,7 +118,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a command shows its change, and whether it requests a confirmation."""
+    """Whether a changing command prints JSON, only shows the change, or skips the confirmation."""
 
     as_json: bool
     dry_run: bool
@@ -138,21 +140,21 @@ _ASKED: Final[Mapping[str, tuple[object, object]]] = {
 
 
 def to_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that find a cluster, in place of its first parameter, and
+    """Decorator that replaces a command's first parameter by the options of the cluster and
     ``--within``.
     """
     return _with_where(command, _CLUSTER)
 
 
 def to_commit_log(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of :func:`to_cluster`, and ``--log-topic``."""
+    """Decorator like :func:`to_cluster` that adds ``--log-topic``."""
     return _with_where(command, {**_CLUSTER, **_LOG})
 
 
 def _with_where(
     command: Callable[..., None], added: Mapping[str, tuple[object, object]]
 ) -> Callable[..., None]:
-    """``command`` with the options ``added``, which become its first parameter."""
+    """Replaces the first parameter of ``command`` by the options ``added``."""
 
     @wraps(command)
     def with_options(**given: object) -> None:
@@ -163,8 +165,8 @@ def _with_where(
 
 
 def changing(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of :func:`to_commit_log`, and, in place of the second parameter, the options
-    of a command that changes something.
+    """Decorator for a command that changes something. The first parameter is replaced by the
+    options of :func:`to_commit_log`, the second by ``--json``, ``--dry-run`` and ``--yes``.
     """
 
     @wraps(command)
@@ -177,7 +179,7 @@ def changing(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _where(given: dict[str, object]) -> Where:
-    """The cluster, out of ``given``, which keeps the command's own options."""
+    """Takes the options of the cluster out of ``given``; the command's own options stay there."""
     names = ("bootstrap_servers", "config", "log_topic", "timeout")
     return Where(*(given.pop(name, None) for name in names))  # type: ignore[arg-type]  # Typer's
 
@@ -189,9 +191,10 @@ def _taking(
     *,
     places: int,
 ) -> Callable[..., None]:
-    """``function`` with the parameters of ``command``, the first ``places`` replaced by ``added``.
+    """Gives ``function`` the signature of ``command``, with the first ``places`` parameters
+    replaced by ``added``.
 
-    Typer reads the signature, and the annotations for the types.
+    Typer reads the options from the signature, and their types from the annotations.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[places:]
     given = [
@@ -206,9 +209,9 @@ def _taking(
 
 @contextmanager
 def _limit(within: object) -> Iterator[None]:
-    """Ends the command with exit code 1 when it takes longer than ``within`` seconds.
+    """Ends the command with exit code 1 if the block takes longer than ``within`` seconds.
 
-    A signal interrupts whatever the command waits for, as Ctrl-C does.
+    A timer's signal interrupts any call that waits, as Ctrl-C does.
     """
     if not isinstance(within, float):
         yield

@@ -36,7 +36,9 @@ _MOST_ROWS: Final = 100
 def audit(
     where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
 ) -> None:
-    """The audit of the last report of ``source``; with a ``seed``, of a sample."""
+    """Audits the last report of ``source``. With a ``seed``, only a sample of the rows is
+    audited.
+    """
     with one_line_errors():
         claims = claims_of(last_of(source, batch, as_json=as_json))
     with connected(where, as_json=as_json) as to:

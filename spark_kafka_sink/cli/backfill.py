@@ -1,4 +1,4 @@
-"""``kprod backfill``: how far a backfill is, and the end of its record.
+"""``kprod backfill``: shows the progress of a backfill, or deletes its record.
 
 Owns: the command and its output. Never: the record (``datasource/jobs/backfill_ledger.py``).
 """
@@ -22,7 +22,7 @@ _MOST_SHOWN = 200
 
 
 def show(where: Where, prefix: str, name: str, *, as_json: bool) -> None:
-    """Reads only."""
+    """Shows the progress and the plan of a backfill. Changes nothing."""
     with connected(where, lambda: _check(prefix, name), as_json=as_json) as to:
         ledger = _ledger(to, prefix, name)
         progress = ledger.progress()
@@ -37,7 +37,9 @@ def show(where: Where, prefix: str, name: str, *, as_json: bool) -> None:
 
 
 def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
-    """Removes plan and progress, after the question; also those that this version can't read."""
+    """Deletes plan and progress of a backfill after a confirmation, even if this version can't read
+    them.
+    """
     confirmation = Confirmation(asked)
     check = lambda: _check(prefix, name)  # noqa: E731 - as the others
     with connected(where, check, as_json=confirmation.as_json) as to:
@@ -49,7 +51,7 @@ def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
 
 
 def _to_forget(ledger: Ledger, prefix: str, name: str) -> tuple[Json, str]:
-    """The record as JSON, and the sentence of the question."""
+    """The record of the backfill as JSON, and the text of the confirmation."""
     again = "and the next call of that name writes all rows once more."
     try:
         progress = ledger.progress()
@@ -70,7 +72,7 @@ def _to_forget(ledger: Ledger, prefix: str, name: str) -> tuple[Json, str]:
 
 
 def _plan(ledger: Ledger, progress: Progress) -> tuple[BackfillPlan | None, str]:
-    """The plan, or None and the reason why it can't be read."""
+    """The plan of the backfill, or None and the reason why the plan can't be read."""
     try:
         return ledger.plan_of(progress), ""
     except CommitLogError as error:

@@ -58,7 +58,9 @@ def check(
     exactly_once: bool,
     as_json: bool,
 ) -> None:
-    """The steps of a write with the options ``given``, here and on the executors of a Spark."""
+    """Runs the steps of a check with the options ``given``, from here and from the executors of a
+    Spark.
+    """
     timeout_ms = int(where.timeout_s * 1000)
     steps: list[Step] = []
     hosts: tuple[HostCheck, ...] = ()
@@ -95,7 +97,9 @@ def check(
 def _here(
     settings: SinkConfig, timeout_ms: int, *, exactly_once: bool, as_json: bool
 ) -> list[Step]:
-    """The steps from this machine; unless they are for JSON, shown as they are done."""
+    """Runs the steps from this machine. Without ``as_json`` a table shows each step when it is
+    done.
+    """
     if not exactly_once:
         found = check_cluster(settings, timeout_ms=timeout_ms)
         return list(found) if as_json else _shown(found, STEPS)
@@ -108,7 +112,9 @@ def _here(
 
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
-    """Whether exactly-once works, None when that was not tried to the end, and why it does not."""
+    """Whether exactly-once works, and the step that shows the contrary. None: the trial did not
+    finish.
+    """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):
         return True, None
@@ -121,7 +127,9 @@ def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A signal that ends the process ends the trial first, which cleans up."""
+    """Turns SIGTERM and SIGHUP into SystemExit, so that the trial cleans up before the process
+    ends.
+    """
 
     def end(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
@@ -136,7 +144,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _shown(found: Iterator[Step], names: Sequence[str]) -> list[Step]:
-    """``found``, shown as they are done."""
+    """Collects the steps of ``found``, and shows each step when it is done."""
     steps: list[Step] = []
     console = new_console(markup=True)
     # For output into a file, which does not show the growing table.
@@ -168,7 +176,9 @@ def _table(steps: Sequence[Step], names: Sequence[str]) -> Table:
 
 
 def _hosts_table(hosts: Sequence[HostCheck]) -> Table:
-    """The failed and warning steps of each host, or a row that all are ok."""
+    """A table of the failed and warning steps of each host. A host without these steps has one row,
+    "ok".
+    """
     table = Table("executor", "step", "", "what was found", "what to do")
     for host in hosts:
         worth = [s for s in host.steps if s.state in (StepState.FAILED, StepState.WARNING)]

@@ -1,7 +1,6 @@
-"""The connection of a command to a cluster, and its errors as one line.
+"""The connection of a command to a Kafka cluster, and errors as one line.
 
-Owns: the client options of a command line, and the format of an error. Never: a
-command.
+Owns: the client options of a command line, and the format of an error. Never: a command.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _NOTICE_AFTER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Open connections, and the commit log there."""
+    """Open connections to a Kafka cluster, and the cluster's commit log."""
 
     client: TransactionClient
     log: CommitLog
@@ -55,11 +54,11 @@ class Connected:
 def connected(
     cluster: Where, check: Callable[[], object] = lambda: None, *, as_json: bool = False
 ) -> Iterator[Connected]:
-    """Connections to the cluster, while they are open. An error ends the command: one line, and its
-    exit code.
+    """Connects to the cluster while the block runs. An error is printed as one line and ends the
+    command with an exit code.
 
-    ``check`` raises for arguments that are wrong in any cluster. Then a first request makes sure
-    that a broker responds, so that the error of a later request is not misleading.
+    Before connecting, ``check`` raises for arguments that are wrong in any cluster. A first request
+    then checks that a broker responds, so that the error of a later request is not misleading.
     """
     with one_line_errors():
         config, log_topic = settings_of(cluster, writes=False)
@@ -81,7 +80,9 @@ def connected(
 def operator_and_log(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[tuple[Operator, str]]:
-    """An operator over :func:`connected`, and the topic of its commit log."""
+    """Connects to the cluster: the operator of its transactions, and the topic of its
+    commit log.
+    """
     with connected(cluster, check, as_json=as_json) as to:
         yield Operator(to.log, to.client), to.log_topic
 
@@ -90,14 +91,16 @@ def operator_and_log(
 def operator_of(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[Operator]:
-    """The operator of :func:`operator_and_log`."""
+    """Connects to the cluster: the operator of its transactions."""
     with operator_and_log(cluster, check, as_json=as_json) as (operator, _):
         yield operator
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Prints our errors as one line; a bug keeps its traceback."""
+    """Prints errors of this package as one line, and ends the command. A bug keeps its
+    traceback.
+    """
     try:
         yield
     except KafkaError as error:
@@ -105,7 +108,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def fail(message: str, hint: str | None, code: int) -> NoReturn:
-    """Prints a line on standard error and exits with the code."""
+    """Prints a message on standard error and exits with the code ``code``."""
     _end(message if hint is None else f"{message} (hint: {hint})", code)
 
 
@@ -116,7 +119,9 @@ def _end(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
-    """Prints what the command waits for, and how long at most, if that takes a while."""
+    """After two seconds, prints the brokers that the command waits for, and the longest wait in
+    seconds.
+    """
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
     timer = threading.Timer(_NOTICE_AFTER_S, sys.stderr.write, (text,))
@@ -131,16 +136,16 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
 def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
-    """The settings of a write with this file as its ``configFile`` and ``more`` as its options, and
-    the commit log's topic. Without ``writes``, the timeout of a write's transactions is left out,
-    because each transaction has its own.
+    """The settings of a write with the cluster's config file and the options ``more``, and the
+    topic of the commit log. Without ``writes``, ``transaction.timeout.ms`` is ignored, because each
+    transaction has its own timeout.
     """
     config = _config(cluster, more or {}, writes=writes)
     return config, cluster.log_topic or config.commit_log_topic
 
 
 def _warn_of_secrets(options: Mapping[str, object]) -> None:
-    """Warns of each secret on the command line, also under a misspelt name."""
+    """Warns of each secret on the command line, even if the option's name is misspelt."""
     for name, value in options.items():
         text, is_module = str(value), name.lower().endswith("sasl.jaas.config")
         if not may_be_secret(name.lower()) or is_one_reference(text):
@@ -158,7 +163,7 @@ def _warn_of_secrets(options: Mapping[str, object]) -> None:
 
 
 def warning(text: str) -> None:
-    """Prints a line on standard error."""
+    """Prints a warning on standard error."""
     sys.stderr.write(f"kprod: warning: {safe_text(text, _MOST_SHOWN)}\n")
 
 

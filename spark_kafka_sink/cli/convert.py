@@ -1,7 +1,7 @@
-"""``kprod convert``: converts another client's properties, and lists what is lost.
+"""``kprod convert``: converts another client's properties, and lists the options that are lost.
 
-Owns: the command, and values whose unit differs. Never: a name (``given_options.py``), a
-secret: lines that hold one are referred to, and stay where they are.
+Owns: the command, and the conversion of units. Never: an option's name (``given_options.py``).
+Never a secret: the result refers to the line with the secret, which stays in its file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _MOST_SHOWN: Final = 300
 
 
 class _Line(NamedTuple):
-    """The result of a line: ``name`` (None: it is lost) and ``value``, and a remark."""
+    """The conversion of one line: the new name and value, and a remark. ``name`` is None if it is
+    lost.
+    """
 
     before: str
     name: str | None
@@ -45,7 +47,7 @@ class _Line(NamedTuple):
 
 
 def convert(file: Path) -> None:
-    """The properties on standard output, what is lost on standard error."""
+    """Prints the properties on standard output, and the lost options on standard error."""
     with one_line_errors():
         lines = list(_converted(file))
     kept: dict[str, _Line] = {}
@@ -113,7 +115,7 @@ def _librdkafkas(name: str, key: str, value: str, file: Path) -> _Line:
 
 
 def _value(option: Option, name: str, value: str, file: Path) -> str:
-    """A secret by a reference to its line."""
+    """The value of an option. A secret becomes a reference to its line."""
     if option.type is not OptionType.PASSWORD or is_one_reference(value):
         return value
     return file_reference(str(file.resolve()), name)
@@ -128,5 +130,5 @@ def _words(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _escaped(value: str) -> str:
-    """The text with the escapes that java.util.Properties reads back."""
+    """The value with the escapes that java.util.Properties reads back."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

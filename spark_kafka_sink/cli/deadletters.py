@@ -1,4 +1,4 @@
-"""``kprod deadletters``: what is in a topic of dead letters.
+"""``kprod deadletters``: counts and shows the dead letters of a topic.
 
 Owns: the command and its tables. Never: the reading (``admin/committed_reader.py``).
 """
@@ -21,12 +21,16 @@ _MOST_SHOWN = 200
 
 
 def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: bool) -> None:
-    """Counts by reason, and the ``last`` letters, with ``values`` also key and value."""
+    """Counts dead letters by reason, and shows the newest ``last``. With ``values`` the table has
+    their keys and values.
+    """
     counts: Counter[tuple[object, object]] = Counter()
 
     def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
-        """Dead letters by time and offset, with a count. A dead letter has the time of its row,
-        which may be long ago, so a partition's letter counts as new as the newest letter before it.
+        """Yields dead letters with the time and offset that order them, and counts each one.
+
+        A dead letter has the time of its row, which may be old. So the time for the order is the
+        latest time that the partition has up to that offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1

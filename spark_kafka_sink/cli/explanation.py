@@ -1,8 +1,8 @@
-"""The meaning and the remedy of an error, as text: ``kprod explain``, without a network or an
-extra.
+"""``kprod explain``: the meaning and the remedy of an error as text, without a network or an extra.
 
-Owns: reading ``errors.toml`` and ``words.toml``, the search of an entry by words, and its display.
-Never: a text (these files, and ``base/errors.py`` for brokers' answers).
+Owns: reading ``errors.toml`` and ``words.toml``, the search for an entry by words, and the display
+of an entry. Never: a text. These two files have the texts, and ``base/errors.py`` those of brokers'
+errors.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The documentation of a kind: ``title`` in a few words, ``says`` its messages (``...`` for the
-    parts that differ), ``advice`` in Markdown.
+    """The documentation of an error code. ``title`` is a few words, ``advice`` is Markdown.
+    ``says`` has the error's messages, with ``...`` for the parts that differ.
     """
 
     title: str
@@ -47,7 +47,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """Words that people type together, and the answer: a code, or a section of the runbook."""
+    """Words that users type together, and the answer: an error code, or a section of the
+    runbook.
+    """
 
     words: frozenset[str]
     code: str = ""
@@ -68,13 +70,13 @@ def _phrases() -> tuple[_Phrase, ...]:
 
 
 def sections() -> set[str]:
-    """The anchors of the runbook's sections that words lead to."""
+    """The anchors of the runbook's sections that a phrase of ``words.toml`` leads to."""
     return {phrase.section for phrase in _phrases() if phrase.section}
 
 
 @cache
 def entries() -> Mapping[Kind, Entry]:
-    """The entries of all kinds."""
+    """The documentation of every error code of this package."""
     texts = tomllib.loads(files(__package__).joinpath("errors.toml").read_text("utf-8"))
     return {
         Kind(code): Entry(
@@ -85,9 +87,10 @@ def entries() -> Mapping[Kind, Entry]:
 
 
 def explanation(code: str) -> str:
-    """The explanation of one of our codes, also within a pasted message, or of a broker's error by
-    its name. For other words, the codes whose texts have most of the words. LookupError names the
-    nearest name.
+    """The explanation of an error code (also in a pasted message), or of a broker's error by name.
+
+    For other words, a list of the codes whose texts have most of the words. If there is none, a
+    LookupError names the nearest name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()
@@ -112,20 +115,20 @@ def explanation(code: str) -> str:
 
 
 def list_of_codes() -> str:
-    """Every code with its title, in lines."""
+    """A line with code and title for every error code."""
     titles = _titles()
     return "".join(f"{code}  {titles[code]}\n" for code in sorted(titles))
 
 
 def _titles() -> dict[str, str]:
-    """Titles by code: our kinds, and the names of brokers' errors."""
+    """Titles by error code: those of this package, and the names of brokers' errors."""
     titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
     return titles | {c.kp_code: f"{c.name} ({c.value})" for c in _ANSWERS}
 
 
 def _by_phrase(text: str) -> dict[str, str]:
-    """The codes, and the sections of the runbook, that have a phrase whose words all stand in
-    ``text``: the longest phrase first.
+    """The codes and runbook sections that have a phrase whose words all stand in ``text``. Longer
+    phrases come first.
     """
     typed = _every_word(text)
     hits = [phrase for phrase in _phrases() if phrase.words <= typed]
@@ -139,9 +142,10 @@ def _by_phrase(text: str) -> dict[str, str]:
 
 
 def _found(text: str) -> dict[str, str]:
-    """The titles by code of up to five texts that have the words of ``text``, the best first. A
-    rare word counts more, and a word in a title counts twice. A word that no text has is replaced
-    by the most similar known word.
+    """Titles by code of up to five entries that have words of ``text``, the best entry first.
+
+    A rare word counts more, and a word in a title counts twice. A word that no entry has is
+    replaced by the most similar known word.
     """
     titles = _titles()
     texts = {kind.kp_code: " ".join((*e.says, e.advice)) for kind, e in entries().items()}
@@ -163,17 +167,17 @@ def _found(text: str) -> dict[str, str]:
 
 
 def _every_word(text: str) -> set[str]:
-    """The words of ``text`` without regard to case, apostrophes kept."""
+    """The words of ``text`` in lower case, with apostrophes."""
     return set(re.findall(r"[a-z0-9']+", text.lower()))
 
 
 def _words(text: str) -> set[str]:
-    """The significant words of ``text``."""
+    """The words of ``text`` with four letters or more, in lower case."""
     return set(re.findall(r"[a-z]{4,}", text.lower()))
 
 
 def main(arguments: list[str]) -> int:
-    """Prints it where nothing of the command line but this is installed. The exit code."""
+    """Prints an explanation if the extra ``cli`` is not installed. Returns the exit code."""
     try:
         sys.stdout.write(explanation(" ".join(arguments)) if arguments else list_of_codes())
     except LookupError as error:
@@ -183,8 +187,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _names_like(requested: str) -> list[str]:
-    """The names that ``requested`` may be a misspelling of; a whole code only matches codes of its
-    area.
+    """The codes and names that ``requested`` may be a misspelling of. A complete code is compared
+    only with codes that have the same first four characters.
     """
     codes = [*Kind, *(c.kp_code for c in _ANSWERS)]
     if _CODE.fullmatch(requested):
@@ -193,8 +197,8 @@ def _names_like(requested: str) -> list[str]:
 
 
 def _shown(code: str, title: str, *paragraphs: str) -> str:
-    """The entry with the address of its page, or with its section of the runbook if there is no
-    site.
+    """The text of an entry, with the address of its page. Without a site, the text names the
+    section of the runbook.
     """
     section = documentation.RUNBOOK.get(code, "").replace("-", " ")
     more = f"In the runbook: {section}." if section else ""
@@ -204,8 +208,8 @@ def _shown(code: str, title: str, *paragraphs: str) -> str:
 
 
 def _addressed(markdown: str) -> str:
-    """Links to our pages as addresses, because a terminal can't resolve relative links. Without a
-    site they are the names of the pages.
+    """Replaces links to the documentation by addresses, because a terminal can't resolve relative
+    links. Without a site, the addresses are the names of the pages.
     """
 
     def address(link: re.Match[str]) -> str:

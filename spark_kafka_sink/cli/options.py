@@ -27,7 +27,7 @@ _DEFAULT = "default"
 
 
 class _Effective(NamedTuple):
-    """An option's value as it counts, and where that comes from."""
+    """The effective value of an option, and the origin of the value: default, file, or computed."""
 
     name: str
     value: str
@@ -35,7 +35,9 @@ class _Effective(NamedTuple):
 
 
 def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
-    """Shows the options that ``search`` finds; with ``config``, their values with that file."""
+    """Shows the options that match ``search``. With ``config``, shows their effective values with
+    that file.
+    """
     if config is None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]
         if as_json:
@@ -62,7 +64,7 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
 
 
 def _none(search: str | None) -> NoReturn:
-    """Ends the command as failed, so that a script that looks for an option notices."""
+    """Fails because no option matches, so that a script that looks for an option notices."""
     named = {name: _named(o) for o in _known() for name in (o.name, _named(o))}
     near = nearest_name((search or "").lower(), named)
     meant = f"did you mean {named[near]}? " if near else ""
@@ -103,7 +105,7 @@ def _values(option: Option) -> str:
 
 
 def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
-    """The effective values, in the order of the tables, with the consequences of other options."""
+    """Yields the effective values of all options, including values that other options change."""
     for option in _known():
         own = option.name in SINK_OPTIONS
         one = (given.own if own else given.producer).get(option.name)

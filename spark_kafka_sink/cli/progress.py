@@ -22,9 +22,10 @@ _AFTER_S: Final = 1.0
 
 
 class Bar:
-    """Called with how many of how many are done; when all are, it is wiped away.
+    """A progress bar, called with the numbers of finished and of all requests. The bar disappears
+    when all are finished.
 
-    It is drawn by that call alone, so that no thread writes between the lines of a command.
+    Only that call draws the bar, so no thread writes between the lines of a command.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class Bar:
         self._shown.update(self._shown.task_ids[0], completed=done, total=total, refresh=True)
 
     def close(self) -> None:
-        """Removes the bar from the screen; the next call may begin another bar."""
+        """Removes the bar from the screen. The next call may begin another bar."""
         shown, self._shown, self._began = self._shown, None, None
         if shown is not None:
             shown.stop()
 
 
 def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
-    """A bar, or a no-op when standard error is not a terminal."""
+    """A progress bar, or a no-op if standard error is not a terminal."""
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         return lambda _done, _total: None
@@ -72,7 +73,7 @@ def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
 
 @contextmanager
 def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
-    """A bar counts the calls of ``loop``."""
+    """Shows a progress bar for the requests of ``loop`` while the block runs."""
     update = bar("querying brokers", as_json=as_json)
     loop.on_progress = update
     try:
@@ -84,7 +85,7 @@ def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str, *, as_json: bool) -> Iterator[None]:
-    """A spinner for steps that can't be counted."""
+    """Shows a spinner while the block runs, for steps that can't be counted."""
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         yield

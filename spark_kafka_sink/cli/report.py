@@ -56,7 +56,9 @@ _PLURALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the reports are: ``path`` names a file or a folder; otherwise they are in ``topic``."""
+    """The place of the reports: the file or folder ``path``, or without a path the topic
+    ``topic``.
+    """
 
     where: Where
     path: Path | None
@@ -67,7 +69,7 @@ class Source:
 
 
 def show(source: Source, batch: int | None, *, as_json: bool) -> None:
-    """The last report, or the last of a batch: five lines, and a table of its fields."""
+    """Shows the last report (of a batch): five lines, and a table of the fields."""
     with one_line_errors():
         report = last_of(source, batch, as_json=as_json)
     if as_json:
@@ -84,7 +86,7 @@ def show(source: Source, batch: int | None, *, as_json: bool) -> None:
 
 
 def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
-    """The last report, or the last of a batch. ConfigError."""
+    """The last report (of a batch), as JSON. Raises ConfigError if there is none."""
     found = _reports(source, 1, batch, as_json=as_json)
     if not found:
         of = "" if batch is None else f" of batch {batch}"
@@ -93,8 +95,8 @@ def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
 
 
 def _summary(report: Json) -> Iterator[str]:
-    """The lines that answer first: the outcome, when and where, how much, and why it took so long
-    or failed.
+    """The five lines of a summary: outcome and rate, time and place, tasks, bytes, and the main
+    cause of waiting or failure.
     """
 
     def number(field: str) -> str:
@@ -120,7 +122,7 @@ def _summary(report: Json) -> Iterator[str]:
 
 
 def tail(source: Source, count: int, *, watch: bool) -> None:
-    """A line for each of the last reports."""
+    """Shows the last reports, one per line."""
 
     def show_last() -> None:
         with one_line_errors():
@@ -150,14 +152,16 @@ def tail(source: Source, count: int, *, watch: bool) -> None:
 
 
 def _longest_wait(report: Json) -> str:
-    """``buffer 5000 ms``: what the tasks waited for most."""
+    """The longest wait of the tasks and its milliseconds, such as ``buffer 5000 ms``."""
     waits = {name: ms for name in WAITS if isinstance(ms := report.get(name), int) and ms > 0}
     longest = max(waits, key=lambda name: waits[name], default=None)
     return "" if longest is None else f"{longest.removesuffix('WaitMs')} {waits[longest]} ms"
 
 
 def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
-    """The last ``count`` reports, or the last reports of a batch, the oldest first. ConfigError."""
+    """The last ``count`` reports (of a batch), the oldest first. Raises ConfigError if no line is a
+    report.
+    """
     others: list[str] = []
     found = heapq.nlargest(
         count,
@@ -176,8 +180,10 @@ def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) ->
 
 
 def _every_report(source: Source, others: list[str], *, as_json: bool) -> Iterator[Json]:
-    """Yields the reports one after the other, because there may be a hundred thousand. Raises
-    ConfigError, KafkaError.
+    """Yields all reports of the source, which may have a hundred thousand. Raises ConfigError or
+    KafkaError.
+
+    The place of each line or record that is not a report is added to ``others``.
     """
     if source.path is not None:
         yield from _reports_of_files(source.path, others, as_json=as_json)
@@ -220,8 +226,8 @@ def _reports_of_files(path: Path, others: list[str], *, as_json: bool) -> Iterat
 
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
-    """The reports of a file. Adds the place of each line that is no report to ``others``: a full
-    disk can leave a part of a line.
+    """Yields the reports of a file. The place of each line that is not a report is added to
+    ``others``: a full disk can leave a part of a line.
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)
@@ -243,7 +249,9 @@ def _numbers(report: Json) -> tuple[object, ...]:
 
 
 def _named(report: Json) -> str:
-    """Application, query and batch of the report, as far as it has them."""
+    """The name of the query or application of a report, and its batch number, if the report has
+    them.
+    """
     names = ("queryName", "txnAppId", "transactionalIdPrefix", "applicationName")
     whose = next((str(report[name]) for name in names if report.get(name)), "")
     number = next((str(one) for one in _numbers(report) if one is not None), "")
@@ -260,7 +268,7 @@ def _code(report: Json) -> str:
 
 
 def _with_unit(name: str, value: object, unit: str) -> str:
-    """A value for a cell: times are dates, task numbers have a name, and the unit of 1 is
+    """The text of a report's value with its unit: times become dates, and the unit of 1 is
     singular.
     """
     if unit == EPOCH_MS and isinstance(value, int):
@@ -273,7 +281,9 @@ def _with_unit(name: str, value: object, unit: str) -> str:
 
 
 def _value(value: object) -> str:
-    """A value for a cell of the table: parts on separate lines, short numbers."""
+    """The text of a report's value for a cell of the table: list items on separate lines, rounded
+    numbers.
+    """
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, list):

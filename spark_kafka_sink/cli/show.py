@@ -1,8 +1,8 @@
 """The output of commands: a table for people, JSON for scripts.
 
 Owns: both forms. Never: the content (``transactions/operations/inspection.py``), a command. Names
-in the JSON are kept from version to version; new names may be added. Times are milliseconds, and
-unknown values are null.
+in the JSON are kept from version to version, and new names may be added. Times are milliseconds. An
+unknown value is null.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def print_json(fields: Json) -> None:
-    """Prints an object on standard output."""
+    """Prints a JSON object on standard output."""
     sys.stdout.write(json.dumps(fields, indent=2) + "\n")
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Prints a line of text for people on standard output."""
     new_console().print(_shown(text), soft_wrap=True)
 
 
@@ -56,7 +56,7 @@ def say(text: str) -> None:
 
 
 def open_json(t: OpenTransaction) -> Json:
-    """An open transaction."""
+    """An open transaction of this package as JSON."""
     return {
         "transactionalId": str(t.id),
         "run": t.id.run,
@@ -72,7 +72,7 @@ def open_json(t: OpenTransaction) -> Json:
 
 
 def any_open_json(t: TransactionDescription, now_ms: int) -> Json:
-    """An open transaction of any client."""
+    """An open transaction of any client as JSON."""
     ours = parse(t.transactional_id)
     return {
         "transactionalId": t.transactional_id,
@@ -87,7 +87,7 @@ def any_open_json(t: TransactionDescription, now_ms: int) -> Json:
 
 
 def state_json(key: str, state: CommitState) -> Json:
-    """A key of the commit log."""
+    """The state of a key of the commit log as JSON."""
     return {
         "key": key,
         "phase": state.phase.name,
@@ -102,7 +102,7 @@ def state_json(key: str, state: CommitState) -> Json:
 
 
 def report_json(report: KeyReport) -> Json:
-    """A key, with the transactions of its decision."""
+    """The state of a key of the commit log as JSON, with the transactions of its decision."""
     transactions = [
         {
             "transactionalId": t.transaction.transactional_id,
@@ -123,7 +123,7 @@ def report_json(report: KeyReport) -> Json:
 
 
 def blocker_json(b: Blocker) -> Json:
-    """An open transaction of any client in a topic."""
+    """A transaction that blocks consumers of a topic, as JSON."""
     return {
         "transactionalId": b.transactional_id,
         "producerId": b.producer_id,
@@ -194,13 +194,13 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
 
 
 def show_silent(brokers: Sequence[str]) -> None:
-    """Shows the brokers whose open transactions are unknown."""
+    """Shows the brokers that did not answer, so that their open transactions are unknown."""
     if brokers:
         say(f"No answer from {', '.join(brokers)}: the list lacks its transactions.")
 
 
 def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
-    """Open transactions."""
+    """Shows a table of open transactions."""
     rows = [
         (
             str(t.id),
@@ -219,8 +219,8 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
 
 
 def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
-    """Shows the result of ``kprod txn blockers``; ``again`` are the options for the commands that
-    it suggests.
+    """Shows the result of ``kprod txn blockers``. The suggested commands have the options
+    ``again``.
     """
     rows = [
         (
@@ -274,7 +274,7 @@ def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:
 
 
 def show_report(report: KeyReport) -> None:
-    """A key of the commit log with its decision."""
+    """Shows the state of a key of the commit log, and the transactions of its decision."""
     state = report.state
     facts = [
         ("phase", state.phase.name),
@@ -311,18 +311,20 @@ def show_report(report: KeyReport) -> None:
 
 
 def show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Any table, with all rows."""
+    """Shows a table with all its rows."""
     _table(title, columns, rows, most=len(rows))
 
 
 def show_kept(title: str, kept: Mapping[str, str]) -> None:
-    """Transactions that are left alone, and why; nothing when there are none."""
+    """Shows the transactions that are not aborted, and the reason. Shows nothing if there
+    are none.
+    """
     if kept:
         _table(f"{title} ({len(kept)})", ("transactional id", "because"), sorted(kept.items()))
 
 
 def summary(transactions: Iterable[DecidedTransaction]) -> str:
-    """``3: 2 committed, 1 lost``."""
+    """The number of transactions by outcome, such as ``3: 2 committed, 1 lost``."""
     counts: dict[Outcome, int] = {}
     for t in transactions:
         counts[t.outcome] = counts.get(t.outcome, 0) + 1
@@ -331,7 +333,7 @@ def summary(transactions: Iterable[DecidedTransaction]) -> str:
 
 
 def phase_of(state: CommitState) -> str:
-    """The state of a key in the commit log, as a part of a sentence."""
+    """The phase of a key in the commit log, as a part of a sentence."""
     if state.decision is None:
         return f"DONE, last batch {_batch(state.last_done)}"
     lost = f", {len(state.lost)} lost" if state.phase is Phase.PARTIAL else ""
@@ -339,7 +341,7 @@ def phase_of(state: CommitState) -> str:
 
 
 def age(milliseconds: int | None) -> str:
-    """``3 min 12 s``: the two largest units."""
+    """A duration in its two largest units, such as ``3 min 12 s``."""
     if milliseconds is None:
         return "unknown"
     parts: list[str] = []
@@ -383,12 +385,14 @@ def _table(
 
 
 def _shown(cell: str) -> str:
-    """Text from a log or a broker, without control characters for the terminal."""
+    """The text without control characters for a terminal; a log or a broker may have sent them."""
     return "\n".join(safe_text(line, _MOST_SHOWN) for line in cell.split("\n"))
 
 
 def new_console(*, markup: bool = False) -> Console:
-    """Standard output. No markup where cells come from brokers: names may hold brackets."""
+    """A Rich console on standard output, without markup because names of brokers may hold
+    brackets.
+    """
     console = Console(file=sys.stdout, markup=markup, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDTH

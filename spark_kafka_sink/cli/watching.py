@@ -17,8 +17,8 @@ _EVERY: Final = 2.0
 
 
 def watched(show: Callable[[], None], *, watch: bool) -> None:
-    """``show`` once, or with ``watch`` until the user ends it, on a clean screen each time. Into a
-    file or a pipe one output follows the other. An error ends it.
+    """Calls ``show`` once, or with ``watch`` repeatedly until Ctrl-C. A terminal is cleared before
+    each call. An error ends the repetition.
     """
     if not watch:
         show()

@@ -1,7 +1,7 @@
 """Starts a Kafka, writes a batch and a stream, kills the driver on request, and counts rows.
 
-It needs the extra ``demo`` (with ``--avro`` the extra ``demo-avro``) and a JDK. Its exit
-status is 0 when every row is there once.
+The demo needs a JDK and the extra ``demo``, or with ``--avro`` the extra ``demo-avro``. The exit
+status is 0 if every row is in the topics exactly once.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _DOWNLOAD_MB = 92
 
 
 class _DriverError(Exception):
-    """The Spark driver ended with an error, which its last lines show."""
+    """The Spark driver ended with an error; the message has the driver's last lines."""
 
 
 class _Driver:
-    """The driver in its own process group, so that a kill also ends the JVM and the Python
+    """The Spark driver in its own process group, so that a kill also ends the JVM and the Python
     workers.
     """
 
@@ -64,7 +64,7 @@ class _Driver:
         self._lines = self._process.stdout
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The driver's events until it ends."""
+        """Yields the driver's JSON events until the driver ends."""
         for line in self._lines:
             if line.startswith("{"):
                 yield json.loads(line)
@@ -72,7 +72,9 @@ class _Driver:
             raise _DriverError("\n".join(self._log.read_text(errors="replace").splitlines()[-15:]))
 
     def kill(self) -> None:
-        """SIGKILL, as an out-of-memory killer does it; harmless when it has ended."""
+        """Kills the driver's process group with SIGKILL, like an out-of-memory killer. A driver
+        that has ended is left alone.
+        """
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -80,7 +82,7 @@ class _Driver:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; returns the exit status."""
+    """Runs the demo. Returns the exit status."""
     options = _parse(arguments)
     needed = _NEEDED + _NEEDED_FOR_AVRO * options.avro
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
@@ -135,7 +137,7 @@ def _run(console: Console, folder: Path, options: argparse.Namespace) -> int:
 
 @contextmanager
 def _kafka(console: Console) -> Iterator[KafkaCluster]:
-    """A Kafka of one node, with a bar while its jars are fetched."""
+    """Starts a Kafka with one node, and shows a bar while Kafka's jars are downloaded."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -154,7 +156,9 @@ def _kafka(console: Console) -> Iterator[KafkaCluster]:
 
 
 def _show_download(progress: Progress, task: TaskID, done: threading.Event) -> None:
-    """Poll the size of what is fetched: a resolver reports nothing."""
+    """Shows the size of the downloaded files until the download ends: Maven and Ivy report no
+    progress.
+    """
     while not done.wait(0.3):
         size = 0
         for place in cache_directory().glob("partial-*"):
@@ -185,7 +189,9 @@ def _create_topics(bootstrap: str) -> None:
 
 
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
-    """Runs both writes, and returns the seconds of each; for a stream since its last start."""
+    """Writes the batch and the stream. Returns the seconds of each; a stream counts from its last
+    start.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     text = TextColumn("{task.description}")

@@ -1,8 +1,8 @@
-"""The demo's Spark driver, a separate process so that it can be killed.
+"""The demo's Spark driver, a separate process so that the demo can kill it.
 
-It writes one topic as a batch and one as a stream, exactly once, and prints a line of JSON when
-something is done: ``{"event": "batch", "seconds": 1.2}``, ``{"event": "micro-batch", "number": 3}``
-and ``{"event": "stream", "seconds": 9.1}``.
+The driver writes one topic as a batch and one as a stream, exactly once. It prints a line of JSON
+after each batch and micro-batch: ``{"event": "batch", "seconds": 1.2}``, ``{"event": "micro-batch",
+"number": 3}`` and ``{"event": "stream", "seconds": 9.1}``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MICRO_BATCHES = 8
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs its own Spark, which writes as the options require."""
+    """Starts a Spark session and writes the topics as the command line requires."""
     options = _parse(arguments)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def write(spark: SparkSession, options: argparse.Namespace) -> None:
-    """Write both topics, or with ``--stream-only`` the rest of the stream."""
+    """Writes both topics, or with ``--stream-only`` the remaining rows of the stream."""
     kafka = {
         "kafka.bootstrap.servers": options.bootstrap,
         "deliveryGuarantee": "exactly-once",

@@ -1,4 +1,4 @@
-"""The content of a topic, read by a client that shares no code with the sink: confluent-kafka."""
+"""Reads and counts a topic with confluent-kafka, a client that shares no code with the sink."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The counts for rows with the ids 0 to ``expected`` - 1: ``records`` were read, ``lost`` ids
-    have no record, and ``doubled`` records repeat an id.
+    """The counts of a topic's rows with the ids 0 to ``expected`` - 1. ``records`` were read,
+    ``lost`` ids have no record, and ``doubled`` records repeat an id.
     """
 
     expected: int
@@ -30,7 +30,7 @@ class Contents:
 
 @contextmanager
 def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
-    """The id of a row in its Avro, by the schema that the registry has for it."""
+    """Decodes the id of a row from its Avro value, with the value's schema in the registry."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
 
@@ -42,7 +42,9 @@ def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
 def read(
     bootstrap: str, topic: str, expected: int, id_of: Callable[[bytes], int] = int
 ) -> Contents:
-    """Read ``topic`` with ``isolation.level=read_committed`` up to its end."""
+    """Reads ``topic`` up to its end with ``isolation.level=read_committed``, and counts
+    the rows.
+    """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(

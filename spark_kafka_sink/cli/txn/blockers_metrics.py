@@ -1,9 +1,9 @@
-"""The transactions that block the consumers of a topic, as metrics: Prometheus' text format.
+"""The transactions that block consumers of a topic as metrics, in the text format of Prometheus.
 
-Owns: the names, and the text. Never: finding the transactions
-(``transactions/operations/blockers.py``). A dead driver exports no metrics, while its open
-transactions still block consumers. So this is a command, for cron and node_exporter's directory of
-text files, and not a part of the listener.
+Owns: the names and the text of the metrics. Never: finding the transactions
+(``transactions/operations/blockers.py``). A dead driver exports no metrics, but its open
+transactions still block consumers. So the metrics come from a command, for cron and node_exporter's
+textfile collector, and not from the listener.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ METRICS: Final = (
 
 
 def metrics_text(topic: str, found: Sequence[Blocker], now_ms: int) -> str:
-    """The metrics as text. Each series exists, so that an increase from 0 is seen."""
+    """The metrics as text. Every series is present even if its value is 0, so that an increase is
+    seen.
+    """
     values: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _ in METRICS}
     open_, age, held, checked = values.values()
     for whose in Whose:

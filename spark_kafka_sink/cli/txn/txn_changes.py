@@ -1,7 +1,8 @@
 """The changes of ``kprod txn``: fence, commit, abort, sweep, resolve, reset.
 
-Owns: the question before a change, and exit codes. Never: arguments (``txn_commands.py``), refusals
-and the change itself (``transactions/operations/operator.py``), the display (``cli/show.py``).
+Owns: the confirmation before a change, and exit codes. Never: arguments (``txn_commands.py``), the
+display (``cli/show.py``). Refusals and the change itself are in
+``transactions/operations/operator.py``.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ _MOST_NAMED: Final = 4
 
 
 class Confirmation:
-    """The steps before every change: describe it, stop at --dry-run, ask."""
+    """The confirmation of a change: show the change, stop at ``--dry-run``, otherwise ask
+    the user.
+    """
 
     def __init__(self, asked: Asked) -> None:
         if asked.as_json and not asked.dry_run and not asked.yes:
@@ -62,7 +65,9 @@ class Confirmation:
         self._yes = asked.yes
 
     def given(self, fields: Json, what: str) -> bool:
-        """False with --dry-run, after printing the change. The answer no ends the command."""
+        """Whether to make the change. With ``--dry-run`` the change is printed, and the result is
+        False. If the user answers no, the command ends.
+        """
         if self._dry_run:
             self.end(fields, None, f"Would {what}")
             return False
@@ -79,7 +84,7 @@ class Confirmation:
         return True
 
     def end(self, fields: Json, after: Json | None, text: str) -> None:
-        """The result: ``after`` is None when nothing was changed."""
+        """Prints the result of the command. ``after`` is None if nothing was changed."""
         if not self.as_json:
             say(text)
             return
@@ -87,7 +92,7 @@ class Confirmation:
 
 
 def fence(where: Where, confirmation: Confirmation, name: str) -> None:
-    """Another client's id."""
+    """Aborts another client's open transaction and fences its producer, after a confirmation."""
     with connected(where, lambda: _check_another(name), as_json=confirmation.as_json) as to:
         found = to.client.describe([name], to.client.deadline())[name]
         before: Json = {"command": "fence", **any_open_json(found, to.client.clock.wall_ms())}
@@ -111,7 +116,7 @@ def fence(where: Where, confirmation: Confirmation, name: str) -> None:
 
 
 def commit(where: Where, confirmation: Confirmation, key: str) -> None:
-    """A batch that is DECIDED."""
+    """Commits the transactions of a batch that is DECIDED, after a confirmation."""
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         report = operator.plan_commit(key)
         before: Json = {"command": "commit", "key": report_json(report), "after": None}
@@ -152,7 +157,7 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
-    """Transactions by name."""
+    """Aborts open transactions by transactional id, after a confirmation."""
     with operator_of(where, lambda: task_ids(ids), as_json=confirmation.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
 
@@ -160,7 +165,7 @@ def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force
 def abort_run(
     where: Where, confirmation: Confirmation, prefix: str, run: str, *, force: bool
 ) -> None:
-    """All that is open of a run."""
+    """Aborts all open transactions of a run, after a confirmation."""
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
     ) as operator:
@@ -176,7 +181,7 @@ def sweep(
     older_than_ms: int | None,
     force: bool,
 ) -> None:
-    """Orphans."""
+    """Aborts orphans (open transactions of dead runs), after a confirmation."""
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
     ) as operator:
@@ -187,7 +192,7 @@ def sweep(
 def resolve(
     where: Where, confirmation: Confirmation, key: str, batch: int, *, done: bool, force: bool
 ) -> None:
-    """A batch that is PARTIAL."""
+    """Ends a batch that is PARTIAL as done or to be written again, after a confirmation."""
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         plan = operator.plan_resolve(key, batch, done=done, force=force)
         before: Json = {
@@ -210,7 +215,7 @@ def resolve(
 
 
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
-    """A key of the commit log."""
+    """Forgets a key of the commit log, after a confirmation."""
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         if force and (damage := operator.damage(key)) is not None:
             _forget(operator, confirmation, key, damage)
@@ -227,7 +232,7 @@ def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) ->
 def _forget(
     operator: Operator, confirmation: Confirmation, key: str, damage: CommitLogError
 ) -> None:
-    """A key whose records can't be read."""
+    """Forgets a key of the commit log whose records can't be read, after a confirmation."""
     before: Json = {"command": "reset", "key": {"key": key, "error": damage.message}}
     if not confirmation.as_json:
         say(f"{damage.message}. Whether its last batch is committed is not known.")
@@ -264,7 +269,7 @@ def _after(key: str, state: CommitState) -> Json:
 
 
 def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command: str) -> None:
-    """Abort what is planned."""
+    """Aborts the transactions of ``plan`` after a confirmation, and shows those that are kept."""
     before: Json = {
         "command": command,
         "transactions": [open_json(t) for t in plan.transactions],
@@ -312,7 +317,7 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
 
 
 def _who_fails(plan: EndPlan) -> str:
-    """The effect of the plan on a job that is running."""
+    """The warning that a running job would fail if the transactions of ``plan`` were aborted."""
     told = ""
     if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:
         keys = named([f"'{key}'" for key in sorted(owned)], _MOST_NAMED)

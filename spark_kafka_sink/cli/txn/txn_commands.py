@@ -37,7 +37,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 
 class As(StrEnum):
-    """How ``kprod txn resolve`` ends a batch that is partially committed."""
+    """The end of a partially committed batch in ``kprod txn resolve``: done, or written again."""
 
     DONE = "done"
     REPLAY = "replay"
@@ -334,7 +334,7 @@ def reset(
 
 
 def duration_ms(text: str) -> int:
-    """``15m`` in milliseconds; BadParameter if it is no duration."""
+    """Parses a duration such as ``15m`` into milliseconds. Raises BadParameter."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise typer.BadParameter(f"'{text}' is no time: give a number with ms, s, m, h or d (15m)")

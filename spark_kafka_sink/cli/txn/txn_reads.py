@@ -47,7 +47,7 @@ from spark_kafka_sink.transactions.transactional_ids import check_part
 
 
 def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> None:
-    """The open transactions of a prefix, and its keys of the commit log."""
+    """Shows the open transactions of a prefix, and the prefix's keys in the commit log."""
     with operator_and_log(where, lambda: check_part("PREFIX", prefix), as_json=as_json) as (
         operator,
         log_topic,
@@ -81,7 +81,7 @@ def _overview_json(prefix: str, log_topic: str, found: Overview) -> Json:
 
 
 def list_all(where: Where, *, watch: bool, as_json: bool) -> None:
-    """All open transactions of the cluster, of every client."""
+    """Shows the open transactions of all clients in the cluster."""
     with connected(where, as_json=as_json) as to:
         watched(lambda: _list_all(to, as_json=as_json), watch=watch)
 
@@ -103,8 +103,8 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 
 
 def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
-    """Shows the transactions that hold the last stable offsets of a topic and have been open for
-    longer than ``older_than_ms``. The exit code shows whether there are any.
+    """Shows the transactions that block consumers of a topic for longer than ``older_than_ms``. The
+    exit code shows whether there are any.
     """
     found: list[Blocker] = []
 
@@ -120,7 +120,7 @@ def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_js
 
 
 def blockers_metrics(where: Where, topic: str) -> None:
-    """Print the blocking transactions of a topic as metrics."""
+    """Prints the transactions that block consumers of a topic as metrics for Prometheus."""
     with connected(where, as_json=True) as to:
         found = find_blockers(to.client, to.log, topic, to.client.deadline())
         typer.echo(metrics_text(topic, found, to.client.clock.wall_ms()), nl=False)
@@ -141,7 +141,9 @@ def _show_blockers(
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
-    """Show keys of the commit log, and the coordinators' state of their decisions."""
+    """Shows keys of the commit log, and the coordinators' state of the transactions of their
+    decisions.
+    """
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.inspector.describe(name)
         if as_json:
