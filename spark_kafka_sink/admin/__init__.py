@@ -1,7 +1,7 @@
-"""Requests to brokers that no producer sends: before the first task, and to end transactions.
+"""Requests to brokers outside of a producer: checks before a write, and ends of transactions.
 
 * ``call.py``: one request, its target, and which errors are retried.
-* ``request_loop.py``: many calls at once, on the caller's thread; coordinators and timeouts.
+* ``request_loop.py``: many calls in parallel, on the caller's thread; coordinators and timeouts.
 * ``admin_client.py``: topics and their configs.
 * ``transaction_client.py``: transactions and transactional ids.
 

@@ -1,9 +1,9 @@
-"""Topics and their configs: the few admin calls that preflight, commit log and operators need.
+"""Topics and their configs: the admin calls that preflight, the commit log and operators need.
 
-Owns: :class:`AdminClient`. Never: a cache, what a missing topic means, how calls
-are sent (``request_loop.py``).
+Owns: :class:`AdminClient`. Never: a cache, the meaning of a missing topic, the sending of calls
+(``request_loop.py``).
 
-The driver calls it once, before a write, and passes the results to the tasks.
+The driver makes these calls once, before a write, and passes the results to the tasks.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ MISSING_TOPIC_TIMEOUT_MS: Final = 10_000
 
 
 class AdminClient:
-    """Sends one call at a time, on the caller's thread. A context manager.
+    """Sends admin requests, one call at a time, on the caller's thread. A context manager.
 
-    Every call is bounded by its ``timeout_ms``, or by max.block.ms when that is None, or by its
-    ``deadline_ms`` (of the clock). When no broker responds in time it raises KafkaTimeoutError with
-    each address that was tried and why it failed. AuthenticationError, UnsupportedVersionError, and
-    ConfigError when no bootstrap server can be resolved, are raised immediately.
+    Every call is bounded by its ``deadline_ms`` (of the clock), or by its ``timeout_ms``. A
+    ``timeout_ms`` of None is max.block.ms. If no broker responds in time, the call raises
+    KafkaTimeoutError with each address that was tried and the reason of its failure. Three errors
+    are raised immediately: AuthenticationError, UnsupportedVersionError, and ConfigError if no
+    bootstrap server can be resolved.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Closes all connections."""
         self.loop.close()
 
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """``timeout_ms`` from now; None: max.block.ms."""
+        """The clock's time ``timeout_ms`` from now, in ms. A timeout of None is max.block.ms."""
         return self.clock.now_ms() + (
             self.config.max_block_ms if timeout_ms is None else timeout_ms
         )
@@ -96,23 +97,24 @@ class AdminClient:
         missing_topic_timeout_ms: int | None = None,
         allow_auto_topic_creation: bool = True,
     ) -> Cluster:
-        """The brokers, and the partitions of all ``topics`` (none: the brokers alone).
+        """The cluster: its brokers, and the partitions of all ``topics``. Without topics, only the
+        brokers.
 
-        As in Java, metadata of a missing topic is requested until the timeout, because it may have
-        been created a moment ago, and because the broker may create it. Then KafkaTimeoutError
-        names the missing topics, and its hint has the brokers' error for each. InvalidTopicError
-        and AuthorizationError are raised immediately.
+        Metadata of a missing topic are requested until the timeout, as Java's client does: the
+        topic may have been created a moment ago, or the broker may create it. After the timeout,
+        KafkaTimeoutError names the missing topics, and its hint has the brokers' error for each
+        topic. InvalidTopicError and AuthorizationError are raised immediately.
 
-        The wait for a missing topic ends earlier when every response of the last
-        ``missing_topic_timeout_ms`` was UNKNOWN_TOPIC_OR_PARTITION. No response, or any other
-        error, restarts that period.
+        The wait for a missing topic ends earlier if every response of the last
+        ``missing_topic_timeout_ms`` was UNKNOWN_TOPIC_OR_PARTITION. A missing response, or any
+        other error, restarts that period.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """All brokers, from metadata that is not older than this. New metadata may take
-        retry.backoff.ms.
+        """All brokers, from metadata that are at most ``max_age_ms`` old. If the client has only
+        older metadata, it waits for new metadata, which may take retry.backoff.ms.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -124,15 +126,17 @@ class AdminClient:
         return tuple(metadata.cluster.nodes.values())
 
     def refresh_brokers(self) -> None:
-        """New metadata are asked for beside the next calls, which don't wait for them: for
-        :meth:`brokers` soon after.
+        """Requests new metadata during the next calls, without waiting for the response. A later
+        :meth:`brokers` then need not wait for metadata.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 
     def topic_configs(
         self, topics: Collection[str], names: Collection[str], deadline_ms: int
     ) -> Mapping[str, Mapping[str, str | None]]:
-        """Configs by topic; empty when the principal may not describe them, or brokers are old."""
+        """The configs by topic, then by config name. They are empty if the principal may not
+        describe them, or if the brokers do not support the request.
+        """
 
         def error_in(response: DescribeConfigsResponse) -> ErrorCode:
             codes = (found.error_code for found in response.results)
@@ -149,8 +153,10 @@ class AdminClient:
         return {found.resource_name: config_values(found) for found in response.results}
 
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
-        """The names of all topics that the principal may DESCRIBE, in the broker's order. The
-        response is as large as the cluster: it is for an error of the driver's, never for a task.
+        """The names of all topics that the principal may DESCRIBE, in the broker's order.
+
+        The response grows with the number of topics in the cluster. So only the driver requests the
+        names, and only for the text of an error.
         """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         call = Call(request, AnyBroker(), "Metadata of all topics")
@@ -160,8 +166,9 @@ class AdminClient:
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
     ) -> Cluster:
-        """Create ``topic``, unless it exists, and wait until each of its partitions has a leader;
-        ``validate_only`` creates nothing. Raises the broker's error when it is refused.
+        """Creates ``topic``, unless it exists, and waits until each of its partitions has a leader.
+        ``validate_only`` only checks the request, and creates nothing. Raises the broker's error if
+        the broker rejects the topic.
         """
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
@@ -181,8 +188,8 @@ class AdminClient:
         return self._await_topics([topic.name], left_ms, has_leaders)
 
     def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
-        """Whether the topic was created; False: try again. (The topic also exists if a request
-        whose response was lost has created it.)
+        """True if the topic exists after one request, False if the caller should try again. The
+        topic also exists if an earlier request, whose response was lost, has created it.
         """
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
@@ -218,7 +225,7 @@ class AdminClient:
         ready: Callable[[Cluster], bool],
         missing_topic_timeout_ms: int | None = None,
     ) -> Cluster:
-        """Poll until a new response has ``topics`` and the cluster is ``ready``."""
+        """Polls until new metadata have all ``topics``, and the cluster satisfies ``ready``."""
         metadata = self.loop.metadata
         now = self.clock.now_ms()
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
@@ -283,7 +290,9 @@ class AdminClient:
         )
 
     def _near(self, missing: Collection[str]) -> str:
-        """The existing topics that the missing ones were probably meant to be, as a question."""
+        """A question that names the existing topics with names similar to the missing topics'
+        names.
+        """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)
         except KafkaError:
@@ -295,7 +304,7 @@ class AdminClient:
 
 
 def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
-    """The brokers' error for each topic, grouped by error."""
+    """A text with the brokers' errors, each followed by the topics that have this error."""
     by_code: dict[ErrorCode, list[str]] = {}
     for topic in topics:
         code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,7 +1,7 @@
 """One call to a broker: the request, its target, and whether its response is final. Values only.
 
 Owns: :class:`Call`, its targets, the one table from a response's error code to the next step, and
-the grouping of items into requests. Never: a connection (``request_loop.py``).
+the distribution of items over requests. Never: a connection (``request_loop.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RAISED: Final = frozenset(
 
 
 class RetryDecision(Enum):
-    """The next step after an error code in a response."""
+    """The next step of a call after an error code in its response."""
 
     FINAL = "the response is final"
     RETRY = "retry at the same broker, after a backoff"
@@ -38,7 +38,9 @@ class RetryDecision(Enum):
 
 
 def retry_decision(code: ErrorCode) -> RetryDecision:
-    """REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and the errors of stale metadata;
+    """The next step of a call whose response has the error ``code``.
+
+    REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and the errors of stale metadata.
     RETRY for other retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR.
     """
     error_class = code.info.error_class
@@ -51,7 +53,9 @@ def retry_decision(code: ErrorCode) -> RetryDecision:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorKey:
-    """The coordinator of this transactional id or consumer group (Java's ``CoordinatorKey``)."""
+    """A target: the coordinator of this transactional id or consumer group (Java's
+    ``CoordinatorKey``).
+    """
 
     key: str
     type: CoordinatorType = CoordinatorType.TRANSACTION
@@ -59,14 +63,14 @@ class CoordinatorKey:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The leader of this partition."""
+    """A target: the broker that leads this partition."""
 
     tp: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class AnyBroker:
-    """The least loaded one."""
+    """A target: the least loaded broker."""
 
 
 Target = CoordinatorKey | Leader | AnyBroker | Node
@@ -74,14 +78,16 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request until it is :attr:`done`, with its :attr:`response`; ``what`` names it in errors.
+    """One request to a broker, with its target and its response; ``done`` once the response is
+    final.
 
-    ``error_in`` returns the error code of a response, and :func:`retry_code` judges that code by
-    the other arguments. If one of these functions raises, all calls end. A call without a
-    ``request`` only locates ``to``. With ``once`` the call ends at the first lost connection
-    without being done, and its caller chooses the next target. ``last_status`` is the reason why
-    the call isn't done, and ``last_code`` the error code, if that is the reason. ``sent`` is the
-    number of requests sent, and ``answered`` the number of responses.
+    ``what`` names the call in errors. ``error_in`` returns the error code of a response. The method
+    :meth:`retry_code` decides by ``right`` and ``success_only`` whether this code is final. If one
+    of the two functions raises, all calls of the loop end. A call without a ``request`` only finds
+    the coordinator ``to``. With ``once`` the call ends at the first lost connection without being
+    done, and its caller chooses the next target. ``last_status`` is the reason why the call isn't
+    done, and ``last_code`` the error code, if an error code is the reason. ``sent`` is the number
+    of requests sent, and ``answered`` the number of responses.
     """
 
     request: Request[ResponseT] | None
@@ -100,7 +106,9 @@ class Call(Generic[ResponseT]):
     last_code: ErrorCode | None = None
 
     def retry_code(self, response: ResponseT) -> ErrorCode | None:
-        """The error code to retry for, None when the response is final."""
+        """The error code of ``response`` if the call must be retried, None if the response is
+        final.
+        """
         code = self.error_in(response)
         return retry_code(code, self.what, self.right, success_only=self.success_only)
 
@@ -108,9 +116,10 @@ class Call(Generic[ResponseT]):
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """``code`` when a call must be retried, None when it is final. Raises :func:`refusal` for
-    errors that no retry can resolve. With ``success_only`` it also raises for every other final
-    code.
+    """``code`` if a call with this error must be retried, None if the response is final.
+
+    Raises :func:`refusal` for errors that no retry can resolve. With ``success_only`` it also
+    raises for every other final error.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:
@@ -121,7 +130,7 @@ def retry_code(
 
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """The exception for ``code``; an authorization error names the ``right``, if that is given."""
+    """The exception for the error ``code``. An authorization error names the ``right`` if given."""
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)
     return AuthorizationError(
@@ -132,7 +141,9 @@ def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
 
 
 def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """``items`` in lists for one request each: of at most ``most_bytes``, and of one at least."""
+    """Distributes ``items`` over lists, one for each request, of at most ``most_bytes`` bytes. An
+    item that is larger has a list for itself.
+    """
     found: list[T] = []
     size = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Reads the committed records of a small topic: dead letters, reports.
+"""Reads the committed records of a small topic, such as dead letters or reports.
 
 Owns: :class:`CommittedReader`: the offsets of the partitions, and their committed records with all
 of their fields. A batch that can't be read is an error. Never: the meaning of a record
@@ -29,10 +29,10 @@ from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 
 class CommittedReader:
-    """Over the connections of ``client``; each request is bounded by its max.block.ms. Raises
-    KafkaTimeoutError when there is no such topic.
+    """Reads the committed records of ``topic`` over the connections of ``client``. Each request is
+    bounded by max.block.ms. Raises KafkaTimeoutError if the topic does not exist.
 
-    ``left_out`` counts records whose transaction's marker is not there yet.
+    ``left_out`` counts the records of transactions that are still open at the end of a partition.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
@@ -42,14 +42,17 @@ class CommittedReader:
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
     def partitions(self) -> list[tuple[TopicPartition, int]]:
-        """Each partition, and the offset after its last record now."""
+        """The topic's partitions, each with the current offset after its last record."""
         offset = self._reader.offset
         return [(tp, offset(tp, OffsetSpec.LATEST, self._client.deadline())) for tp in self._tps]
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
-        """All committed records before ``end``; the records of a transaction come with its marker,
-        and records of an open transaction are left out. Raises CorruptRecordError, and
-        KafkaTimeoutError when nothing comes for max.block.ms: the log was cut before ``end``.
+        """Yields all committed records of the partition before the offset ``end``.
+
+        The records of a transaction are yielded when its commit marker is read, and records of an
+        open transaction are left out. Raises CorruptRecordError for a damaged batch. Raises
+        KafkaTimeoutError if no batch arrives for max.block.ms, because the log was truncated before
+        ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
         at, before = 0, -1

@@ -1,7 +1,7 @@
 """The metadata of a topic that must exist already.
 
-Owns: how long a missing topic is waited for, and the hint of a topic that may not be read. Never: a
-topic that a write may create (``datasource/checks/preflight.py``).
+Owns: the wait for a missing topic, and the hint of a topic that may not be read. Never: a topic
+that a write may create (``datasource/checks/preflight.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 
 def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """The cluster with the topic. Raises KafkaTimeoutError, soon, when there is no such topic."""
+    """The cluster with the partitions of ``topic``. If the topic does not exist, KafkaTimeoutError
+    is raised after a second.
+    """
     return admin.describe_topics(
         (topic,),
         timeout_ms=timeout_ms,
@@ -27,7 +29,7 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
 
 
 def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """:func:`existing` for a topic that is to be read: the hint of a refusal names READ."""
+    """Like :func:`existing`, for a topic to read: the hint of an AuthorizationError names READ."""
     try:
         return existing(admin, topic, timeout_ms)
     except AuthorizationError as error:  # whose hint is that of a write

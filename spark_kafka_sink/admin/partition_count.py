@@ -1,8 +1,8 @@
-"""Counts the records of known producers in ranges of partitions, as a consumer with read_committed
-sees them. Only headers of batches are read; their checksums are checked.
+"""Counts the committed records of given producers in ranges of partitions, from headers of batches.
 
 Owns: :class:`RangeCount`, the count of one range, and :func:`count_ranges`, which reads many ranges
-with bounded memory. Never: a judgement of the counts (``datasource/report/audit_verdict.py``).
+with bounded memory. Only the headers of batches are parsed, and their checksums are checked. Never:
+a judgement of the counts (``datasource/report/audit_verdict.py``).
 """
 
 from __future__ import annotations
@@ -36,20 +36,26 @@ _AT_ONCE: Final = 8
 
 @dataclass(slots=True)
 class RangeCount:
-    """The batches from offset ``at`` to ``last`` that ``producers`` wrote (None: any producer).
+    """The count of one range of offsets in a partition: the batches that ``producers`` wrote there.
 
-    ``fetches`` limits the requests; ``at`` moves on with each. ``rows`` are committed,
-    ``aborted_rows`` are not; ``other`` counts the offsets of other producers' records, of markers
-    and of aborted records. ``checksum`` is the sum of the committed batches' checksums. ``gaps``
-    are offsets without a record, and ``deleted`` offsets before the start of the log.
-    ``first_batch`` is the base offset of the first batch of ``producers``, ``last_row`` the last
-    offset of their last batch, -1 if there is none. ``hole`` is the offset of the first batch whose
-    sequence is after the end of the producer's batch before, by ``hole_rows``; with ``from_zero``
-    the first sequence of a producer is 0. ``repeated_at`` is the offset of the first batch whose
-    sequence was there before. Both are -1 if there is none. ``damage`` is the reason why the batch
-    at ``damaged_at`` can't be read.
-    ``problem`` is the reason why a range was not read to its end, and ``log_end`` the end of a log
-    that ends in the range.
+    The range is from offset ``at`` to ``last``, and ``at`` advances with each fetch; ``fetches`` is
+    the number of fetches left. ``producers`` None stands for all producers.
+
+    * ``rows``: committed records of ``producers``.
+    * ``aborted_rows``: their aborted records.
+    * ``other``: offsets of other producers' records, of markers and of aborted records.
+    * ``checksum``: the sum of the committed batches' checksums.
+    * ``gaps``: offsets without a record; ``deleted``: offsets before the start of the log.
+    * ``first_batch``: the base offset of the first batch of ``producers``; -1 without a batch.
+    * ``last_row``: the last offset of their last batch; -1 without a batch.
+    * ``hole``: the offset of the first batch that does not continue its producer's sequence,
+      because ``hole_rows`` records are missing before it; -1 without a hole. With ``from_zero`` a
+      producer's first sequence must be 0.
+    * ``repeated_at``: the offset of the first batch with a sequence that its producer already used;
+      -1 without such a batch.
+    * ``damage``: the reason why the batch at ``damaged_at`` can't be read.
+    * ``problem``: the reason why the range was not read to its end.
+    * ``log_end``: the end offset of a log that ends in the range.
     """
 
     tp: TopicPartition
@@ -86,8 +92,8 @@ class RangeCount:
         )
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the fetched batches. False when there is none: the log, or what is committed of
-        it, ends here.
+        """Counts the fetched batches. Returns False if no batch was fetched, because the log or its
+        committed part ends here.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at
@@ -106,7 +112,7 @@ class RangeCount:
         return moved or self.damaged_at >= 0
 
     def skip_to(self, start: int) -> None:
-        """The log begins at ``start`` now."""
+        """Continues at ``start``, the new first offset of the log; older records are deleted."""
         begin = min(start, self.last + 1)
         self.deleted += begin - self.at
         self.at = begin
@@ -140,7 +146,7 @@ class RangeCount:
             self._follow(producer, header)
 
     def _follow(self, producer: Producer, header: BatchHeader) -> None:
-        """Compares the batch's sequence with the end of the producer's batch before."""
+        """Compares the batch's sequence with the end of the same producer's previous batch."""
         begin = 0 if self.from_zero and not self.deleted else header.base_sequence
         expected, found = self.next_sequence.get(producer, begin), header.base_sequence
         if sequence_before(expected, found) and self.hole < 0:
@@ -152,8 +158,8 @@ class RangeCount:
 
 
 class _Aborted:
-    """The aborted transactions of one response, which are asked batch by batch (Java's
-    ``CompletedFetch``).
+    """The aborted transactions of one Fetch response, compared with its batches in offset order
+    (Java's ``CompletedFetch``).
     """
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
@@ -161,7 +167,7 @@ class _Aborted:
         self._open: set[int] = set()
 
     def has(self, batch: LogBatch) -> bool:
-        """Whether the batch belongs to one of them."""
+        """True if the batch belongs to an aborted transaction."""
         header = batch.header
         while self._listed and self._listed[0][1] <= batch.last_offset:
             self._open.add(self._listed.popleft()[0])
@@ -179,9 +185,11 @@ def count_ranges(
     until_ms: int = NEVER,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Counts all ``ranges``, which are of one topic. Each request, and each wait for a transaction
-    to end, is bounded by max.block.ms of ``client``; all of it by ``until_ms`` of its clock. A
-    range that can't be read to its end has a ``problem``. Raises AuthorizationError.
+    """Counts all ``ranges`` of partitions of one topic, and stores the counts in the ranges.
+
+    Each request, and each wait for a transaction to end, is bounded by max.block.ms of ``client``.
+    The whole count ends at the clock's time ``until_ms``. A range that can't be read to its end
+    gets a ``problem``. Raises AuthorizationError if the topic may not be read.
     """
     reader = PartitionReader(client, "", "READ on the topic")
     total = sum(one.last + 1 - one.at for one in ranges)
@@ -213,7 +221,7 @@ def count_ranges(
 def _fetch(
     client: AdminClient, reader: PartitionReader, group: Sequence[RangeCount], deadline: int
 ) -> bool:
-    """One request for each range; whether any range moved on."""
+    """Sends one Fetch for each range of ``group``. Returns True if any range advanced."""
     moved = False
     found = reader.fetch_committed([(one.tp, one.at) for one in group], deadline)
     for one, fetched in zip(group, found, strict=True):
@@ -234,7 +242,7 @@ def _fetch(
 def _moved(
     reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
 ) -> bool:
-    """Counts the fetched batches. False when there is none."""
+    """Counts the fetched batches of a range. Returns False if the range did not advance."""
     if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return one.take(fetched)
     start = reader.offset(one.tp, OffsetSpec.EARLIEST, deadline)
@@ -245,8 +253,11 @@ def _moved(
 
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
-    """Nothing comes: an open transaction, or the end of the log. Markers of a commit come a moment
-    after it, and a new leader has no high watermark for a moment, so this waits.
+    """Notes that a fetch of the range was empty; sets its ``problem`` after max.block.ms of empty
+    fetches.
+
+    An open transaction, or the end of the log, is the reason. An empty fetch may also be temporary:
+    the markers of a commit follow a moment later, and a new leader has no high watermark at first.
     """
     now = client.clock.now_ms()
     if one.waits_since_ms == NEVER:

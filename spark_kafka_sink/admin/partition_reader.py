@@ -1,7 +1,7 @@
-"""Reads a partition: where it begins and ends, and its batches.
+"""Reads a partition: its first and last offset, and its batches.
 
-Owns: :class:`PartitionReader`, the two requests to the partition's leader. Never: what a batch
-means, which of its records are committed.
+Owns: :class:`PartitionReader`, the two requests to the partition's leader. Never: the meaning of a
+batch, or which records are committed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse
 
 
 class PartitionReader:
-    """Reads partitions over the connections of ``client``, whose metadata has the topic. ``what``
-    precedes a partition in messages; ``rights`` are the rights that an AuthorizationError names.
+    """Reads partitions over the connections of ``client``, whose metadata must have the topic.
+
+    ``what`` is the text before a partition in messages. ``rights`` are the rights that an
+    AuthorizationError names.
     """
 
     def __init__(self, client: AdminClient, what: str, rights: str) -> None:
@@ -35,22 +37,26 @@ class PartitionReader:
         self._rights = rights
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        """The partition's first offset, or the offset after its last record."""
+        """The partition's first offset, or the offset after its last record (by ``spec``)."""
         call = self._offset_call(tp, spec)
         return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
 
     def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        """Batches from ``offset`` on, of any transaction; or OFFSET_OUT_OF_RANGE."""
+        """Batches of the partition from ``offset`` on, of open and aborted transactions as well.
+        The result's ``error`` may be OFFSET_OUT_OF_RANGE.
+        """
         call, request = self._fetch_call(tp, offset)
         return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))
 
     def end_and_fetch(
         self, tp: TopicPartition, offset: int, deadline_ms: int
     ) -> tuple[int, FetchedPartition | None]:
-        """The offset after the partition's last record, and batches from ``offset`` on, in one
-        round trip: the leader answers the requests of a connection in their order, so that the
-        Fetch has all that the end counts. None in place of the batches when a request was sent
-        twice: then that order is not known.
+        """The offset after the partition's last record, and the batches from ``offset`` on, in one
+        round trip.
+
+        The leader answers the requests of a connection in order, so the batches include every
+        record before the returned end. If a request was sent twice, the order is not known, and
+        None is returned in place of the batches.
         """
         end = self._offset_call(tp, OffsetSpec.LATEST)
         fetched, request = self._fetch_call(tp, offset)
@@ -65,8 +71,10 @@ class PartitionReader:
     def fetch_committed(
         self, positions: Sequence[tuple[TopicPartition, int]], deadline_ms: int
     ) -> list[FetchedPartition | str]:
-        """As :meth:`fetch`, for many partitions at once and up to the last stable offset, with the
-        list of aborted transactions; or the reason why a partition was not read in time.
+        """Fetches many partitions in parallel, each from its offset up to the last stable offset.
+
+        Returns for each partition the batches with the list of aborted transactions, or the reason
+        why the partition was not read in time.
         """
         fetches = [self._fetch_call(tp, offset, read_committed=True) for tp, offset in positions]
         self._client.loop.run([call for call, _ in fetches], deadline_ms)

@@ -1,7 +1,8 @@
-"""Many requests at once, on the caller's thread, until each has a final response.
+"""The request loop: many requests in parallel, on the caller's thread, until all responses are
+final.
 
 Owns: :class:`RequestLoop`, which sends calls (``call.py``) over the connections of one network
-client, finds coordinators, many ids in one request, and caches them. Never: the content of a
+client. It finds coordinators, for many ids in one request, and caches them. Never: the content of a
 request, the meaning of a response, a thread, a decision.
 
 A broker processes one request of a connection at a time. So pipelining saves the round trips
@@ -74,8 +75,8 @@ _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """The metadata of a producer, so that driver and tasks raise the same errors. It also keeps the
-    errors that ``await_topics`` does not raise; one thread reads and writes them.
+    """A producer's metadata for admin calls, so that driver and tasks raise the same errors. It
+    also keeps the errors that ``await_topics`` does not raise. Only one thread may use it.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -102,11 +103,11 @@ class AdminMetadata(Metadata):
 
 
 class RequestLoop:
-    """Many calls at once; used by one thread at a time. ConfigError when no bootstrap server can be
-    resolved.
+    """Sends many calls in parallel over one network client. Only one thread at a time may use it.
 
-    A KeyboardInterrupt during a call closes the connections: the next call opens new ones, and
-    never receives a response to an earlier request.
+    Raises ConfigError if no bootstrap server can be resolved. A KeyboardInterrupt during a call
+    closes the connections: the next call opens new connections, and never receives a response to an
+    earlier request.
     """
 
     def __init__(
@@ -133,8 +134,9 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        """A client whose own requests (the first request of a connection, and metadata requests)
-        time out after the time for a connection: a frozen broker accepts connections.
+        """Creates a network client whose own requests (the first request of a connection, and
+        metadata requests) time out like a connection attempt, because a frozen broker still accepts
+        connections.
         """
         own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
         config = replace(self.config, request_timeout_ms=own_ms)
@@ -143,20 +145,20 @@ class RequestLoop:
         return client
 
     def close(self) -> None:
-        """Close every connection."""
+        """Closes all connections."""
         self.client.close()
 
     @property
     def cluster(self) -> Cluster:
-        """The current metadata; before the first response, the bootstrap servers."""
+        """The current metadata; only the bootstrap servers before the first response."""
         return self.metadata.cluster
 
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
-        """Run until every call is done or over, or until ``deadline_ms`` of the clock.
+        """Runs the calls until all have ended, or until ``deadline_ms`` of the clock.
 
-        True when all are done. Raises what :meth:`Call.retry_code` raised, AuthenticationError,
-        UnsupportedVersionError, and AuthorizationError when the principal may not find a
-        coordinator; other calls may be done by then, or be in flight.
+        Returns True if all calls are done. Raises the error of :meth:`Call.retry_code`,
+        AuthenticationError, UnsupportedVersionError, and AuthorizationError if the principal may
+        not find a coordinator. After an error, other calls may be done or in flight.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -180,19 +182,23 @@ class RequestLoop:
         return all(call.done for call in dispatcher.calls)
 
     def send_and_receive(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
-        """The response of one call; raises as :meth:`receive_all`."""
+        """The response of one call. Raises the errors of :meth:`receive_all`."""
         return self.receive_all([call], deadline_ms)[0]
 
     def receive_all(self, calls: Sequence[Call[ResponseT]], deadline_ms: int) -> list[ResponseT]:
-        """The responses, in the order of the calls; raises as :meth:`run`, and :meth:`timeout`."""
+        """The responses of all calls, in the order of the calls. Raises the errors of :meth:`run`,
+        and KafkaTimeoutError (:meth:`timeout`) if a call is not done in time.
+        """
         if not self.run(calls, deadline_ms):
             raise self.timeout(calls)
         return [cast("ResponseT", call.response) for call in calls]
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
-        """Poll until ``check(now)`` returns None (True), or until the deadline (False). Otherwise
-        ``check`` returns how long a poll may last, in ms. Raises what it raises, and a fatal error
-        of metadata.
+        """Polls until ``check(now)`` returns None, or until the deadline. Returns False at the
+        deadline.
+
+        As long as the poll should continue, ``check`` returns the time until its next call, in ms.
+        An exception of ``check``, and a fatal error of the metadata, are raised.
         """
         with self._reset_after_interrupt():
             while True:
@@ -205,7 +211,7 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
-        """Wait for the backoff of a retry, before another round of calls."""
+        """Waits for the retry backoff, before another round of calls."""
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():
             while (now := self.clock.now_ms()) < until:
@@ -213,8 +219,9 @@ class RequestLoop:
 
     @contextmanager
     def _reset_after_interrupt(self) -> Iterator[None]:
-        """Every poll happens in here. An interrupted poll may have read a response without passing
-        it on, so the next one after an interrupt begins with new connections.
+        """The context of every poll, which opens new connections after an interrupted poll.
+
+        An interrupted poll may have read a response and lost it.
         """
         if self._interrupted:
             self.client.close()
@@ -230,9 +237,8 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """The error of the first call that is not done at its deadline, or whose response had a
-        retriable error. If no broker was ever reached, the error lists each address with its
-        reason.
+        """The error of the first call that is not done at its deadline, or had a retriable error.
+        If no broker was ever reached, the error lists each address with the reason of its failure.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -245,25 +251,25 @@ class RequestLoop:
         )
 
     def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
-        """The coordinator of each transactional id. KafkaTimeoutError when one is not found in
-        time.
+        """The coordinator of each transactional id. Raises KafkaTimeoutError if a coordinator is
+        not found in time.
         """
         calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
         self.receive_all(calls, deadline_ms)
         return {i: self.found[CoordinatorKey(i)] for i in ids}
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
-        """Drop them from the cache."""
+        """Removes the coordinators of these ids from the cache."""
         for transactional_id in transactional_ids:
             self.found.pop(CoordinatorKey(transactional_id), None)
 
 
 class _Dispatcher:
-    """The calls of one :meth:`RequestLoop.run`, and the reason for which each call waits.
+    """The calls of one :meth:`RequestLoop.run`, with the reason why each call waits.
 
-    A call is in exactly one of: ``_queues`` (its broker is known), ``_awaiting_coordinator`` (its
-    coordinator is being found), ``_backing_off`` (it waits for its backoff), or in flight, held by
-    its callback.
+    Each call is in exactly one place: ``_queues`` (its broker is known), ``_awaiting_coordinator``
+    (its coordinator is being found), ``_backing_off`` (it waits for its backoff), or in flight,
+    held by its callback.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
@@ -288,8 +294,9 @@ class _Dispatcher:
         return self._loop.client
 
     def advance(self, now: int) -> int | None:
-        """Sends at most one request to each broker; a connection accepts the next request after the
-        last one is written. Returns None when all calls are over, otherwise the time to poll (ms).
+        """Sends at most one request to each broker, because a connection accepts the next request
+        only after the last one is written. Returns the next poll timeout in ms, or None if all
+        calls have ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -355,7 +362,9 @@ class _Dispatcher:
         self._queues.setdefault(node.id, deque()).append(call)
 
     def _await_leader(self, call: Call[object], tp: TopicPartition, now: int) -> None:
-        """Raises what the metadata say of a topic that the principal may not see: no wait helps."""
+        """Schedules the call's retry until the metadata have the leader of ``tp``. Raises
+        AuthorizationError if the principal may not see the topic.
+        """
         metadata, topic = self._loop.metadata, tp.topic
         if not call.attempts:
             metadata.topic_errors.pop(topic, None)  # an earlier call's
@@ -368,8 +377,8 @@ class _Dispatcher:
     def _reroute(
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
     ) -> None:
-        """Chooses another broker for the call: its broker is not available, or is the wrong
-        broker.
+        """Schedules a retry of the call, which then chooses its broker again. The current broker is
+        not available, or is not the coordinator or leader.
         """
         if isinstance(call.to, CoordinatorKey):
             self._loop.found.pop(call.to, None)
@@ -397,7 +406,9 @@ class _Dispatcher:
         self.open -= 1
 
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
-        """The least loaded one if it is ready, and how long to poll (ms)."""
+        """The least loaded broker if its connection is ready, otherwise None; and the poll timeout
+        in ms.
+        """
         node = self._client.least_loaded_node(now)
         if node is None:
             self._loop.metadata.request_update()
@@ -426,7 +437,9 @@ class _Dispatcher:
         now: int,
         handle: Callable[[ClientResponse], None],
     ) -> None:
-        """If ``handle`` raises, the run ends, and ``handle`` is not called again."""
+        """Sends ``request`` to ``node``, and passes the response to ``handle``. If ``handle``
+        raises, the run ends with this error.
+        """
 
         def callback(response: ClientResponse) -> None:
             if self.ended or self._failure is not None:

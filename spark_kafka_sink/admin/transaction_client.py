@@ -77,7 +77,9 @@ _API_VERSIONS: Final = ApiVersionsRequest(
 
 
 class Listed(NamedTuple):
-    """``silent`` are the brokers that did not respond, by name."""
+    """The open transactions that brokers listed. ``silent`` are the names of brokers without a
+    response.
+    """
 
     transactions: tuple[ListedTransaction, ...]
     silent: tuple[str, ...] = ()
@@ -85,12 +87,12 @@ class Listed(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Beside:
-    """The requests that a check of transactions makes after it has described them, sent beside that
-    description: one round trip in place of three.
+    """Requests of a transaction check that are sent together with DescribeTransactions, to save two
+    round trips.
 
-    A connection's requests are answered in their order, so each coordinator describes its
-    transactions before it lists their ages, as it would if it was asked later. An answer counts
-    only where the question turns out to be the one that was expected.
+    Brokers answer the requests of a connection in order, so each coordinator describes its
+    transactions before it lists their ages. A response is only used if the description shows that
+    its request was the right one.
     """
 
     ids: Collection[str]
@@ -101,13 +103,15 @@ class Beside:
     metadata: Call[MetadataResponse] | None = None
 
     def calls(self) -> list[Call[Any]]:
-        """All of them."""
+        """All calls: the lists by age, and the metadata."""
         found: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
         return found if self.metadata is None else [*found, self.metadata]
 
 
 class TransactionClient(AdminClient):
-    """All coordinators of one cluster. Each call sends its requests in parallel."""
+    """An admin client for the transaction coordinators of one cluster. Each method sends its
+    requests in parallel.
+    """
 
     def __init__(
         self,
@@ -128,8 +132,8 @@ class TransactionClient(AdminClient):
     def end(
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
     ) -> EndAnswers:
-        """EndTxn for each; the version of the request follows the transaction's. NONE: the end is
-        durable, and markers follow.
+        """Sends EndTxn for each transaction, in the transaction's version. The error code NONE
+        means that the end is durable, and that the markers follow.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         return self._run(calls, deadline_ms)
@@ -141,16 +145,20 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts a transaction that :meth:`describe` has found open, under the identity that it
-        reported, and fences the transaction's writer. Later transactions of the id are not
-        affected, however late a request arrives.
+        """Aborts the open transactions ``found`` by :meth:`describe`, and fences their writers.
 
-        Version 2: EndTxn(abort), which bumps the epoch, also of an id that is Empty. Version 1:
-        InitProducerId, because EndTxn would not change the epoch. If that request arrives late, it
-        aborts the transaction that the id has open by then, so the id must not be used again. (With
-        the identity, KIP-360, a coordinator that has just aborted the transaction for its timeout
-        would refuse the request.) The writers of ``prepared`` need no fence, which would remove
-        their outcome: EndTxn(abort). Transactions that are :meth:`leaderless` are left open.
+        The requests have the identities in the descriptions.
+
+        * Version 2: EndTxn(abort), which bumps the epoch, also for an id that is Empty. A request
+          that arrives late does not affect a later transaction of the id.
+        * Version 1: InitProducerId, because EndTxn would not change the epoch. If that request
+          arrives late, it aborts the transaction that the id has open by then, so the id must not
+          be used again. (With the identity, KIP-360, a coordinator that has just aborted the
+          transaction for its timeout would reject the request.)
+        * The writers of ``prepared`` get EndTxn(abort) without a fence, because a fence would
+          remove their outcome.
+
+        Transactions that are :meth:`leaderless` are left open.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
@@ -167,7 +175,9 @@ class TransactionClient(AdminClient):
         }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
-        """InitProducerId for each: what it has open is aborted, its writer is fenced."""
+        """Sends InitProducerId for each id, which aborts the id's open transaction and fences its
+        writer.
+        """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
         return self._run(calls, deadline_ms)
@@ -177,8 +187,9 @@ class TransactionClient(AdminClient):
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
-        """The requests that can be sent with a description of ``ids``, if this client has made such
-        a check before: are they older than ``age_ms``, and have their partitions leaders?
+        """The requests that can be sent together with a description of ``ids``: the transactions
+        older than ``age_ms``, and the leaders of their partitions. None before the first check of
+        this client.
         """
         if not self._list_ages or not self._written:
             return None
@@ -196,8 +207,11 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
-        """DescribeTransactions, many ids of one coordinator at a time; TRANSACTIONAL_ID_NOT_FOUND
-        is an ``error`` of a response. KafkaTimeoutError when a coordinator does not respond.
+        """The descriptions of transactional ids, by id (DescribeTransactions, many ids in one
+        request).
+
+        The description of an unknown id has the ``error`` TRANSACTIONAL_ID_NOT_FOUND. Raises
+        KafkaTimeoutError if a coordinator does not respond.
         """
         found: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
@@ -259,13 +273,14 @@ class TransactionClient(AdminClient):
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
-        """ListTransactions of all brokers in the current metadata: ids that begin with ``prefix``
-        and are Ongoing. With ``idle`` also Empty ids, whose writer has an identity and has sent
-        nothing since. Brokers silently leave out what the principal may not describe.
+        """The Ongoing transactions of ids that begin with ``prefix``, listed by all brokers.
 
-        In rounds: when a broker is lost, others coordinate its ids. ``patient``: a broker that
-        can't be reached is retried for some seconds, in every call. Otherwise it is left out of
-        calls for a while.
+        With ``idle`` the result also has Empty ids, whose writer has an identity and has sent
+        nothing since. Brokers silently omit ids that the principal may not describe.
+
+        The requests are sent in rounds, because other brokers become coordinators of a lost
+        broker's ids. With ``patient`` every call retries a broker that can't be reached for some
+        seconds. Otherwise calls skip this broker for a while.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -296,14 +311,16 @@ class TransactionClient(AdminClient):
         only_listed: bool = False,
         beside: Beside | None = None,
     ) -> frozenset[str] | None:
-        """The ids that are open for longer than ``age_ms``, by the clock of their coordinator, or
-        that it does not list as open (not with ``only_listed``); None: brokers before 3.8 don't
-        support this. Only the ids' coordinators are queried.
+        """The ids whose transaction has been open for longer than ``age_ms``, by their
+        coordinator's clock.
 
-        An id that moves to another coordinator meanwhile is in no list for a moment, so the
-        coordinators of ids without a list are found, and queried, again. An id counts as younger
-        only when a broker lists it as open right before and right after the query by age, over one
-        connection.
+        Ids that the coordinator does not list as open are also returned, except with
+        ``only_listed``. None is returned if a broker is older than 3.8 and does not support the
+        query. Only the ids' coordinators are queried.
+
+        While an id moves to another coordinator, no broker lists it. So the coordinators of
+        unlisted ids are found and queried again. An id counts as younger only if a broker lists it
+        as open directly before and directly after the query by age, over one connection.
         """
         waiting = dict.fromkeys(transactional_ids)
         old: set[str] = set()
@@ -340,8 +357,8 @@ class TransactionClient(AdminClient):
     def _age_calls(
         self, ids: Collection[str], age_ms: int, nodes: Iterable[Node]
     ) -> dict[Node, Sequence[Call[ListTransactionsResponse]]]:
-        """Three lists of each node: all open transactions, the ones older than ``age_ms``, and all
-        open ones again.
+        """Three ListTransactions calls for each node: all open transactions, the transactions older
+        than ``age_ms``, and all open transactions again.
         """
         prefix = commonprefix(list(ids))  # noqa: RUF071 - of names, not of paths
         open_ = (TransactionState.ONGOING.value,)
@@ -357,9 +374,11 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """The open transactions with partitions that have no leader, and these: Kafka 4 drops the
-        markers for them, of a commit and of an abort. By the metadata of a coordinator, which has
-        just answered; another broker may be frozen.
+        """The partitions without a leader of each open transaction, by id; other transactions are
+        left out.
+
+        Kafka 4 drops the commit and abort markers of such partitions. The metadata come from a
+        coordinator that has just responded, because another broker may be frozen.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():
@@ -398,7 +417,7 @@ class TransactionClient(AdminClient):
         return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """2 if the cluster has transaction.version 2 (KIP-890), otherwise 1; requested once."""
+        """The cluster's transaction.version: 2 (KIP-890), otherwise 1. Requested once."""
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
             versions = NodeApiVersions.of(self.loop.send_and_receive(call, deadline_ms))
@@ -414,15 +433,17 @@ class TransactionClient(AdminClient):
         ours: ProducerIdAndEpoch = NO_PRODUCER_ID,
         once: bool = False,
     ) -> ProducerIdAndEpoch:
-        """InitProducerId: fences every earlier writer of that id, and aborts its open transaction.
+        """Sends InitProducerId, which fences every earlier writer of the id and aborts its open
+        transaction.
 
-        With ``ours`` (KIP-360, brokers since 2.5) only if that is still the identity of the id. If
-        it is not, ProducerFencedError, and the newer owner is not fenced.
+        With ``ours`` (KIP-360, brokers since 2.5) this happens only if ``ours`` is still the
+        identity of the id. Otherwise ProducerFencedError is raised, and the newer writer is not
+        fenced.
 
-        With ``once`` a request without a response is not retried: it may arrive late, and would
-        abort a transaction that was begun since. ``timeout_ms`` is the next transaction's timeout;
-        ConfigError when it is above the broker's transaction.max.timeout.ms. KafkaTimeoutError
-        without a definite response in time.
+        With ``once`` the request is not sent again if it gets no response: a second request could
+        arrive late, and abort a transaction that was begun since. ``timeout_ms`` is the timeout of
+        the next transaction. Raises ConfigError if it is above the broker's
+        transaction.max.timeout.ms, and KafkaTimeoutError if no definite response arrives in time.
         """
 
         def error_in(response: InitProducerIdResponse) -> ErrorCode:
@@ -442,7 +463,7 @@ class TransactionClient(AdminClient):
 
 
 def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
-    """EndTxn, whose version follows the transaction's."""
+    """The EndTxn call for ``transaction``, in the transaction's version."""
     request = end_txn(transaction, committed=committed)
     return _ending(request, "EndTxn", transaction.transactional_id)
 
@@ -460,7 +481,7 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
 def listing(
     request: ListTransactionsRequest, node: Node, *, once: bool = False
 ) -> Call[ListTransactionsResponse]:
-    """The call to one broker."""
+    """The ListTransactions call to one broker."""
     return Call(
         request,
         node,
@@ -474,8 +495,8 @@ def listing(
 def listed(
     calls: Iterable[Call[ListTransactionsResponse]], prefix: str = ""
 ) -> dict[str, ListedTransaction]:
-    """The listings in the responses, by transactional id: of ids that begin with ``prefix``, which
-    brokers before 4.1 don't filter by.
+    """The transactions in the responses of ``calls``, by transactional id. Ids without ``prefix``
+    are removed here, because brokers before 4.1 do not filter by prefix.
     """
     answers = (call.response for call in calls if call.response is not None)
     return {

@@ -1,7 +1,8 @@
 """A transaction as its coordinator describes it.
 
-Owns: the coordinator's states of a transaction, :class:`TransactionDescription`. Never: what
-follows from a state (``transactions/``), a request (``protocol/transaction_requests.py``).
+Owns: :class:`TransactionState`, the coordinator's states of a transaction, and
+:class:`TransactionDescription`. Never: the consequences of a state (``transactions/``), a request
+(``protocol/transaction_requests.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class TransactionState(Enum):
-    """The coordinator's states (Java's ``TransactionState``); the values are the wire's names."""
+    """The coordinator's states of a transaction (Java's ``TransactionState``). The values are the
+    names in responses.
+    """
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -38,18 +41,20 @@ class TransactionState(Enum):
 
     @property
     def is_committed(self) -> bool:
-        """The id's last transaction was, or is being. Then InitProducerId aborts nothing."""
+        """True if the id's last transaction is committed, or is being committed. InitProducerId
+        then aborts nothing.
+        """
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """One transactional id as its coordinator sees it.
+    """The description of one transactional id by its coordinator.
 
-    ``start_ms`` is the coordinator's clock when the first partition was added, -1 when no
-    transaction was opened yet. ``partitions`` are topics with their partition numbers; in
-    PREPARE_COMMIT and PREPARE_ABORT only partitions that have no marker yet. With an ``error`` all
-    other fields are unset: UNKNOWN, -1 and empty.
+    ``start_ms`` is the coordinator's clock when the first partition was added, -1 if no transaction
+    was opened yet. ``partitions`` are topics with their partition numbers; in PREPARE_COMMIT and
+    PREPARE_ABORT they are only the partitions without a marker. With an ``error`` all other fields
+    are unset: UNKNOWN, -1 and empty.
     """
 
     error: ErrorCode
@@ -77,5 +82,7 @@ class TransactionDescription:
         )
 
     def age_ms(self, wall_ms: int) -> int | None:
-        """The transaction's age at the wall time ``wall_ms``, in ms; None when it isn't open."""
+        """The transaction's age at the wall time ``wall_ms``, in ms; None if no transaction is
+        open.
+        """
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
