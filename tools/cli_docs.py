@@ -39,14 +39,22 @@ class _Command(Protocol):
 
 INTRODUCTION = """\
 The extra `cli` installs the command `kprod` ([install](install.md)). `explain`, `options` and
-`convert` connect to no broker, and `report` does not if it reads a file. The
+`convert` connect to no broker. `report` connects to a broker only if it reads a topic. The
 [runbook](runbook.md) lists commands by symptom.
 
-`kprod check --exactly-once` tries whether your brokers support exactly-once. This is useful if the
+`kprod check --exactly-once` tests whether your brokers support exactly-once. This is useful if the
 brokers are not Apache Kafka's, but another implementation of Kafka's protocol. The last line of the
 output is "exactly-once works here", "does not work here" or "was not tried here", with the reason.
-If the check is killed with SIGKILL, its test topic stays. Later checks name the topic, and delete
-it after a day.
+The check creates a test topic. If the check is killed with SIGKILL, the topic stays. Later checks
+name the topic, and delete it after a day.
+
+## Words of this page
+
+- The *commit log* is the topic in which [exactly-once](exactly-once.md) records its decisions.
+- A *decision* is the record that a batch is to be committed. The transactions of the batch are
+  committed after the decision.
+- A *key* is the name of a query or job in the commit log.
+- A *run* is one start of a query or job. A run *owns* a key until a later run takes over.
 
 ## Cluster and rights
 
@@ -55,28 +63,31 @@ Give the cluster's addresses with `--bootstrap-servers`, or a client's propertie
 `configFile`, with the same errors and references to secrets
 ([security](security.md#a-file-for-all-of-it)).
 
-`kprod txn` needs DESCRIBE and WRITE on the transactional ids that begin with `prefix~`, and
-DESCRIBE and READ on the commit log's topic. A command that changes something also needs WRITE on
-that topic. If the job sets `commitLogTopic` and the properties file does not, give the topic with
-`--log-topic`. A command skips a broker whose first answers take longer than 3 s. If a command skips
-all brokers, it fails.
+`kprod txn` needs DESCRIBE and WRITE on the transactional ids that begin with `prefix~` (`prefix` is
+the option `transactionalIdPrefix`). It also needs DESCRIBE and READ on the commit log's topic. A
+command that changes something also needs WRITE on that topic. If only the job sets
+`commitLogTopic`, and the properties file does not, give the topic with `--log-topic`.
+
+A command skips a broker whose first answers take longer than 3 s. If a command skips all brokers,
+it fails.
 
 ## Which commands change something
 
-`list`, `blockers`, `describe` and all commands with `--dry-run` change nothing. A command that
-changes something shows the change and requests a confirmation. `--yes` skips the confirmation.
-Without `--force`, a command refuses to act against a recorded decision or against the run that owns
-the key.
+Of the commands of `kprod txn`, `list`, `blockers`, `describe` and all commands with `--dry-run`
+change nothing. Any other command shows the change and requests a confirmation. `--yes` skips the
+confirmation. Without `--force`, a command refuses a change that contradicts a decision, or that
+makes the run fail that owns the key.
 
 Before a change, the command fences the drivers that could make another decision, and reads the
 state again. If a driver is about to commit a batch that the command aborts, the driver fails with
-`CommitError`, and no row of its batch is visible.
+`CommitError`, and no row of the batch is visible.
 
 ## Scripts
 
 `--json` writes one object to standard output. An error is one line on standard error. With
 `--json`, a command that changes something needs `--yes` or `--dry-run`. Later versions keep the
-names in the JSON, and may add names. Times are milliseconds.
+names in the JSON, and may add names. Times are milliseconds. The second table shows the values of
+some fields of the JSON.
 
 | Exit code | Meaning |
 |---|---|
@@ -100,8 +111,8 @@ names in the JSON, and may add names. Times are milliseconds.
 | | `not in the log` | the run has not committed yet, and started after the owner |
 | `silent` | | the brokers that did not answer; their state is unknown |
 
-`kprod --install-completion` installs the completion of names in your shell (bash, zsh, fish,
-PowerShell). Start a new shell afterwards.
+`kprod --install-completion` installs completion in your shell (bash, zsh, fish, PowerShell): the
+shell then completes the names of commands and options. Start a new shell afterwards.
 """
 
 

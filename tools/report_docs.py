@@ -21,11 +21,11 @@ _MEANINGS = {
     WriteOutcome.DONE_BEFORE: "Exactly-once: the batch was committed before, so nothing was"
     " written.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
-    WriteOutcome.PREPARED: "One write of a `transaction(...)` block. The end of the block commits"
-    " or aborts all its writes together.",
+    WriteOutcome.PREPARED: "The write is one of several in a `transaction(...)` block. The end of"
+    " the block commits or aborts all writes of the block together.",
     WriteOutcome.FAILED: "The commit failed; the field `error` has the reason.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
-    " start of the query or job resolves the doubt.",
+    " start of the query or job finds out, and ends the batch.",
     WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
     " commit it. [What to do](runbook.md#partial).",
     WriteOutcome.ABORTED: "Spark aborted the batch before the commit, because a task failed or the"
@@ -102,8 +102,8 @@ five writes.
 
 A report can go to several destinations at the same time:
 
-- the driver's log, always: one line at INFO for each batch that was written, with the offsets of at
-  most twenty partitions, and a warning for each batch that was not written
+- the driver's log, always: one line at INFO for each batch that was written, and a warning for each
+  batch that was not written. The line has the offsets of at most twenty partitions
 - `reportPath`, a file of the driver: a line of JSON for each report, appended
 - `reportPath`, a directory of the driver: a file of JSON for each report
 - `reportTopic`, a topic of the same cluster: a record of JSON for each report, in partition 0
@@ -111,7 +111,7 @@ A report can go to several destinations at the same time:
 
 **A directory**: `reportPath` is a directory if a directory with this path exists, or if the path
 ends in `/`. Each file is written as a whole and never changes, so the directory may be on a volume
-or a mounted object store. The order of the files' names is the order of their times.
+or a mounted object store. Sorted by name, the files are also sorted by time.
 
 **Rotation**: a file of reports grows by about 2 KB with each batch. At 1 GiB the write appends no
 more reports, and logs a warning. To prevent that, use logrotate:
@@ -125,9 +125,9 @@ more reports, and logs a warning. To prevent that, use logrotate:
 }
 ```
 
-From a directory, delete old reports with `find DIRECTORY -name '*.json' -mtime +30 -delete`, or
-with a lifecycle rule of the object store. After a rotation, `KprodListener` and `kprod report`
-continue with the new file.
+After a rotation, `KprodListener` and `kprod report` continue with the new file. From a directory,
+delete old reports with `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule
+of the object store.
 
 **`reportTopic` with exactly-once**: the report is written in a separate transaction, which is
 committed together with the transactions of the batch. Consumers that read only committed records
@@ -161,8 +161,8 @@ if report is not None:         # nothing was written yet
 
 The driver keeps the last report of each query, for up to a hundred queries. With Spark Connect,
 `last_report(spark)` returns the last report of any client of the server. `last_report` was not
-tested on Databricks, where the driver's Python processes may be isolated. If these processes are
-isolated, `last_report` raises [KP0704](errors.md#kp0704). Then use `reportPath` or `reportTopic`.
+tested on Databricks. If Databricks isolates the driver's Python processes from each other,
+`last_report` raises [KP0704](errors.md#kp0704). Then use `reportPath` or `reportTopic`.
 
 [`audit`](audit.md) compares the figures of a report with the topics.
 
@@ -176,9 +176,9 @@ response of each broker. The warning in the driver's log has the same facts in o
 `kprod report show PATH` shows them as a page.
 
 If an attempt of a task fails, it writes its error into a directory next to `reportPath`, and the
-driver reads the error there. If `reportPath` is not set or the disk is full, the attempt uses the
-local directory of the application, which other machines cannot read. On a cluster, set `reportPath`
-to a path that all machines mount.
+driver reads the error there. Without `reportPath`, or if the disk is full, the attempt writes the
+error into a local directory, which other machines cannot read. So on a cluster, set `reportPath` to
+a path that all machines mount.
 
 | how the batch ended | the report |
 |---|---|
@@ -187,11 +187,11 @@ brokers' last responses |
 | a task failed, and the machines do not share the directory | [KP0505](errors.md#kp0505) and the \
 unfinished tasks. Spark's exception has the cause; a stream's metric `kprod_query_failures_total` \
 has its code |
-| an executor or a Python worker was killed, for example by the OOM killer; or the query failed \
+| an executor or a Python worker was killed, for example by the OOM killer, or the query failed \
 before the write | KP0505 and the unfinished tasks, as in the row above |
 | the batch was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect \
-client | KP0505 and the unfinished tasks. `queryId` is missing if the stop came before the first \
-task and the option `checkpointLocation` is not set |
+client | KP0505 and the unfinished tasks. `queryId` may be missing: if the option \
+`checkpointLocation` is not set, and the stop came before the first task |
 | Spark refused or stopped the write while it planned | no report; nothing was sent |
 | Ctrl-C in a classic session; a killed driver; rarely, a stop at the moment when Spark begins to \
 abort | no report; transactions stay open until the next start of the query or job, or until their \
@@ -208,10 +208,10 @@ with the same `reportPath` deletes the directory when it is older than a week.
 _PROGRESS_TOPIC = """\
 ## What progressTopic gets
 
-A Python worker that writes for more than ten seconds sends a record of JSON every ten seconds. The
-key of the record is the worker's name. Rows, sizes, retries and waits are sums over the
-tasks that the worker has run for the stage, including failed attempts. A commit that takes more
-than ten seconds also sends records.
+A Python worker that writes for more than ten seconds sends a record of JSON every ten seconds to
+the topic of the option `progressTopic`. The key of the record is the worker's name. Rows, sizes,
+retries and waits are sums over the tasks that the worker has run for the stage, including failed
+attempts. During a commit that takes more than ten seconds, the driver also sends records.
 [Monitoring](monitoring.md#work-that-runs) reads these records.\
 """.splitlines()
 
@@ -221,8 +221,8 @@ _RUNNING_TASKS = """\
 Every 30 seconds a running task logs one line, `kprod writes partition=3 ...`, at INFO in the
 executor's log (stderr of its Python workers). From Spark 4.1 on, the line is also in
 `spark.tvf.python_worker_logs()` of a session with `spark.sql.pyspark.worker.logging.enabled=true`.
-If a broker is down, `waitsFor` has the broker and the age of its oldest request without a response,
-and `lastAnswer` also names the broker.
+If a broker is down, `waitsFor` in this line names the broker and the age of its oldest request
+without a response, and `lastAnswer` also names the broker.
 
 `progressListeners` names your own functions. The argument of a function is a `TaskProgress`, which
 has the fields below with names in snake case. The functions run on the executor, on the thread that

@@ -110,8 +110,8 @@ def blockers(
 
     These consumers stop before the oldest open transaction of a partition (the last stable offset).
     For each blocking transaction, the command shows the number of offsets after it, and the
-    consumer groups that wait there or will wait there. The transaction may be of any client, but
-    the client's host is not shown, because Kafka has no API for it. Needs Kafka 3.0 or later, and
+    consumer groups that wait there or will wait there. It shows the transactions of all clients,
+    but not the host of a client, because Kafka has no API for it. Needs Kafka 3.0 or later, and
     READ on the topic. Transactional ids and groups are shown only with DESCRIBE on them. Exit
     codes: 0 no transaction is open (for longer than --older-than), 1 the command failed, 2 wrong
     usage, 3 a transaction is open.
@@ -185,8 +185,8 @@ def commit(
     If the brokers have aborted some of the transactions and none is committed, the command aborts
     the rest, and the query writes the batch again. If the brokers have aborted some and others are
     committed, the batch becomes PARTIAL. The exit code is 0 only if all rows of the batch are
-    visible, or if no batch is decided. Dead letters are checked only with READ on their topics. The
-    command may run at the same time as the query.
+    visible, or if no batch is decided. The command checks dead letters only with READ on their
+    topics. The command may run at the same time as the query.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -218,10 +218,10 @@ def abort(
         flag(
             "--force",
             help="Also abort transactions of a run that owns a key, and transactions that a "
-            "decision names. A running query fails. If a part of the decided batch is committed, "
-            "or its driver still runs and commits the rest, the batch is PARTIAL: the aborted "
-            "rows are lost until 'resolve --as replay'. Otherwise the next start writes the "
-            "batch again.",
+            "decision names. A running query fails, and its next start writes the batch again. "
+            "Exception: a part of the decided batch is committed already, or a driver that still "
+            "runs commits it. Then the batch is PARTIAL: the aborted rows are lost until "
+            "'resolve --as replay'.",
         ),
     ] = False,
 ) -> None:
@@ -261,8 +261,8 @@ def sweep(
 ) -> None:
     """Abort orphans: open transactions that no decision names and whose run owns no key.
 
-    Check the list before you confirm: the run of a job that has not committed anything yet is 'not
-    in the log', and so is the run of a dead job. If you abort the transactions of a job that runs,
+    Check the list before you confirm. A run that is 'not in the log' belongs to a dead job, or to a
+    running job that has not committed anything yet. If you abort the transactions of a running job,
     the job fails. This command never aborts decided transactions.
     """
     from spark_kafka_sink.cli.txn import txn_changes
@@ -321,7 +321,7 @@ def reset(
         ),
     ] = False,
 ) -> None:
-    """Forget a key of the commit log, after you have deleted its checkpoint on purpose.
+    """Forget a key of the commit log, after you have deleted the query's checkpoint on purpose.
 
     The finished batches and versions of the key are forgotten too: if you run one of them again,
     its rows are duplicated. The key's generation stays, so that the next start aborts transactions

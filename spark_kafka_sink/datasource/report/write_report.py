@@ -284,9 +284,9 @@ class WriteReport:
     parent_run: Annotated[
         str | None,
         Described(
-            "The run of the orchestrator: Spark's properties spark.openlineage.parentJobNamespace,"
-            " spark.openlineage.parentJobName and spark.openlineage.parentRunId, joined by slashes."
-            " Null if the properties are not set."
+            "The run of the orchestrator, such as Airflow: the values of Spark's properties"
+            " spark.openlineage.parentJobNamespace, spark.openlineage.parentJobName and"
+            " spark.openlineage.parentRunId, joined by slashes. Null if these are not set."
         ),
     ]
     options_fingerprint: Annotated[
@@ -507,7 +507,7 @@ class WriteReport:
     partitions_left_out: Annotated[
         int,
         Described(
-            f"The number of partitions that are missing here because a report has at most"
+            f"The number of partitions that the report omits, because a report has at most"
             f" {MAX_JSON_BYTES} bytes.",
             "partitions",
         ),
