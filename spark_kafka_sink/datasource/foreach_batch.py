@@ -1,17 +1,16 @@
 """Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
 Owns: :func:`foreach_batch`, which gives every write its identity (txnAppId is the name, txnVersion
-the micro-batch's id), and :func:`transaction`, in which several writes are decided together. Both
-run in the user's function. Never: the writing itself, which the batch writer of ``format("kprod")``
-does.
+is the micro-batch's id), and :func:`transaction`, which commits several writes together. Both run
+in the user's function. Never: the writing, which the batch writer of ``format("kprod")`` does.
 
-Spark runs a micro-batch again after a failure, with the same id. The writes of a foreachBatch
-function can't be distinguished by Spark's data, so the user names each write.
+Spark runs a micro-batch again after a failure, with the same id. Spark's data can't distinguish the
+writes of a foreachBatch function, so the user names each write.
 
-**The run** is an id that is generated once per name and run of a query (``named_writes``), so an
-object that is made in each call of the function has the run of the one before. The commit log
-treats it like a stream's run: two queries with one name stop each other, a new checkpoint is an
-error. A failed write is followed by a new run, because its abort has aborted the previous one.
+**The run** is an id that is generated once per name and run of a query (``named_writes``). So an
+object that is created again in each call of the function has the same run. The commit log treats
+the run like a stream's run: two queries with one name stop each other, and a new checkpoint is an
+error. A failed write aborts its run, so the next write has a new run.
 """
 
 from __future__ import annotations
@@ -76,23 +75,27 @@ _runs = ProcessLocal(NamedWrites)
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatch:
-    """Writes a micro-batch with ``options`` as ``name``. Picklable (Spark Connect sends it)."""
+    """A callable that writes a micro-batch as ``name`` with ``options``. Picklable, because Spark
+    Connect sends it to the server.
+    """
 
     name: str
     options: tuple[tuple[str, OptionText], ...] = field(repr=False)
 
     def __repr__(self) -> str:
-        """Names only: a value may be a secret, and a notebook shows its last line."""
+        """Shows option names only: a value may be a secret, and a notebook shows the value of a
+        cell.
+        """
         names = ", ".join(name for name, _ in self.options)
         return f"foreach_batch({self.name!r}, with the options {names})"
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Called by Spark once for each micro-batch, and again for a micro-batch that was not
-        finished.
+        """Writes a micro-batch. Spark calls this once per micro-batch, and again if the batch was
+        not finished.
 
-        Raises CommitError, before a row is written, for a micro-batch that can't be the next one of
-        this name. Raises ConfigError for another DataFrame with a number that is done, and while
-        another write of this name is running.
+        Raises CommitError, before a row is written, if the micro-batch can't be the next one of
+        this name. Raises ConfigError if the batch id is already committed with another DataFrame,
+        and while another write of this name is running.
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
@@ -141,7 +144,8 @@ class _State(Enum):
 
 class Transaction:
     """Several writes of one micro-batch that become visible together, or not at all. Thread-safe.
-    Created by :func:`transaction`. ``_lock`` guards the fields after it.
+
+    Created by :func:`transaction`. ``_lock`` guards the fields that are declared after it.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
@@ -165,11 +169,11 @@ class Transaction:
         return self._micro_batch.place
 
     def write(self, batch: DataFrame, **options: OptionText) -> None:
-        """Write ``batch``, which is not visible yet. ``options`` add to the transaction's: topic,
-        columns and formats. Blocks until all rows are acknowledged.
+        """Writes the rows of ``batch``, which stay invisible until the block ends. Blocks until all
+        rows are acknowledged. ``options`` override topic, columns and formats for this write.
 
-        Raises what the write raises; then the whole transaction fails. IllegalStateError, and
-        nothing is sent, after the transaction's end; CommitError after a failed write.
+        An exception of the write fails the whole transaction. Raises IllegalStateError after the
+        end of the transaction, and CommitError after a failed write; no row is sent then.
         """
         with self._counted():
             _check("transaction", options)
@@ -180,7 +184,9 @@ class Transaction:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """A write that runs, unless it comes too late; its error is the block's."""
+        """Counts a running write. Raises if the transaction has ended, and remembers an error of
+        the write.
+        """
         with self._lock:
             self._refuse_ended("a write comes after its end, and sends nothing")
             self._refuse_failed()
@@ -197,7 +203,7 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """The context of a further write."""
+        """The context that the next write passes to its tasks and its commit."""
         session = batch.sparkSession
         with self._lock:
             before = self._plans
@@ -213,8 +219,9 @@ class Transaction:
             return self._context.of_part(before.total())
 
     def commit(self) -> None:
-        """Decides all writes. The end of the block calls it, unless it was called before. Raises
-        CommitError when a write failed or is still running, and the errors of a commit.
+        """Commits all writes. The end of the block calls this method if the user has not called it.
+
+        Raises CommitError if a write failed or is still running, and the errors of a commit.
         """
         with self._lock:
             self._refuse_ended("it can't be committed")
@@ -233,7 +240,9 @@ class Transaction:
         self._state = _State.COMMITTED
 
     def abort(self) -> None:
-        """Abort the prepared writes; the caller raises the error. Does nothing after a commit."""
+        """Aborts the writes of the block after an error, which the caller raises. Does nothing
+        after a commit.
+        """
         with self._lock:
             if self._state in (_State.COMMITTED, _State.ABORTED):
                 return
@@ -246,7 +255,7 @@ class Transaction:
             _log.info("the abort of transaction '%s': %s", self._name, error)
 
     def end(self) -> None:
-        """The block's end without an error."""
+        """Commits the writes at the end of the block, unless the user has committed them."""
         if self._state is not _State.COMMITTED:
             self.commit()
 
@@ -274,8 +283,9 @@ class Transaction:
         self._micro_batch.check(written, whole=whole)
 
     def _end(self, *, abort: bool) -> None:
-        """Ends the block by a write without rows: the commit of that write runs where brokers are
-        surely reachable.
+        """Commits or aborts all writes of the block, by a further write without rows.
+
+        The commit of that write runs on Spark's driver, where brokers can be reached.
         """
         session, context = self._session, self._context
         if session is None or context is None:
@@ -322,7 +332,7 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
 
 class _MicroBatch:
-    """A micro-batch of a name: the place of its decision, and the data of its writes."""
+    """A micro-batch of a name: its key in the commit log, its run, and its source offsets."""
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
         self._given = given_options(options, PREFIX)
@@ -335,22 +345,26 @@ class _MicroBatch:
         )
 
     def check(self, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError like ``NamedWrites.check``. A write that does not name its query is
-        not compared if its user declares it a replay.
+        """Raises ConfigError if a write can't belong to this micro-batch, as ``NamedWrites.check``
+        does.
+
+        Exception: a write without a known query is not checked if the user declares it a replay.
         """
         if written.query_run or not self._is_replay:
             _runs().check(self.place, self._name, written, whole=whole)
 
     @property
     def _is_replay(self) -> bool:
-        """The user's answer for batches that can't be distinguished."""
+        """Whether the user has declared that a repeated batch has the same rows."""
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
 
     def context(
         self, session: SparkSession, query: CallingQuery, written: Written, token: str = ""
     ) -> WriteContext:
-        """ConfigError when offsetsGroup needs what can't be read."""
+        """The context of a write: run, query, source offsets and digest. Raises ConfigError if
+        ``offsetsGroup`` is set and the offsets can't be read.
+        """
         location = self._text("checkpointLocation")
         offsets, digest = None, ""
         checkpoint = None if location is None else Checkpoint(location, session)
@@ -370,7 +384,7 @@ class _MicroBatch:
     def _offsets(
         self, checkpoint: Checkpoint | None, query: CallingQuery
     ) -> dict[str, dict[str, int]]:
-        """The offsets for the option offsetsGroup, by topic and partition."""
+        """The source offsets to commit to ``offsetsGroup``, by topic and partition."""
         if checkpoint is None:
             raise ConfigError(
                 "offsetsGroup needs the option checkpointLocation: offsets are read there",
@@ -383,13 +397,15 @@ class _MicroBatch:
         return found
 
     def _text(self, option: str) -> str | None:
-        """The option, or the option of the ``configFile``."""
+        """The value of an option, given as an option or in the ``configFile``. None: not given."""
         given = self._given.own.get(option)
         return None if given is None else str(given.value)
 
 
 def _divided(version: int) -> str:
-    """A warning: the next micro-batch may delete keys that this one inserts in one version."""
+    """The warning that a micro-batch ends within a version of a Delta table, so that the next one
+    may delete keys that this one inserts.
+    """
     return coded(
         Kind.DIVIDED_VERSION,
         f"a micro-batch ends within version {version} of the Delta table: if this version deletes"
@@ -421,8 +437,8 @@ def _save(
 
 
 def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
-    """A hash of the write: the DataFrame's plan, its columns' names, which the plan's own hash
-    leaves out, and the options that may differ between writes.
+    """A hash that identifies a write: the DataFrame's plan, its schema, and the options that may
+    differ between writes. (The plan's own hash does not include column names.)
     """
     found: list[object] = [
         (name, str(value)) for key, value in options.items() if (name := key.lower()) in _IDENTITY
@@ -434,7 +450,7 @@ def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
 
 
 def _described(function: str, name: str) -> str:
-    """The call of ``function`` that is running, by the user's line and the thread."""
+    """Describes the running call of ``function``: the line of the user's code, and the thread."""
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack reads the files of all callers
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
         frame = frame.f_back
@@ -463,9 +479,7 @@ def _check(whose: str, options: Mapping[str, OptionText]) -> None:
 def _check_of_one_write(
     options: Mapping[str, OptionText], of_all: Mapping[str, OptionText]
 ) -> None:
-    """ConfigError for an option that would lead one write out of its transaction: it would be
-    decided elsewhere, or never.
-    """
+    """Raises ConfigError for an option that can't differ between the writes of one transaction."""
     same = {key.lower(): str(value) for key, value in of_all.items()}
     for key, value in options.items():
         if key.lower() not in _OF_ONE_WRITE and same.get(key.lower()) != str(value):

@@ -1,19 +1,18 @@
 """The data source ``kprod`` as Spark sees it: options and schema in, writers out.
 
-Owns: :class:`KprodDataSource` and the three writers, which only delegate to
-:class:`PlannedTask` and :class:`PlannedBatch`.
-Never: columns, options or messages themselves. Everything but pyspark is imported when it is used,
-so that looking the format up costs nothing.
+Owns: :class:`KprodDataSource` and the three writers, which only delegate to :class:`PlannedTask`
+and :class:`PlannedBatch`. Never: columns, options or messages. Everything except pyspark is
+imported on use, so that a lookup of the format costs nothing.
 
-Order of checks, all on the driver before any task: any options at all, overwrite, options, columns,
-the preflight, schemas of a registry, then with exactly-once the commit log. ``streamWriter`` is
-also called before each commit and abort; there only options and columns are checked, which can't
-fail when they did not fail at planning.
+The driver checks before any task, in this order: any options at all, overwrite, option values,
+columns, the preflight, schemas of a registry, and with exactly-once the commit log. Spark also
+calls ``streamWriter`` before each commit and abort. Only options and columns are checked then; they
+can't fail if they did not fail at planning.
 
-**Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams:
-Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete mode
-and appends the whole result table in every micro-batch; a topic can't be replaced, so that is never
-"complete", and it is refused here with a hint what to use instead.
+**Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams,
+because Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete
+mode, and appends the whole result table in every micro-batch. A topic can't be replaced, so this
+sink refuses complete mode, with a hint what to use instead.
 """
 
 from __future__ import annotations
@@ -72,7 +71,9 @@ Messages = list[WriterCommitMessage | None]
 
 
 class KprodDataSource(DataSource):
-    """``df.write.format("kprod")`` and ``df.writeStream.format("kprod")``. Writes only."""
+    """The data source of ``df.write.format("kprod")`` and ``df.writeStream.format("kprod")``. Reads
+    only dead letters.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -83,8 +84,10 @@ class KprodDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str | StructType:
-        """The columns of a table without a schema (CREATE TABLE ... USING kprod);
-        ``last_report``, ``backfill`` and ``by_leader`` also get their answers through this method.
+        """The columns of a table that is created without a schema (CREATE TABLE ... USING kprod).
+
+        ``last_report``, ``backfill`` and ``by_leader`` also use this method, to get values from the
+        driver.
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places
@@ -103,7 +106,7 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Called by Spark once per batch write, at planning."""
+        """Plans a batch write. Spark calls this method once per batch write."""
         return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
 
     @without_traceback
@@ -112,7 +115,9 @@ class KprodDataSource(DataSource):
         schema: StructType,
         overwrite: bool,
     ) -> DataSourceStreamWriter:
-        """Called by Spark once per micro-batch at planning, and before its commit or abort."""
+        """Plans a micro-batch. Spark calls this method at planning, and again before a commit or
+        abort.
+        """
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
         freeze_modules()
         if self._has_arrow_stream_writer():
@@ -146,14 +151,14 @@ class KprodDataSource(DataSource):
 
     @cached_property
     def _given(self) -> GivenOptions:
-        """The options, and the lines of ``configFile``: read once in a process."""
+        """The options and the lines of ``configFile``, which is read once per process."""
         from spark_kafka_sink.config.names.given_options import given_options
         from spark_kafka_sink.config.names.unknown_options import PREFIX
 
         return given_options(self.options, PREFIX)
 
     def _pickled_options(self) -> dict[str, str]:
-        """The options with the lines of ``configFile``, so that a commit does not depend on that
+        """The options and the lines of ``configFile``, so that a commit does not depend on the
         file.
         """
         try:
@@ -198,8 +203,8 @@ class KprodDataSource(DataSource):
         return plan if self._unpickled else self._checked(plan, schema, streaming=streaming)
 
     def _checked(self, plan: WritePlan, schema: StructType, *, streaming: bool) -> WritePlan:
-        """``plan`` for tasks, after all requests to brokers and registries and all reads of
-        files.
+        """The plan for the tasks, after the driver's checks of brokers, registries, files and the
+        commit log.
         """
         from spark_kafka_sink.datasource.checks.dead_letter_checks import refuse_compacted
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
@@ -268,14 +273,18 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """An unpickled data source: Spark uses it for commits and aborts (``preflight``)."""
+    """Creates the data source when Spark unpickles it, which means a commit or an abort
+    (``preflight``).
+    """
     source = cls(spark_datasource.CaseInsensitiveDict(options))
     source._unpickled = True
     return source
 
 
 class KprodWriter(DataSourceArrowWriter):
-    """The batch writer: planned once, pickled for each task and for commit or abort."""
+    """The writer of a batch job: created at planning, pickled for each task and for the commit or
+    abort.
+    """
 
     def __init__(self, plan: WritePlan) -> None:
         self.plan = plan
@@ -299,7 +308,7 @@ class KprodWriter(DataSourceArrowWriter):
 
 
 class _StreamDriver(DataSourceStreamWriter):
-    """The driver's half of both stream writers."""
+    """The commit and the abort that both stream writers share."""
 
     plan: WritePlan
 
@@ -316,7 +325,7 @@ class _StreamDriver(DataSourceStreamWriter):
 
 
 class KprodRowStreamWriter(_StreamDriver):
-    """The stream writer of pyspark 4.0, which passes rows."""
+    """The stream writer for pyspark 4.0, which passes Row objects to a task."""
 
     def __init__(self, plan: WritePlan, schema: StructType) -> None:
         self.plan = plan
@@ -335,7 +344,7 @@ class KprodRowStreamWriter(_StreamDriver):
 if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
 
     class KprodStreamWriter(_StreamDriver, spark_datasource.DataSourceStreamArrowWriter):
-        """The stream writer from pyspark 4.1 on: Arrow batches, like in batch jobs."""
+        """The stream writer for pyspark 4.1 and later, which pass Arrow batches to a task."""
 
         def __init__(self, plan: WritePlan) -> None:
             self.plan = plan
@@ -348,8 +357,8 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
 
 
 def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
-    """``config``; for the write that ends a ``transaction``, without the columns that options name:
-    that write has no rows and needs no schema.
+    """Removes column options from the config of the write that ends a ``transaction`` block: that
+    write has no rows and needs no schema.
     """
     if config.txn_context is None:
         return config

@@ -1,4 +1,4 @@
-"""A row of ``kprod check``: the result of a step.
+"""The result of a step of ``kprod check``.
 
 Owns: :class:`Step`, and the state that follows from an error. Never: a step itself
 (``cluster_checks.py``).
@@ -17,7 +17,7 @@ from spark_kafka_sink.datasource.checks.topic_checks import TopicWarning
 
 
 class StepState(StrEnum):
-    """The result of a step."""
+    """The state of a step's result: ok, warning, failed or skipped."""
 
     OK = "ok"
     WARNING = "warning"
@@ -27,9 +27,10 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row of the table: ``said`` is the finding, or the reason why the step was skipped.
-    ``change`` is the advice, and ``code`` is the error's (``KP0301``), which has a page; every step
-    that failed or warns has both.
+    """The result of a step, which is a row of the table of ``kprod check``.
+
+    ``said`` is the finding, or the reason why the step was skipped. ``change`` is the advice, and
+    ``code`` the error code (``KP0301``), which has a page. A failed step or a warning has both.
     """
 
     name: str
@@ -40,8 +41,8 @@ class Step:
 
 
 def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> Iterator[Step]:
-    """The row that ``check`` returns, or the row of its error. If the step is ``optional``, a write
-    works without it, and a timeout is shown as skipped instead of failed.
+    """Yields the result of ``check``, or a failed step for an error. If the step is ``optional``, a
+    write works without it, and a timeout makes it skipped instead of failed.
     """
     try:
         yield check()
@@ -52,12 +53,12 @@ def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> 
 
 
 def ok(name: str, said: str) -> Step:
-    """The row of a condition that holds."""
+    """The result of a step whose condition holds."""
     return Step(name, StepState.OK, said)
 
 
 def skipped(name: str, why: str) -> Step:
-    """The row of a step that does not apply, or can't be done."""
+    """The result of a step that does not apply, or can't be done."""
     return Step(name, StepState.SKIPPED, why)
 
 
@@ -66,32 +67,32 @@ NOT_REACHED: Final = "an earlier step failed"
 
 
 def not_reached(name: str) -> Step:
-    """The row of a step after a failed one."""
+    """The result of a step that is skipped because an earlier step failed."""
     return skipped(name, NOT_REACHED)
 
 
 def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The row of a condition without which a write fails."""
+    """The result of a step whose finding lets every write fail."""
     return Step(name, StepState.FAILED, said, change, kind.kp_code)
 
 
 def yellow(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The row of a condition that may still let a write work."""
+    """The result of a step whose finding may cause problems, while a write may still work."""
     return Step(name, StepState.WARNING, said, change, kind.kp_code)
 
 
 def failed(name: str, error: KafkaError) -> Step:
-    """The row of an error."""
+    """The result of a step that raised an error."""
     code = error.kind.kp_code
     return red(name, error.message, error.hint or f"see kprod explain {code}", error.kind)
 
 
 def warned(name: str, warning: TopicWarning) -> Step:
-    """The row of a setting that may still work."""
+    """The result of a step that found a conflicting setting of the topic: failed or a warning."""
     state = StepState.FAILED if warning.refuses else StepState.WARNING
     return replace(failed(name, warning.error), state=state)
 
 
 def no_response(name: str, error: KafkaError) -> Step:
-    """The row of a step without a response."""
+    """The result of a step without a response of a broker: skipped."""
     return skipped(name, f"no answer: {error.message}")

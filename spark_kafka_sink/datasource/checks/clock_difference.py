@@ -1,6 +1,6 @@
-"""How far this machine's clock is from a broker's.
+"""Measures the difference between this machine's clock and a broker's clock.
 
-Owns: :class:`ClockDifference`, and the request for the time. Never: what a wrong clock does
+Owns: :class:`ClockDifference`, and the request for the time. Never: the effect of a wrong clock
 (``topic_checks.py``).
 """
 
@@ -33,9 +33,10 @@ QUORUM: Final = DescribeQuorumRequest(
 
 @dataclass(frozen=True, slots=True)
 class ClockDifference:
-    """The difference between this machine's wall clock and the clock of the ``controller``, a
-    broker's id; negative: this machine is behind. The error is at most ``error_ms``, half of the
-    round trip.
+    """The milliseconds that this machine's clock is ahead of the active controller's clock.
+
+    ``controller`` is the broker id of the controller. ``ahead_ms`` is negative if this machine is
+    behind. The error is at most ``error_ms``, half of the round trip.
     """
 
     controller: int
@@ -44,8 +45,8 @@ class ClockDifference:
 
 
 def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference | None:
-    """The difference between this machine and the active controller; None if the controller does
-    not report its time.
+    """Measures the difference to the active controller's clock. None: the controller does not
+    report its time.
 
     Raises AuthorizationError without DESCRIBE on the cluster, and UnsupportedVersionError for
     brokers before 3.3 and for clusters with ZooKeeper.
@@ -63,14 +64,14 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
 
 
 def error_in(response: DescribeQuorumResponse) -> ErrorCode:
-    """The error of the whole response, or the error of its only partition."""
+    """The error of a DescribeQuorum response, or of the response's only partition."""
     code = response.error_code
     return response.topics[0].partitions[0].error_code if code is ErrorCode.NONE else code
 
 
 def leader_time_ms(response: DescribeQuorumResponse) -> int | None:
-    """The active controller's wall clock when it responded, in milliseconds since the epoch; None
-    when it does not report it, or there is none.
+    """The active controller's wall clock in milliseconds since the epoch. None: not reported, or
+    there is no controller.
     """
     quorum = response.topics[0].partitions[0]
     times = (

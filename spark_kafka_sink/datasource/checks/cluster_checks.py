@@ -1,12 +1,12 @@
 """Checks every condition of a write, step by step, for ``kprod check``.
 
 Owns: the steps, their order, and the steps for this machine and for the registry. Never: the
-requests. Connections are in ``network``, the topic's rights and configs in ``topic_checks`` (used
-by the preflight as well), the rights of exactly-once in ``transactions`` (used by planning as
-well). The check changes nothing: no topic is created, and no record is written with the initialized
-transactional id or producer id.
+requests. Connections are in ``network``. The topic's rights and configs are in ``topic_checks``,
+which the preflight also uses. The rights of exactly-once are in ``transactions``, which planning
+also uses. The check changes nothing: it creates no topic, and writes no record with the
+transactional id or producer id that it initializes.
 
-:func:`check_cluster` is for one machine; :func:`check_host` leaves out the steps whose result does
+:func:`check_cluster` is for one machine. :func:`check_host` leaves out the steps whose result does
 not depend on the machine.
 """
 
@@ -89,10 +89,10 @@ HOST_STEPS: Final = (_CLASSES, *OF_CONNECTION, _CLOCK)
 def check_cluster(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None, on_driver: bool = True
 ) -> Iterator[Step]:
-    """Yields each of :data:`STEPS` when it is done; ``timeout_ms`` bounds each request. A task runs
-    it not ``on_driver``.
+    """Yields the result of each of :data:`STEPS` when it is done. ``timeout_ms`` bounds each
+    request. In a task, ``on_driver`` is false.
 
-    Raises ConfigError for invalid settings (a store that does not exist, ...).
+    Raises ConfigError for invalid settings, such as a trust store that does not exist.
     """
     return _all_of(STEPS, _whole(config, timeout_ms, clock, on_driver=on_driver))
 
@@ -108,9 +108,11 @@ def _whole(
 
 
 def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
-    """Yields each of :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, and then a trial of
-    the operations that exactly-once needs, in a separate topic and with a separate id. To be
-    closed: see ``trial_steps``.
+    """Yields the result of each of :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, then a
+    trial of transactions.
+
+    The trial uses its own topic and transactional id. Close the generator: an early end cleans up
+    first (``trial_steps``).
     """
     failed = False
 
@@ -133,12 +135,16 @@ def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step
 def check_host(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
-    """Yields each of :data:`HOST_STEPS`, as :func:`check_cluster`."""
+    """Yields the result of each of :data:`HOST_STEPS`, with the arguments of
+    :func:`check_cluster`.
+    """
     return _all_of(HOST_STEPS, _steps(config, timeout_ms, clock, host_only=True))
 
 
 def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
-    """``found``, with the steps that were not reached in their places."""
+    """Yields the results of ``found`` in the order of ``names``, with a skipped step for each
+    missing name.
+    """
     left = list(names)
     for step in found:
         while left[0] != step.name:
@@ -151,7 +157,7 @@ def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
 def _steps(
     config: SinkConfig, timeout_ms: int, clock: Clock | None, *, host_only: bool = False
 ) -> Iterator[Step]:
-    """The steps that were reached."""
+    """Yields the results of all steps, until a failed step makes the others impossible."""
     producer = config.producer
     with ConnectionProbe(producer) as probe:
         yield from step_of(_CLASSES, lambda: _classes(config, on_driver=not host_only))
@@ -188,9 +194,7 @@ def _steps(
 
 
 def _classes(config: SinkConfig, *, on_driver: bool) -> Step:
-    """Imports the modules of a write: the driver imports them before it begins, and most of them
-    are imported in each task as well.
-    """
+    """Imports the user's classes that options name: interceptors, partitioners and listeners."""
     count = check_own_code(config, on_driver=on_driver)
     return ok(_CLASSES, f"{count} imported") if count else skipped(_CLASSES, "no option names one")
 
@@ -214,7 +218,7 @@ def _letters(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
 
 
 def _registry(config: SinkConfig, timeout_ms: int) -> Step:
-    """The schemas of the registry for keys and values; only the driver connects to it."""
+    """Reads the schemas of keys and values from the registry, which only the driver connects to."""
     if config.schemas is None:
         return skipped(_REGISTRY, "no format has a schema")
     return ok(_REGISTRY, "; ".join(described(config, timeout_ms)))

@@ -1,6 +1,6 @@
-"""The steps of ``kprod check`` up to the brokers: names, TCP, TLS, SASL, the first response.
+"""The steps of ``kprod check`` that connect to brokers: name, TCP, TLS, SASL, the first response.
 
-Owns: what a failed stage means, and which brokers are reached. Never: a connection
+Owns: the meaning of a failed stage, and the choice of brokers. Never: a connection
 (``network/client/connection_probe.py``).
 """
 
@@ -69,9 +69,11 @@ _KINDS: Final = {
 
 
 class Contact(NamedTuple):
-    """``best`` is the bootstrap server that passes most stages, ``failed`` are other servers that
-    fail. ``producer`` has the servers that answer, if any does: a client that chose a frozen broker
-    would wait for it.
+    """The result of connecting to the bootstrap servers.
+
+    ``best`` is the server that passes most stages, and ``failed`` are the other servers that fail.
+    ``producer`` is the config with the servers that respond, or with all servers if none does.
+    Otherwise a client might choose a server that does not respond, and wait.
     """
 
     best: Reached
@@ -80,7 +82,7 @@ class Contact(NamedTuple):
 
 
 def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Contact:
-    """Connects to each bootstrap server; one reachable server is enough for a write."""
+    """Connects to each bootstrap server. One reachable server is enough for a write."""
     found: list[Reached] = []
     limit_ms = min(timeout_ms, _ANSWER_MS)
     answer = []
@@ -96,7 +98,7 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """The rows of the stages; :func:`answered` makes the row of the first response."""
+    """Yields the results of the stages up to SASL; :func:`answered` adds the first response."""
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
         if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
@@ -109,7 +111,7 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
 
 
 def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
-    """The row of a stage that at least one bootstrap server has passed."""
+    """The result of a stage that at least one bootstrap server has passed."""
     others = [one for one in made.failed if one.failed is stage]
     if not others:
         return ok(stage, said)
@@ -125,7 +127,7 @@ def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -
 
 
 def _kind_of(found: Reached) -> Kind | ErrorCode:
-    """A broker that is silent has refused nothing."""
+    """The error code of a failed stage. A timeout counts as "not connected" in every stage."""
     stage = Stage.API if found.timed_out else found.failed or Stage.TCP
     return found.kind or _KINDS[stage]
 
@@ -143,12 +145,12 @@ def answered(
     producer: ProducerConfig,
     timeout_ms: int,
 ) -> Generator[Step, None, Cluster | None]:
-    """The rows of the stages, with the facts of the first response; returns None when no broker
-    responds.
+    """Yields the results of all stages and of the first response. Returns the cluster, or None if
+    no broker responds.
 
-    A rejected client certificate is reported here: with TLS 1.3 the rejection arrives after the
-    handshake, instead of the first response. A listener that requires a login is also reported
-    here: it responds to ApiVersions, and closes the connection at the next request.
+    A rejected client certificate is found here: with TLS 1.3 the rejection arrives after the
+    handshake, instead of the first response. A listener that requires a login is also found here:
+    it responds to ApiVersions, and closes the connection at the next request.
     """
     rows, reached = list(connection(made, probe, producer)), made.best
     limit_ms = min(timeout_ms, _ANSWER_MS) if reached.failed else timeout_ms  # it may be slow
@@ -175,7 +177,9 @@ def answered(
 
 
 def _first_response(admin: AdminClient, limit_ms: int) -> Cluster:
-    """The brokers. Raises KafkaTimeoutError, also when the listener seems to require a login."""
+    """Requests the brokers of the cluster. Raises KafkaTimeoutError, also if the listener seems to
+    require a login.
+    """
     deadline_ms, closed = admin.deadline(limit_ms), 0
     while True:
         left_ms = deadline_ms - admin.clock.now_ms()
@@ -209,7 +213,7 @@ def _no_login(reached: Reached, protocol: str) -> Step:
 
 
 def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
-    """Connects to the advertised addresses, as the tasks' producers do."""
+    """Connects to the brokers' advertised addresses, as the tasks' producers do."""
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]
     found = _unreachable(probe, nodes, limit_ms)
@@ -227,7 +231,7 @@ def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeou
 
 
 def _gone(dead: Mapping[Node, Reached], reached: str) -> Step:
-    """The row of brokers that the cluster has lost while they were looked at."""
+    """The result for brokers that have died during the check."""
     what, change = "has just died", "start it"
     if any(one.timed_out for one in dead.values()):
         what, change = "answers nothing", "see whether its process is stopped, or start it again"
@@ -241,7 +245,7 @@ def _gone(dead: Mapping[Node, Reached], reached: str) -> Step:
 
 
 def _broken(found: Mapping[Node, Reached]) -> Step:
-    """The row of brokers that the cluster has, and that are not reached."""
+    """The result for brokers of the cluster that this machine can't reach."""
     (node, first), *_ = found.items()
     change = first.hint or (
         f"is it running? Then its advertised.listeners must name an address that this machine "
@@ -267,9 +271,11 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Splits ``found`` into brokers that are still in the cluster after the time that it needs to
-    notice a dead broker, and brokers that are not. A wrong advertised address stays in the
-    metadata.
+    """Splits unreachable brokers into live and dead ones: first the brokers that stay in the
+    metadata, then those that leave it.
+
+    The wait is as long as the cluster needs to notice a dead broker. A broker with a wrong
+    advertised address stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

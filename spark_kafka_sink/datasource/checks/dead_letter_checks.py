@@ -1,7 +1,7 @@
-"""The topic of dead letters, before the first task: created when it is missing, and looked at.
+"""Creates or checks the dead-letter topic before the first task.
 
-Owns: the creation, and the step of ``kprod check``. Never: what other topics must be
-(``topic_checks``), a letter.
+Owns: the creation, and the step of ``kprod check``. Never: the requirements for other topics
+(``topic_checks``), a dead letter.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ _CREATION: Final = (
 def create_if_missing(
     admin: AdminClient, options: DeadLetterOptions, timeout_ms: int, *, validate_only: bool = False
 ) -> TopicMetadata | None:
-    """Creates the topic and returns None, or returns the description of an existing topic. With
-    ``validate_only`` only checks whether brokers would create it. Raises ApiError when they refuse.
+    """Creates the dead-letter topic and returns None, or returns the description of an existing
+    topic.
+
+    With ``validate_only`` the brokers only check whether the topic could be created. Raises
+    ApiError if they refuse.
     """
     found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -51,8 +54,8 @@ def create_if_missing(
 
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
-    """The state of the topic, in words. Raises ApiError when it can't be created or written to, and
-    ConfigError when it is compacted.
+    """Describes the state of the dead-letter topic in words. Raises ApiError if it can't be created
+    or written to, and ConfigError if it is compacted.
     """
     topic = options.topic
     found = create_if_missing(admin, options, timeout_ms, validate_only=True)
@@ -69,9 +72,9 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
 
 
 def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:
-    """ConfigError when the topic of the dead letters is compacted: a dead letter without a key
-    would be refused, a dead letter without a value would delete others, and only the last one of a
-    key would remain.
+    """Raises ConfigError if the dead-letter topic is compacted. That topic would reject dead
+    letters without a key, and keep only the last dead letter of a key. A dead letter without a
+    value would delete others.
     """
     if options.topic in compacted:
         raise ConfigError(

@@ -1,11 +1,11 @@
-"""The Python interpreter that Spark uses on the driver to plan and commit.
+"""Checks the Python interpreter that Spark uses on the driver to plan and commit.
 
-Owns: the row of ``kprod check``, and the line of ``register``. Never: the executors' Python, which
-the check from there finds.
+Owns: the step of ``kprod check``, and the message of ``register``. Never: the executors' Python,
+which the check from the executors finds.
 
-Spark runs a Python data source with ``PYSPARK_PYTHON`` (``python3`` without it) on the executors
-*and* on the driver, where ``PYSPARK_DRIVER_PYTHON`` only names the user's own process. So
-``./env/bin/python`` of an archive must also exist in the folder where the driver runs: an executor
+Spark runs a Python data source with ``PYSPARK_PYTHON`` (by default ``python3``) on the executors
+*and* on the driver. ``PYSPARK_DRIVER_PYTHON`` is only the interpreter of the user's own process. So
+``./env/bin/python`` of an archive must also exist in the driver's working directory: an executor
 unpacks the archive, a driver in client mode does not.
 """
 
@@ -41,7 +41,9 @@ UNPACK: Final = (
 
 
 def missing(executable: str) -> str:
-    """The line of a driver that has no such program, which is a path, or a name of the PATH."""
+    """The message that the interpreter (a path, or a name of the PATH) does not exist on the
+    driver.
+    """
     shown = safe_text(executable)
     where = "the PATH" if os.sep not in executable else safe_text(str(Path.cwd()))
     return (
@@ -51,7 +53,7 @@ def missing(executable: str) -> str:
 
 
 class Found(NamedTuple):
-    """An interpreter's version, and which of the packages that planning needs it lacks."""
+    """An interpreter's version, and the missing packages of those that planning needs."""
 
     version: tuple[int, ...]
     lacks: list[str]
@@ -59,7 +61,7 @@ class Found(NamedTuple):
 
 @cache
 def look(executable: str) -> Found | None:
-    """Runs an interpreter, once in a process, for its version and packages; None when it fails."""
+    """Runs an interpreter to find its version and packages. None: it fails. Cached per process."""
     try:
         asked = subprocess.run(  # noqa: S603 - the one that Spark runs
             [executable, "-c", _FIND], capture_output=True, timeout=_TIMEOUT_S, check=True
@@ -71,7 +73,9 @@ def look(executable: str) -> Found | None:
 
 
 def driver_python_step() -> Step:
-    """Whether the program of PYSPARK_PYTHON is there, and can import what planning needs."""
+    """Checks that the program of PYSPARK_PYTHON exists, and can import the packages that planning
+    needs.
+    """
     executable = os.environ.get(_VARIABLE)
     if not executable:
         return skipped(NAME, f"{_VARIABLE} is not set: Spark takes python3 of the PATH")

@@ -1,18 +1,18 @@
-"""Tries on the real service the operations that exactly-once needs: ``kprod check --exactly-once``.
+"""Tries the operations that exactly-once needs on the real service: ``kprod check --exactly-once``.
 
-Owns: the trial, in a separate topic and under a separate transactional id, and the removal of both,
-even when the trial fails or is interrupted. Never: rights and settings of the write itself
+Owns: the trial, in its own topic and with its own transactional id, and the removal of both, even
+if the trial fails or is interrupted. Never: rights and settings of the write itself
 (``transaction_steps.py``), a user's topic.
 
 Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
-list open transactions. Three transactions follow each other under the id::
+list open transactions. The trial runs three transactions with one id::
 
-    1  a row, open: not visible, listed with its age     aborted    not visible, described as such
-    2  a row                                             committed  visible, described as such
-    3  a row, then the id is initialized again           its commit is refused; not visible
+    1  a row, open: not visible, listed with its age    aborted    not visible, described as aborted
+    2  a row                                            committed  visible, described as committed
+    3  a row, then the id is initialized again          its commit is refused; not visible
 
-A killed check leaves its topic, whose name has the time of its begin. A later trial names the
-topic, and deletes it when no trial of that time can still be running (:data:`_DEAD_S`).
+If a check is killed, its topic stays. The topic's name has the start time. A later trial names the
+topic, or deletes it if no trial of that time can still be running (:data:`_DEAD_S`).
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ _NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or turn to the ser
 def trial_steps(
     client: TransactionClient, config: SinkConfig, timeout_ms: int
 ) -> Generator[Step, None, None]:
-    """Yields the steps until one fails, and always the steps of the clean-up. To be closed: an
-    early end, even by Ctrl-C, cleans up first.
+    """Yields the results of a trial until a step fails, and finally the result of the clean-up.
+
+    Close the generator: an early end, even by Ctrl-C, cleans up first.
     """
     trial = _Trial(client, config, timeout_ms)
     try:
@@ -114,7 +115,9 @@ def trial_steps(
 
 
 class _Trial:
-    """A trial. ``_open`` is the transaction that is not ended yet."""
+    """A trial of transactions in its own topic. ``_open`` is the transaction that has not ended
+    yet.
+    """
 
     def __init__(self, client: TransactionClient, config: SinkConfig, timeout_ms: int) -> None:
         begun = time.gmtime(client.clock.wall_ms() / 1000)
@@ -132,13 +135,15 @@ class _Trial:
         self._open: PreparedTransaction | None = None
 
     def steps(self) -> Iterator[Step]:
-        """The rows of everything but the clean-up."""
+        """Yields the results of all steps except the clean-up."""
         checks = (self._create, self._begin, self._find, self._abort, self._commit, self._fence)
         for name, check in zip(OF_TRIAL[:-1], (self._earlier, *checks), strict=True):
             yield from step_of(name, partial(_if_permitted, name, check))
 
     def clean_up(self) -> Step:
-        """End what is open, delete the topic. Also after an error, and when nothing was created."""
+        """Ends the open transaction and deletes the topic, even after an error. Works if nothing
+        was created.
+        """
         deadline_ms = self._client.deadline(_CLEAN_MS)
         if not self._created:
             return ok(_CLEAN, "nothing was created")
@@ -161,7 +166,9 @@ class _Trial:
     # -- the steps ----------------------------------------------------------------------------
 
     def _earlier(self) -> Step:
-        """Deletes topics of killed trials when they are old enough, and names the others."""
+        """Deletes the topics of killed trials if they are old enough, and names the other topics of
+        trials.
+        """
         now_s = self._client.clock.wall_ms() / 1000
         begun = {
             topic: when
@@ -220,8 +227,8 @@ class _Trial:
         )
 
     def _find(self) -> Step:
-        """Tries DescribeTransactions, which commits need, and the requests that only find orphans
-        and blockers.
+        """Tries DescribeTransactions, which a commit needs, and the requests that find orphans and
+        blockers.
         """
         prepared = self._opened
         found = self._client.describe([self._id], self._soon())[self._id]
@@ -272,8 +279,8 @@ class _Trial:
     def _as_described(
         self, name: str, said: str, ended: PreparedTransaction, wanted: Outcome
     ) -> Step:
-        """The row of a transaction that was ended as ``said``. Its coordinator is queried, as after
-        an EndTxn without a clear answer.
+        """Compares the outcome of an ended transaction with its coordinator's description. A commit
+        does so if EndTxn has no clear answer.
         """
         found = self._client.describe([self._id], self._soon())[self._id]
         outcome = Outcome.COMMITTED if is_committed(ended, found) else outcome_of(ended, found)
@@ -315,14 +322,14 @@ class _Trial:
         return self._open
 
     def _write(self, value: bytes) -> PreparedTransaction:
-        """Open a transaction with a row."""
+        """Opens a transaction and writes a row."""
         self._open = PreparedTransaction(self._id, -1, -1, 1)  # perhaps, from now on
         record = TopicRecord(self.topic, value, _KEY, "the trial's")
         self._open = prepare(self._client, self._id, record, self._soon())
         return self._open
 
     def _end(self, *, committed: bool) -> PreparedTransaction:
-        """The transaction that was open, and is ended."""
+        """Commits or aborts the open transaction, and returns it."""
         ended = self._opened
         answer = self._client.end([ended], committed=committed, deadline_ms=self._soon())
         where = f"EndTxn of the transactional id '{self._id}'"
@@ -335,8 +342,10 @@ class _Trial:
         return ended
 
     def _visible(self, ended: int) -> list[bytes]:
-        """The rows that a consumer with read_committed sees after so many transactions were ended:
-        markers follow an end, and the last stable offset follows them.
+        """The rows that a read_committed consumer sees after ``ended`` transactions have ended.
+
+        Waits until the markers of all ended transactions are in the log, and the last stable offset
+        is after them.
         """
         deadline_ms, attempts = self._soon(), 0
         while True:
@@ -367,7 +376,9 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """Why what a driver leaves open would not be found, if so."""
+        """Yields the reason why the broker would not list the open transactions of a dead driver,
+        if there is one.
+        """
         try:
             listed, silent = self._client.open_transactions(self._id, self._soon())
         except UnsupportedVersionError:
@@ -377,7 +388,7 @@ class _Trial:
             yield f"ListTransactions leaves it out{' (a broker is silent)' * bool(silent)}"
 
     def _is_described(self) -> bool:
-        """Whether the partition's leader reports the open transaction."""
+        """Whether the partition's leader reports the open transaction (DescribeProducers)."""
         call = Call(
             describe_producers(self._tp),
             Leader(self._tp),
@@ -398,7 +409,9 @@ class _Trial:
 
 
 def _begun_s(topic: str, prefix: str) -> float | None:
-    """When the trial with this topic began, in seconds since 1970; None: it is not a trial's."""
+    """The start time of a trial in seconds since the epoch, from its topic's name. None: not a
+    trial's topic.
+    """
     name = _NAME.fullmatch(topic.removeprefix(prefix)) if topic.startswith(prefix) else None
     if name is None:
         return None
@@ -413,8 +426,8 @@ def _deletion(topic: str) -> str:
 
 
 def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) -> None:
-    """Deletes ``topics``; a topic that does not exist counts as deleted. Raises the broker's error
-    for the first topic that it refuses to delete.
+    """Deletes ``topics``. A topic that does not exist counts as deleted. Raises the error of the
+    first topic that can't be deleted.
     """
 
     def error_in(response: DeleteTopicsResponse) -> ErrorCode:
@@ -430,7 +443,9 @@ def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) 
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:
-    """A right that only the trial needs is no fault of the service."""
+    """Runs ``check``. A missing right makes the step skipped, not failed, because only the trial
+    needs that right.
+    """
     try:
         return check()
     except AuthorizationError as error:
@@ -446,8 +461,8 @@ def _is_ours(key: bytes) -> bool:
 
 
 def _committed(found: FetchedPartition) -> list[bytes]:
-    """The rows without the rows of aborted transactions, which brokers send as well. Like Java's
-    consumer, this drops rows from a transaction's first offset to its marker.
+    """The values of committed rows; a broker's response also has rows of aborted transactions. Like
+    Java's consumer, drops rows from an aborted transaction's first offset to its marker.
     """
     aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
     for batch in read_batches(found, _is_ours):

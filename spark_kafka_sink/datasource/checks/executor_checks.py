@@ -1,7 +1,7 @@
-"""The checks of a cluster from where the tasks run: on each executor.
+"""Checks the cluster from each executor, where the tasks run.
 
-Owns: :func:`check`, and the job that carries the steps to the executors. Never: a step
-(``cluster_checks.py``). A firewall between executors and brokers is not seen from the driver.
+Owns: :func:`check`, and the Spark job that runs the steps on the executors. Never: a step
+(``cluster_checks.py``). The driver can't see a firewall between executors and brokers.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _ORDER: Final = (StepState.SKIPPED, StepState.OK, StepState.WARNING, StepState.F
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """The results of the checks on a machine. The driver runs every step. An executor usually
-    runs only the steps that depend on its machine.
+    """The results of the steps on one machine. The driver runs every step. An executor usually runs
+    only the steps that depend on its machine.
     """
 
     host: str
@@ -50,20 +50,20 @@ class HostCheck:
 
     @property
     def failed(self) -> Step | None:
-        """The first failed step."""
+        """The first failed step. None: no step failed."""
         return next((step for step in self.steps if step.state is StepState.FAILED), None)
 
 
 def check(
     spark: SparkSession, options: Mapping[str, object], *, timeout_s: float = _TIMEOUT_S
 ) -> tuple[HostCheck, ...]:
-    """Checks whether this session can write with ``options``. It changes nothing.
+    """Checks whether this session can write with ``options``. Changes nothing.
 
     Returns the driver's check first, and then a check for each host that ran a task of a small job.
     With Spark Connect, one of the tasks runs every step, because no check can run on the driver,
     and the client possibly can't reach the brokers. ``timeout_s`` is the time limit of each step.
     Raises ConfigError for options that a write would refuse. If the job can't run, the result
-    contains a row that shows this.
+    contains a failed step.
     """
     config, timeout_ms = SinkConfig.parse(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -77,9 +77,11 @@ def check(
 
 
 def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[HostCheck, ...]:
-    """Checks from the executors of a new session, with a master (as for spark-submit) or a Spark
-    Connect server (``sc://host:15002``) at ``address``. With Connect a task runs every step.
-    ConfigError without Spark; a session that can't be made is a row as well.
+    """Checks the cluster from the executors of a new Spark session.
+
+    ``address`` is a master (as for spark-submit) or a Spark Connect server (``sc://host:15002``).
+    With Connect a task runs every step. Raises ConfigError without Spark. If the session can't be
+    created, the result has a failed step.
     """
     try:
         from pyspark.sql import SparkSession
@@ -105,7 +107,9 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
 
 
 def _await_server(address: str, timeout_ms: int) -> None:
-    """TimeoutError without a Spark Connect server: pyspark itself tries again for ten minutes."""
+    """Raises TimeoutError without a Spark Connect server. (pyspark itself would retry for ten
+    minutes.)
+    """
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -122,8 +126,9 @@ def _await_server(address: str, timeout_ms: int) -> None:
 def check_executors(
     spark: SparkSession, config: SinkConfig, *, timeout_ms: int, whole: bool
 ) -> tuple[HostCheck, ...]:
-    """A check for each host that ran a task, by name. With ``whole`` one task runs every step. A
-    job that can't run is a row.
+    """Runs the steps in tasks, and returns a check for each host, in the order of host names.
+
+    With ``whole`` one task runs every step. If the job can't run, the result has a failed step.
     """
     try:
         found = _collect(spark, config, timeout_ms, whole=whole)
@@ -143,8 +148,8 @@ def check_executors(
 
 
 def _no_spark(error: Exception) -> HostCheck:
-    """The row of a session or a job that failed: one line of a text that may have stack traces. It
-    is the error of a Python worker, or of the JVM, or the first line.
+    """The failed step of a session or job that raised ``error``. Stack traces are reduced to one
+    line: the Python worker's error, the JVM's error, or the first line.
     """
     text = str(error)
     raised = re.search(r"^\w[\w.]*: .+", text.partition(_TRACEBACK)[2], re.MULTILINE)
@@ -164,8 +169,10 @@ def _no_spark(error: Exception) -> HostCheck:
 def _collect(
     spark: SparkSession, config: SinkConfig, timeout_ms: int, *, whole: bool
 ) -> list[tuple[str, ...]]:
-    """The rows of every task; a task runs in each slot. A plain Python function runs on a row of
-    each partition, because Spark's functions of Arrow batches need pandas, which no extra brings.
+    """Runs the steps in a task for each slot, and collects the results of all tasks as tuples.
+
+    A plain Python UDF runs on one row of each partition, because Arrow UDFs need pandas, which no
+    extra installs.
     """
     from pyspark.sql.functions import spark_partition_id, udf
 
@@ -176,7 +183,7 @@ def _collect(
 
 
 def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable[[int], str]:
-    """The function of each task, by the number of its partition; it returns JSON."""
+    """The UDF of the tasks: from the partition's number to the results of the steps as JSON."""
 
     def check_in_task(partition: int) -> str:
         steps = _steps(config, timeout_ms, every=whole and partition == 0)
@@ -187,8 +194,8 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """The steps. An error that prevents every step on this machine (a missing store) is a step as
-    well.
+    """The results of the steps on this machine. An error that prevents every step (such as a
+    missing trust store) is a failed step.
     """
     try:
         if every:

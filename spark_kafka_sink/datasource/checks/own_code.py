@@ -1,7 +1,7 @@
-"""Whether classes and functions that options name can be imported.
+"""Checks that the user's classes and functions that options name can be imported.
 
-Owns: which of them the driver needs, and which each executor. Never: the import itself
-(``base/security/import_paths.py``), calling one.
+Owns: the names that the driver must import, and those that each executor must import. Never: the
+import itself (``base/security/import_paths.py``), or calling a function.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
-    """The number of imported names; ConfigError for a wrong name. Instances are created where they
-    run. ``on_driver`` also imports the listeners that only the driver calls.
+    """Imports the classes and functions that options name, and returns their number. Raises
+    ConfigError for a wrong name.
+
+    No instance is created here. ``on_driver`` also imports the listeners that only the driver
+    calls.
     """
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener

@@ -1,19 +1,20 @@
 """The check of the cluster before the first task: are brokers reachable, does the topic exist?
 
 Owns: the time of that check, the effect of its failure (``preflight=required|warn|off``), and the
-cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``); a check
-before ``commit`` or ``abort``, where an unavailable broker would fail an acknowledged batch.
+cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``). Never a check
+before ``commit`` or ``abort``, where an unavailable broker would fail a batch that is already
+acknowledged.
 
 The :class:`Cluster` is passed to the tasks in the writer, so that 200 tasks don't request the same
 metadata at the same time.
 
-**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in three places. For
-planning, in every micro-batch, it creates a new data source from class and options in the planner
-process. For commit and abort it unpickles, in another process, a data source that was created once
-per run, and calls ``streamWriter`` on that. So an unpickled data source is used for a commit or an
-abort (``KprodDataSource.__reduce__``). If a later Spark plans with an unpickled one, the preflight
-is skipped, and the tasks raise its errors. A writer's ``__getstate__`` runs at planning only, too,
-but the user would get its errors as "PicklingError: Could not serialize object".
+**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in two processes. To plan
+a micro-batch, it creates a new data source from class and options in the planner process. To commit
+or abort, it unpickles in another process a data source that was created once per run. So an
+unpickled data source means a commit or an abort (``KprodDataSource.__reduce__``). If a later Spark
+plans with an unpickled data source, the preflight is skipped, and the tasks raise its errors. A
+writer's ``__getstate__`` runs only at planning, but its errors would reach the user as
+"PicklingError: Could not serialize object".
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ KEPT_ANSWERS = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The result: the cluster with the topics, and the topics' limits. A topic whose configs the
-    principal may not see has no limits.
+    """The result of the preflight: the cluster with the topics, and the topics' limits. A topic
+    whose configs the principal may not read has no limits.
     """
 
     cluster: Cluster
@@ -54,7 +55,7 @@ class TopicsSeen:
 
     @property
     def compacted(self) -> frozenset[str]:
-        """The topics that reject records without a key."""
+        """The names of compacted topics, which reject records without a key."""
         return frozenset(topic for topic, limits in self.limits.items() if limits.compacted)
 
 
@@ -69,7 +70,9 @@ class _Answer:
 
 
 class PreflightCheck:
-    """Runs and caches the check. ``_lock`` guards ``_answers``; it is not held during requests."""
+    """Runs the preflight and caches the result. ``_lock`` guards ``_answers`` and is not held
+    during requests.
+    """
 
     def __init__(self, describe: Describe, clock: Clock) -> None:
         self._describe = describe
@@ -78,12 +81,12 @@ class PreflightCheck:
         self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
 
     def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
-        """The cluster and its topics as brokers describe them, or None when that is unknown.
+        """The cluster and its topics as brokers describe them. None: unknown.
 
         With ``required``, raises the error: KafkaTimeoutError for brokers that can't be reached
-        within max.block.ms, or for a missing topic (after ``MISSING_TOPIC_TIMEOUT_MS`` at
-        most), AuthorizationError, InvalidTopicError and so on. With ``warn`` the error is one
-        warning line, at most once in 60 s. Without a ``topic`` option only the brokers are checked.
+        within max.block.ms, or for a missing topic (after ``MISSING_TOPIC_TIMEOUT_MS`` at most),
+        AuthorizationError, InvalidTopicError and so on. With ``warn`` the error is one warning
+        line, at most once in 60 s. Without a ``topic`` option only the brokers are checked.
         """
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
@@ -113,7 +116,7 @@ class PreflightCheck:
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
     ) -> _Answer | None:
-        """The cached result; a cached failure does not count when the topic is required."""
+        """The cached result. A cached failure is ignored if ``required``."""
         with self._lock:
             answer = self._answers.get(key)
         if answer is None or answer.until_ms <= self._clock.now_ms():
@@ -132,7 +135,7 @@ _process_preflight: PreflightCheck | None = None
 
 
 def process_preflight() -> PreflightCheck:
-    """The preflight of this planning process, created at first use."""
+    """The preflight of this planning process, created at the first call."""
     global _process_preflight
     if _process_preflight is None:
         _process_preflight = PreflightCheck(_describe, SystemClock())

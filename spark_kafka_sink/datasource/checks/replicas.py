@@ -1,6 +1,6 @@
-"""Whether a topic has the replicas in sync that writes with acks=all need.
+"""Checks whether a topic has enough in-sync replicas for writes with acks=all.
 
-Owns: what min.insync.replicas means for each partition. Never: a row of ``kprod check``.
+Owns: the effect of min.insync.replicas on each partition. Never: the steps of ``kprod check``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _CAPPED: Final = 10
 
 
 class InSync(NamedTuple):
-    """The replicas of a partition: how many are in sync, and how many a write needs."""
+    """The number of in-sync replicas of a partition, of all its replicas, and of those that a write
+    needs.
+    """
 
     partition: int
     in_sync: int
@@ -33,8 +35,8 @@ class InSync(NamedTuple):
 def in_sync_of(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> Sequence[InSync]:
-    """The minimum of in-sync replicas of each partition. Without ``settings``, which the principal
-    may not see, a write needs at least one replica.
+    """The in-sync replicas of each partition, and the number that a write needs. Without
+    ``settings``, which the principal may not be allowed to read, a write needs one replica.
     """
     least, capped = least_of(settings), takes_fewer_replicas(admin)
     return [
@@ -45,14 +47,14 @@ def in_sync_of(
 
 
 def least_of(settings: Mapping[str, str | None]) -> int:
-    """The topic's min.insync.replicas."""
+    """The topic's min.insync.replicas; 1 if it is unknown."""
     return int(settings.get(LEAST_IN_SYNC) or 1)
 
 
 def below_minimum(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> str | None:
-    """The partitions where acks=all fails (NOT_ENOUGH_REPLICAS), in words; None: no partition."""
+    """Describes the partitions where acks=all fails (NOT_ENOUGH_REPLICAS). None: there are none."""
     below = [f"{p} ({n})" for p, n, _, needed in in_sync_of(admin, topic, settings) if n < needed]
     if not below:
         return None
@@ -65,22 +67,22 @@ def below_minimum(
 def check_replicas(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> None:
-    """Raises NOT_ENOUGH_REPLICAS' error when acks=all fails to a partition."""
+    """Raises the error NOT_ENOUGH_REPLICAS if writes with acks=all to a partition fail."""
     said = below_minimum(admin, topic, settings)
     if said is not None:
         raise ErrorCode.NOT_ENOUGH_REPLICAS.error(f"topic {topic.name}", said)
 
 
 def down(admin: AdminClient, topic: TopicMetadata) -> str:
-    """The brokers with replicas that the cluster has lost, in words; empty: none."""
+    """Describes the dead brokers that have replicas of the topic. Empty: there are none."""
     live = admin.loop.cluster.nodes
     lost = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
     return f"; down: broker {named(lost, MOST_NAMED)}" if lost else ""
 
 
 def takes_fewer_replicas(admin: AdminClient) -> bool:
-    """Whether every broker so far accepts fewer replicas than a larger min.insync.replicas
-    requires.
+    """Whether all connected brokers lower min.insync.replicas to the number of a partition's
+    replicas (Kafka 3.7 and later).
     """
     client = admin.loop.client
     known = [client.api_versions(node) for node in admin.loop.cluster.nodes]

@@ -1,9 +1,10 @@
 """Checks once, before the first task, whether the topic accepts the records of this job.
 
-Owns: the comparisons (WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type; its bounds for timestamps with this machine's clock), and the messages. Never:
-whether a topic exists (``preflight.py``); an error for a write that may still work, which is a
-warning; a message about configs that the principal may not see.
+Owns: the comparison of the topic's configs with the producer's options, and the messages. The
+checks are the right WRITE; max.message.bytes with batch.size and max.request.size; the topic's
+compression.type; its bounds for timestamps with this machine's clock. Never: whether a topic exists
+(``preflight.py``). If a write may still work, the result is a warning. If the principal may not
+read the configs, there is no message.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ _AS_SENT: Final = "producer"
 
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
-    """A topic's ``setting`` that conflicts with the producer's, as an error that may be a warning.
-    ``refuses``: rows may fail; otherwise they only cost more.
+    """A topic's ``setting`` that conflicts with the producer's options. If ``refuses``, rows may
+    fail; otherwise they only cost more.
     """
 
     setting: str
@@ -83,11 +84,11 @@ class TopicWarning:
 def check_topics(
     admin: AdminClient, config: SinkConfig, topics: Collection[str], timeout_ms: int
 ) -> dict[str, TopicLimits]:
-    """The topics' limits, as far as the principal may see configs.
+    """The limits of each topic whose configs the principal may read.
 
-    AuthorizationError for a topic that the principal may not write to, and with exactly-once for
-    the commit log, if it exists. A warning, once in a process, for configs that may make rows fail
-    or cost more than necessary, and for a topic of reports that does not accept every report.
+    Raises AuthorizationError if the principal may not write to a topic, or with exactly-once to an
+    existing commit log. Logs a warning, once per process, for configs that may make rows fail or
+    cost more than necessary, and for a report topic that may reject a report.
 
     A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
     errors then.
@@ -122,14 +123,17 @@ def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
 def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
-    """The principal's operations on each topic, as bits; None where brokers don't report them."""
+    """The principal's authorized operations on each topic, as a bit field. None: brokers don't
+    report them.
+    """
     found = topics_in_full(admin, topics, timeout_ms)
     return {name: topic.authorized_operations for name, topic in found.items()}
 
 
 def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
-    """The topics that the principal may not write to, with the brokers' answer, as far as brokers
-    tell. For a task, because a producer's metadata don't have its rights.
+    """The topics that the principal may not write to, with the broker's error code. Topics whose
+    rights can't be read are left out. A task uses this, because a producer's metadata have no
+    rights.
     """
     found: dict[str, ErrorCode] = {}
 
@@ -147,20 +151,22 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class TopicsNow:
-    """Topics as brokers describe them at the time of a call. For a task without a producer."""
+    """Requests the current metadata of topics, for a task without a producer."""
 
     new_admin: Callable[[], AdminClient]
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> PartitionInfos:  # noqa: ARG002 - always fresh
-        """KafkaError for a topic that does not exist, or that brokers refuse to show."""
+        """The partitions of a topic. Raises KafkaError if it does not exist, or the principal may
+        not see it.
+        """
         (found,) = self._described([topic]).values()
         if found.error is not ErrorCode.NONE:
             raise found.error.error(f"topic {topic}")
         return found.partitions
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
-        """The topics that do not exist, or that brokers refuse to show, with the brokers'
-        answer.
+        """The topics that do not exist or that the principal may not see, with the broker's error
+        code.
         """
         found = {name: one.error for name, one in self._described(topics).items()}
         for name, code in found.items():
@@ -176,7 +182,9 @@ class TopicsNow:
 def topics_in_full(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, TopicMetadata]:
-    """Each topic's metadata, with the principal's operations and in-sync replicas."""
+    """The metadata of each topic, with the principal's authorized operations and the in-sync
+    replicas.
+    """
     request = MetadataRequest(
         tuple(sorted(topics)),
         allow_auto_topic_creation=False,
@@ -188,8 +196,8 @@ def topics_in_full(
 
 
 def check_write(topic: str, operations: int | None) -> None:
-    """AuthorizationError without WRITE. Only a plausible response counts: a topic that is returned
-    may be DESCRIBEd, so a broker that omits that does not support this field.
+    """Raises AuthorizationError if the operations lack WRITE. Operations without DESCRIBE are
+    ignored: they come from a broker that does not support this field.
     """
     if operations is None:
         return
@@ -207,7 +215,7 @@ def check_write(topic: str, operations: int | None) -> None:
 def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """The configs of each topic that concern a write; empty where brokers don't return them."""
+    """The configs of each topic that affect a write. Empty: brokers don't return configs."""
     names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, TIMESTAMPS, AFTER, BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
@@ -215,7 +223,9 @@ def topic_settings(
 def warnings_of(
     config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """The conflicts of ``settings`` with the producer's; for one setting the worst first."""
+    """Yields the conflicts of the topic's configs with the producer's options. For each config the
+    worst conflict comes first.
+    """
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal():
         yield from _size_warnings(config, topic, int(largest))
@@ -257,7 +267,7 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
 def report_warnings(
     report_topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """The settings that may make a topic refuse a report."""
+    """Yields the configs of the report topic that may make it reject a report."""
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
         yield _warning(
@@ -272,9 +282,11 @@ def report_warnings(
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """The effect of a wrong clock on rows: their timestamp is this machine's time unless they have
-    one. Leaders apply the topic's bounds by their own clocks; the controller's clock stands for
-    them.
+    """The warning that this machine's clock is wrong. A row without a timestamp gets the time of
+    this clock.
+
+    Leaders compare timestamps with their own clocks. The controller's clock stands for the leaders'
+    clocks.
     """
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"

@@ -1,4 +1,4 @@
-"""The steps of ``kprod check`` that concern the topic, and the topics of reports and of progress.
+"""The steps of ``kprod check`` for the topic, and for the topics of reports and of progress.
 
 Owns: the effect of partitions, replicas and configs on a write. Never: the requests
 (``topic_checks.py``), rights of exactly-once (``transaction_steps.py``).
@@ -72,7 +72,7 @@ Settings = Mapping[str, str | None] | None
 def topic_steps(
     admin: AdminClient, config: SinkConfig, timeout_ms: int
 ) -> Generator[Step, None, Settings]:
-    """The topic's rows; returns its configs."""
+    """Yields the results of the topic's steps. Returns the topic's configs."""
     topic = config.topic
     if topic is None:
         reason = "no topic: it is a column of the rows, or --topic was not given"
@@ -101,7 +101,7 @@ def topic_steps(
 
 
 def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """The row of ``reportTopic``: a write is refused without it, and each report is a record."""
+    """Checks ``reportTopic``. Without that topic a write is refused."""
     topic = config.report_topic
     if topic is None:
         return iter((skipped(_REPORT_TOPIC, "no report is written to a topic"),))
@@ -109,7 +109,9 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
 
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
-    """The row of ``progressTopic``: without it a write goes on, and its progress is not seen."""
+    """Checks ``progressTopic``. Without that topic rows are written, but their progress is not
+    shown.
+    """
     topic = config.progress_topic
     if topic is None:
         return skipped(_PROGRESS_TOPIC, "no task sends its progress")
@@ -127,8 +129,8 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
 
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
-    """The configs for the clock's row: a topic bounds timestamps. Does not wait for a missing
-    topic, which is a row of the driver: one machine that waits is enough.
+    """The topic's configs for the step of the clock, because a topic may bound timestamps. Does not
+    wait for a missing topic: the driver's check does.
     """
     if topic is None:
         return None
@@ -141,7 +143,9 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
 
 
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
-    """The row of a missing topic: some brokers create a topic when a write requests it."""
+    """The result for a missing topic: a warning if brokers create topics automatically, otherwise
+    failed.
+    """
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
     if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
         return failed(name, error)
@@ -155,7 +159,7 @@ def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeou
 
 
 def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None:
-    """A config of a broker; None when the principal may not describe it."""
+    """The value of a broker config. None: the principal may not read it."""
     deadline_ms = admin.deadline(timeout_ms)
     node = admin.brokers(deadline_ms)[0]
     request = describe_configs(ConfigResourceType.BROKER, [str(node.id)], [name])
@@ -170,7 +174,9 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """The configs of a topic, and a row for the skipped steps when there are none."""
+    """The configs of a topic, and a function that gives the result of a step that needs configs but
+    has none.
+    """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
     except KafkaError as error:
@@ -210,8 +216,9 @@ def _replicas(
     settings: Mapping[str, str | None],
     unknown: Step,
 ) -> Step:
-    """The in-sync replicas: with fewer than min.insync.replicas, acks=all fails
-    (NOT_ENOUGH_REPLICAS). ``unknown`` is the row without ``settings``, when none is lacking.
+    """Checks the in-sync replicas: acks=all fails with fewer than min.insync.replicas
+    (NOT_ENOUGH_REPLICAS). Without ``settings`` the result is ``unknown``, unless a replica is out
+    of sync.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
@@ -251,8 +258,8 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
-    """The row of a topic with few replicas. ``risk`` is the effect of the next broker that stops;
-    empty: no effect.
+    """The warning that few replicas are in sync. ``risk`` describes the effect if another broker
+    stops. Empty: no effect.
     """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
     if lacking:

@@ -1,7 +1,7 @@
-"""The steps of ``kprod check`` that concern producer ids, transactions and the commit log.
+"""The steps of ``kprod check`` for producer ids, transactions and the commit log.
 
-Owns: their rows. Never: the rights themselves (``transactions/exactly_once.py``, also used by
-planning).
+Owns: the results of these steps. Never: the rights themselves (``transactions/exactly_once.py``,
+also used by planning).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PRODUCER_ID: Final = "producer id"
 
 
 def producer_id_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """The row of the id that each task's producer needs for idempotence. With exactly-once the ids
-    belong to transactions, whose rows are :data:`OF_TRANSACTIONS`.
+    """Checks the producer id that each task's producer needs for idempotence. With exactly-once,
+    :data:`OF_TRANSACTIONS` check it.
     """
     if config.is_exactly_once or not config.producer.enable_idempotence:
         why = f"deliveryGuarantee is {config.delivery_guarantee}"
@@ -59,7 +59,9 @@ def _producer_id(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Ste
 
 
 def transaction_steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """The rows; without exactly-once each is skipped."""
+    """Yields the results of the steps for transactions. Without exactly-once each step is
+    skipped.
+    """
     if not config.is_exactly_once:
         reason = f"deliveryGuarantee is {config.delivery_guarantee}"
         yield from (skipped(name, reason) for name in OF_TRANSACTIONS)
@@ -69,7 +71,7 @@ def transaction_steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
 
 
 def steps_with(client: TransactionClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """The rows of a write with exactly-once that are reached."""
+    """Yields the results of the steps for transactions, with an open client."""
     prefix = config.transactional_id_prefix or DEFAULT_PREFIX
     limit_ms = config.producer.transaction_timeout_ms
     try:

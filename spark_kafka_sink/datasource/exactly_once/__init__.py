@@ -1,6 +1,6 @@
-"""The parts of a write that only ``deliveryGuarantee=exactly-once`` has.
+"""The parts of a write that only ``deliveryGuarantee=exactly-once`` uses.
 
-Owns: ``transaction_plan`` (made on the driver), ``transactional_producers`` (a task's transaction),
-``transaction_commit`` (the driver commits them), ``source_offsets`` and ``offset_log`` (a query's
-Kafka offsets, committed with the rows).
+Owns: ``transaction_plan`` (created on the driver), ``transactional_producers`` (a task's
+transaction), ``transaction_commit`` (the driver commits the tasks' transactions),
+``source_offsets`` and ``offset_log`` (a query's Kafka offsets, committed with the rows).
 """

@@ -1,13 +1,13 @@
-"""The facts of a query's checkpoint about a micro-batch: its query, and its sources' end offsets.
+"""Reads a query's checkpoint: the query's id, and the source offsets of a micro-batch.
 
 Owns: :class:`Checkpoint`, and the digest that identifies a micro-batch that Spark runs again.
 Never: the allowed files (``offset_log.py``), the use of the digest.
 
-A micro-batch is the query's id, its number and its sources' end offsets. Spark writes these before
-the batch begins and never changes them, so a batch that runs again has the same digest, whatever
-its rows are now. A batch of another checkpoint, or of a copy with another history, has another
-digest. The offset of a file source only counts its batches, so the list of the batch's files is
-used as well.
+The digest is a hash of the query's id, the batch's number and the end offsets of the sources. Spark
+writes the offsets before the batch begins and never changes them, so a batch that runs again has
+the same digest, even if its rows have changed. A batch of another checkpoint, or of a copy with
+another history, has another digest. The offset of a file source only counts the source's batches,
+so the list of the batch's files is hashed as well.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
 
 
 class Checkpoint:
-    """The checkpoint at ``location``, for one micro-batch. Spark reads it with a ``session``; see
-    ``offset_log``. A file is read once.
+    """The checkpoint of a query at ``location``. Each file is read once. With a ``session`` Spark
+    reads the files (``offset_log``).
     """
 
     def __init__(self, location: str, session: SparkSession | None = None) -> None:
@@ -55,7 +55,9 @@ class Checkpoint:
         self._texts: dict[str, str] = {}
 
     def offsets(self, number: int) -> dict[TopicPartition, int]:
-        """The next offset of every partition of the batch's Kafka sources. ConfigError."""
+        """The next offset of every partition of the batch's Kafka sources. Raises ConfigError if
+        the file can't be read.
+        """
         try:
             return source_offsets(self._text(f"offsets/{number}"))
         except DataError as error:
@@ -64,28 +66,34 @@ class Checkpoint:
             ) from error
 
     def divided_versions(self, number: int) -> list[int]:
-        """The versions of Delta tables that the batch ends within; empty if it is not known."""
+        """The versions of Delta tables that the batch ends within. Empty if the checkpoint can't be
+        read.
+        """
         try:
             return divided_versions(self._text(f"offsets/{number}"))
         except (ConfigError, DataError):
             return []
 
     def digest(self, number: int) -> str:
-        """The digest of a micro-batch. ConfigError for files that can't be read."""
+        """The digest of a micro-batch, 32 hexadecimal digits. Raises ConfigError if a file can't be
+        read.
+        """
         offset_log = self._text(f"offsets/{number}")
         files = [self._files(source, batch) for source, batch in file_sources(offset_log)]
         return digest_of(self._query_id(), number, offset_log, files)
 
     def _files(self, source: str, batch: int) -> str:
-        """The text of the file in which a file source lists the input files of its batch. Spark
-        compacts some of these files: then the text also has the lists of all earlier batches.
+        """The text of the checkpoint file that lists the input files of a file source's batch.
+        Spark compacts some of these files: a compacted file also lists the files of all earlier
+        batches.
         """
         file = f"sources/{source}/{batch}"
         return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 
     def check(self, number: int, query_id: str) -> None:
-        """ConfigError when batch ``number`` of query ``query_id`` (empty: unknown), which is
-        running, has another checkpoint. A file that can't be read is not an error here.
+        """Raises ConfigError if the running batch ``number`` of query ``query_id`` belongs to
+        another checkpoint. An empty ``query_id`` is unknown. A file that can't be read is not an
+        error here.
         """
         problem = None
         found = self.known_query_id()
@@ -101,12 +109,16 @@ class Checkpoint:
             )
 
     def known_query_id(self) -> str:
-        """Spark writes it at a query's first start; empty when it can't be read."""
+        """The id of the checkpoint's query, which Spark writes at the first start. Empty if it
+        can't be read.
+        """
         return _if_readable(self._query_id)
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:
-        """:meth:`digest`, or empty when the checkpoint can't be read or fails :meth:`check` for
-        that query; this is logged once. A process without a session doesn't try again.
+        """The :meth:`digest`, or empty if the checkpoint can't be read or fails :meth:`check` for
+        ``query_id``.
+
+        A failure is logged once. A process without a session does not read that checkpoint again.
         """
         if self._session is None and self._location in _unreadable():
             return ""
@@ -144,8 +156,8 @@ def _if_readable(read: Callable[[], str]) -> str:
 
 
 def digest_of(query_id: str, number: int, offset_log: str, files: Iterable[str] = ()) -> str:
-    """The digest of the batch whose file of the offset log has this text; ``files`` are the files
-    of file sources, in their order.
+    """Hashes a micro-batch: its query, its number, the text of its offset-log file, and the texts
+    of ``files``, which list the input of file sources. Returns 32 hexadecimal digits.
     """
     ends = offset_log.split("\n")[_HEAD:]
     identity = json.dumps([query_id, number, ends, list(files)])

@@ -1,10 +1,10 @@
-"""The named writes of this process: the running writes with their runs, and the last writes.
+"""The named writes of this process: the runs of the names, the open writes, and the last writes.
 
 Owns: :class:`NamedWrites`. Never: a write (``foreach_batch.py``), the writes of other processes,
 which the commit log has.
 
-The commit log distinguishes runs. Within a process, two writes with the same name may have the same
-run, so the log can't distinguish them: this module does.
+The commit log distinguishes runs. Two writes of one process with the same name may have the same
+run, so only this module can distinguish them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ SAYS_REPLAY: Final = (
 
 
 class Place(NamedTuple):
-    """The place of a name's decisions: a cluster's commit log. A cluster with two spellings has two
-    places; writes that meet there are compared like replays, by offsets or rows.
+    """The key of a named write, with the commit log and the cluster that hold the key.
+
+    If a cluster's address is spelled in two ways, the writes have two places. The commit log then
+    compares them like replays, by offsets or rows.
     """
 
     servers: str
@@ -38,8 +40,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The content of a written micro-batch: the DataFrames, by hashes of their plans and of the
-    options of each. ``query_run`` is empty when it is unknown.
+    """The DataFrames of a written micro-batch, as hashes of their plans and options. ``query_run``
+    is empty if it is unknown.
     """
 
     query_run: str
@@ -48,14 +50,16 @@ class Written:
 
 
 class _Run(NamedTuple):
-    """``query_run`` is empty when it is unknown."""
+    """A run's id, and the run of its Spark query. ``query_run`` is empty if it is unknown."""
 
     id: str
     query_run: str
 
 
 class NamedWrites:
-    """``_lock`` guards all fields."""
+    """The runs, open writes and last writes of all names in this process. ``_lock`` guards all
+    fields.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,8 +70,11 @@ class NamedWrites:
 
     @contextmanager
     def open(self, place: Place, described: str) -> Iterator[None]:
-        """ConfigError while another write of that name is open; ``described`` describes this write.
-        Two writes that are nested, in two threads, or of two queries would mix their rows.
+        """Marks a name as being written while the block runs. Raises ConfigError if another write
+        of that name is open.
+
+        ``described`` describes this write. Two writes that are nested, in two threads, or of two
+        queries would mix their rows.
         """
         with self._lock:
             other = self._open.setdefault(place, described)
@@ -85,9 +92,8 @@ class NamedWrites:
                 del self._open[place]
 
     def run(self, place: Place, query_run: str, session: str) -> str:
-        """The run that the name is written under: one for each run of a query, the same until
-        :meth:`end`. If a write has no known query (``query_run`` is empty), it gets the last run of
-        its session.
+        """The run id of a named write: one for each run of a query, until :meth:`end`. If the
+        write's query is unknown (``query_run`` is empty), it gets the last run of its session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
@@ -105,8 +111,8 @@ class NamedWrites:
         return self._runs.get((place, query_run), None if is_others else of_session)
 
     def end(self, place: Place, query_run: str, session: str) -> None:
-        """Ends the write. A failed write has aborted its run, so the next write gets another
-        run.
+        """Forgets the run of a failed write, whose transactions are aborted, so that the next write
+        gets another run.
         """
         with self._lock:
             ended = self._found(place, query_run, session)
@@ -115,10 +121,12 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """ConfigError for DataFrames that contradict the DataFrames that this process has written
-        under this name and number, from any session or thread: they would count as done. ``whole``:
-        these are all DataFrames. A query that was started again runs its micro-batch again, with
-        other plans: then the commit log compares.
+        """Raises ConfigError if this process has written other DataFrames under this name and batch
+        id.
+
+        Otherwise the batch would count as done, and the new DataFrames would not be written.
+        ``whole``: ``written`` has all DataFrames of the batch. A restarted query is not checked: it
+        has other plans, and the commit log compares its batches.
         """
         with self._lock:
             before = self._last.get(place)
@@ -139,7 +147,7 @@ class NamedWrites:
         )
 
     def repeats(self, place: Place, written: Written) -> bool:
-        """Whether this process has written that number, with these plans."""
+        """Whether this process has already written this batch id with these DataFrames."""
         with self._lock:
             before = self._last.get(place)
         return (

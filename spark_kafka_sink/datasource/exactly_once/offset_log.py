@@ -1,9 +1,10 @@
-"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``.
+"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, and
+``metadata``.
 
-Owns: where such a file may be (:func:`checkpoint_text`). Never: its content
-(``source_offsets.py``), what follows from it (``checkpoint.py``).
+Owns: the reading and the allowed places of these files (:func:`checkpoint_text`). Never: their
+content (``source_offsets.py``), the use of the content (``checkpoint.py``).
 
-Spark writes a batch's file before the batch begins, and never changes it.
+Spark writes a batch's file before the batch begins, and never changes the file.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DO
 
 
 def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = None) -> str:
-    """The text of ``checkpoint/<file>``, at most 16 MiB of it.
+    """The text of the file ``checkpoint/<file>``, of at most 16 MiB. Raises ConfigError if it can't
+    be read.
 
-    With a session Spark reads it, classic or over Connect. In a process without one it is read as a
-    local file, or by pyarrow. A URI names a file and no more: a query could name another endpoint,
-    which would get requests with the driver's credentials. ConfigError.
+    With a session Spark reads the file, classic or over Connect. In a process without a session it
+    is read as a local file, or by pyarrow. A URI may only name a file: a URI's query could name
+    another endpoint, which would get requests with the driver's credentials.
     """
     path = f"{checkpoint.rstrip('/')}/{file}"
     try:
@@ -56,7 +58,9 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
 
 
 def shown(path: str) -> str:
-    """The address without parts that may be secret: a query, or a user's password."""
+    """The path for a message, without parts that may be secret: a URI's query, or a user's
+    password.
+    """
     named = re.sub(r"//[^@]*:[^@]*@", "//[hidden]@", re.sub(r"\?.*", "?...", path, flags=re.DOTALL))
     return f"checkpointLocation: {safe_text(named)}"
 
@@ -103,7 +107,7 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
 
 
 def _local(path: str) -> str | None:
-    """The local path, also of a file URI; None for another URI."""
+    """The local path of a path or ``file:`` URI. None for another URI."""
     uri = _URI.fullmatch(path)
     if uri is None:
         return path
@@ -112,8 +116,8 @@ def _local(path: str) -> str | None:
 
 
 def _check_uri(uri: str, schemes: frozenset[str]) -> None:
-    """UnusableFileError unless the URI has one of these ``schemes`` and only names a file.
-    NotAllowedError when the operator doesn't list it.
+    """Raises UnusableFileError if the URI has none of the ``schemes``, or does not only name a
+    file. Raises NotAllowedError if the operator does not allow it.
     """
     match = _URI.fullmatch(uri)
     scheme, host, inside = match.groups() if match else ("", "", "")

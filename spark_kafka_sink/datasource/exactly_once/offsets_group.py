@@ -1,10 +1,11 @@
-"""The consumer group of ``offsetsGroup``: its id, and whether consumers use it.
+"""The consumer group of ``offsetsGroup``: checks its id, and that no consumer uses it.
 
 Owns: :func:`check_group_id`, :func:`refuse_members`. Never: a commit of offsets
 (``transactions/offset_commits.py``).
 
-Offsets that come with the data name no member, and brokers accept them for every group: of a group
-with consumers they would move the position at which these continue after their next start.
+Offsets that a transaction commits name no member, so brokers accept them for every group. In a
+group with consumers, they would change the position at which the consumers continue after their
+next start.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], int]] = Pro
 
 
 def check_group_id(option: str, value: str) -> str:
-    """``value`` if it is a valid group id; otherwise ConfigError naming ``option``."""
+    """Returns ``value`` if it is a valid group id. Otherwise raises ConfigError, which names
+    ``option``.
+    """
     try:
         size = len(value.encode())
     except UnicodeEncodeError:  # a surrogate
@@ -46,8 +49,8 @@ def check_group_id(option: str, value: str) -> str:
 
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:
-    """ConfigError when the group has members, of any type of group; AuthorizationError names the
-    missing right.
+    """Raises ConfigError if the group has members, of any type of group. AuthorizationError names
+    the missing right.
     """
     key = (client.config.bootstrap_servers, group_id)
     if _checked().get(key, 0) > client.clock.now_ms():

@@ -1,14 +1,15 @@
-"""The end offsets of a micro-batch's Kafka sources, from the text of Spark's offset log.
+"""Parses the end offsets of a micro-batch's sources from the text of Spark's offset log.
 
 Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
-offset of each partition, :func:`file_sources` and :func:`divided_versions`. Never: reading that
+offset of each partition; :func:`file_sources` and :func:`divided_versions`. Never: reading that
 file, or committing the offsets (``transactions/offset_commits.py``).
 
-Spark's OffsetSeqLog writes it before the batch begins, and never changes it: a first line with the
-format, a second with the batch's metadata, then the sources' end offsets. In ``v1`` there is a line
-for each source, in their order, ``-`` for one without an offset so far. In ``v2``
-(spark.sql.streaming.offsetLog.formatVersion, Spark 4.2) a line is ``<source's id>:<offset>``, and
-such a source has none. A Kafka source's offset is ``{"topic":{"0":123}}`` (JsonUtils).
+Spark's OffsetSeqLog writes the file before the batch begins, and never changes it. The first line
+is the format, the second the batch's metadata, and the others are the sources' end offsets. In
+``v1`` there is a line for each source, in the order of the sources; ``-`` means no offset so far.
+In ``v2`` (spark.sql.streaming.offsetLog.formatVersion, Spark 4.2) a line is ``<source's
+id>:<offset>``, and a source without an offset has no line. A Kafka source's offset is
+``{"topic":{"0":123}}`` (JsonUtils).
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ _AFTER_FILES = 2**62
 
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
-    """The next offset to read of every partition of the batch's Kafka sources.
+    """The next offset to read of every partition of the batch's Kafka sources. Empty without a
+    Kafka source.
 
-    Other sources are skipped: their offsets have another shape. When two sources of a query read
-    the same partition, the lower offset counts: both have read up to it. Empty without a Kafka
-    source. DataError for a text that is not an offset log of format v1 or v2.
+    Other sources are skipped: their offsets have another shape. If two sources of a query read the
+    same partition, the lower offset counts, because both have read up to it. Raises DataError if
+    the text is not an offset log of format v1 or v2.
     """
     found: dict[TopicPartition, int] = {}
     for _, offset in _offsets(text):
@@ -49,8 +51,8 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def file_sources(text: str) -> Iterator[tuple[str, int]]:
-    """The name of each file source's folder below ``sources``, and the number of its last batch
-    there. DataError as :func:`source_offsets`.
+    """Yields the folder name of each file source below ``sources``, and the number of the source's
+    last batch. Raises DataError as :func:`source_offsets` does.
     """
     for name, offset in _offsets(text):
         if isinstance(offset, dict) and offset.keys() == {_OF_FILES}:
@@ -63,9 +65,10 @@ def file_sources(text: str) -> Iterator[tuple[str, int]]:
 def divided_versions(text: str) -> list[int]:
     """The versions of Delta tables that a batch ends within, so that the next batch has the rest.
 
-    The offset of Delta's source (DeltaSourceOffset) is a version and the index of a file in it. The
-    index is negative in front of the first file. A snapshot of the table has inserts only, so its
-    end does not count. DataError as :func:`source_offsets`.
+    The offset of Delta's source (DeltaSourceOffset) is a version and the index of a file in that
+    version. The index is negative before the first file. A snapshot of the table has inserts only,
+    so a batch that ends within the snapshot does not count. Raises DataError as
+    :func:`source_offsets` does.
     """
     found = []
     for _, offset in _offsets(text):
@@ -79,7 +82,9 @@ def divided_versions(text: str) -> list[int]:
 
 
 def _offsets(text: str) -> Iterator[tuple[str, object]]:
-    """The offset of each source that has one, with the source's name (in v1 its index)."""
+    """Yields the name and the offset of each source that has an offset. In v1 the name is the
+    source's index.
+    """
     version, _, rest = text.partition("\n")
     version = version.strip()
     if version not in ("v1", "v2"):
@@ -100,7 +105,9 @@ def _offsets(text: str) -> Iterator[tuple[str, object]]:
 
 
 def _of_kafka(offset: object) -> dict[TopicPartition, int]:
-    """``offset`` when its shape is a Kafka source's; otherwise empty."""
+    """The offsets of a Kafka source by partition. Empty if ``offset`` has not the shape of a Kafka
+    source's offset.
+    """
     found: dict[TopicPartition, int] = {}
     if not isinstance(offset, dict):
         return {}

@@ -1,12 +1,12 @@
-"""From a batch's commit messages to the commit or abort of its transactions.
+"""Commits or aborts the transactions of a batch, from the tasks' commit messages.
 
 Owns: the checks of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. It is step 15 of a record's way. Never: the protocol
+``transactions/exactly_once.py``. This is step 15 of a record's way (DESIGN.md). Never: the protocol
 (``transactions/committer.py``).
 
-At commit and abort of a stream Spark passes options, messages and the micro-batch's id. Run id,
-query id and generation are in the messages; when an abort has none, its driver's open transactions
-are found by the driver's token in the transactional ids (``driver_identity``).
+At commit and abort of a stream, Spark passes options, messages and the micro-batch's id. Run id,
+query id and generation are in the messages. If an abort has no message, the open transactions are
+found by the driver's token in the transactional ids (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def commit(
     batch_id: int | None,
     report: TopicRecord | None = None,
 ) -> Commit:
-    """Commits the transactions of ``messages``, which are checked. ``plan`` is None in streams.
-    ``report`` is committed with them, if there is anything to commit.
+    """Checks the transactions in the tasks' ``messages`` and commits them. ``plan`` is None in
+    streams. ``report`` is committed with them, if there are any.
 
     Raises CommitError for messages that can't belong to this batch, and the errors of
     ``Committer.commit``.
@@ -91,8 +91,9 @@ def abort(
     tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
-    """Aborts the transactions of a batch that is not decided. Returns the transactional ids of
-    aborted transactions that no task has reported. Raises KafkaError.
+    """Aborts the transactions of an undecided batch. Raises KafkaError.
+
+    Returns the transactional ids of aborted transactions that no task has reported.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -119,7 +120,9 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The sum of all tasks' rows, written or skipped as done; None when a task didn't count."""
+    """The number of rows and bytes of all tasks, written or skipped as done. None: a task did not
+    count.
+    """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
         return None
@@ -134,8 +137,9 @@ def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payl
 def prepared_transactions(
     messages: Sequence[TaskCommitMessage], owner: Owner
 ) -> tuple[PreparedTransaction, ...]:
-    """A transaction for each task that wrote a row. CommitError unless each can belong to its task:
-    otherwise another client's id would end that client's transaction, with our rights.
+    """The prepared transaction of each task that wrote a row. Raises CommitError if a transaction
+    can't belong to its task: committing it could end another client's transaction, with this
+    client's rights.
     """
     found: dict[str, PreparedTransaction] = {}
     for index, message in enumerate(messages):
@@ -171,14 +175,18 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
-    """A task of another guarantee has no generation, which :func:`_owner` refuses."""
+    """The transaction part of a commit message. A task of another guarantee has none and gets the
+    generation -1, which :func:`_owner` refuses.
+    """
     return message.transaction or TaskTransaction(-1)
 
 
 def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
-    """The run that commits: the planned run of a job, the tasks' run of a stream."""
+    """The run that commits: for a batch job the run of the plan, for a stream the run of
+    the tasks.
+    """
     if plan is not None:
         if any(_transaction(m).generation != plan.state.generation for m in messages):
             raise CommitError("a task's commit message is of another plan than this writer's")
@@ -201,15 +209,13 @@ def _owner(
 
 
 def _key_of_stream(config: SinkConfig) -> str:
-    """The key of the stream whose prefix was checked when Spark made its writer
-    (``transaction_plan.prefix_of``).
-    """
+    """The stream's key in the commit log. ``transaction_plan.prefix_of`` has checked the prefix."""
     assert config.transactional_id_prefix is not None
     return log_key(config.transactional_id_prefix)
 
 
 def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
-    """``batch`` with the digest and the offsets from the stream's checkpoint."""
+    """The stream's batch with its digest and source offsets, from the query's checkpoint."""
     if config.checkpoint_location is None or owner.numbering is not Numbering.STREAM:
         return batch
     checkpoint = Checkpoint(config.checkpoint_location)
@@ -225,8 +231,8 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """The block with the counts for the limits of dead letters, which apply to all its writes
-    together.
+    """The ``transaction`` block of this write, with the counts for the limit of dead letters. The
+    limit applies to all writes of the block together.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters
@@ -250,7 +256,9 @@ def _of_context(context: WriteContext) -> dict[TopicPartition, int]:
 def _group_offsets(
     config: SinkConfig, offsets: Mapping[TopicPartition, int]
 ) -> GroupOffsets | None:
-    """The end offsets of the batch's sources; None without a Kafka source, and without a group."""
+    """The source offsets to commit to ``offsetsGroup``. None without a group or without a Kafka
+    source.
+    """
     if config.offsets_group is None or not offsets:
         return None
     ends = {tp: OffsetAndMetadata(at) for tp, at in offsets.items()}

@@ -1,13 +1,13 @@
-"""The plan that tasks get for exactly-once: the key's state, and the batches that are done.
+"""Plans a batch for exactly-once: reads the state of the batch's key in the commit log.
 
-Owns: :class:`TransactionPlan`, the options of exactly-once that depend on the mode (batch or
-stream), and the first read of the commit log, before step 1 of a record's way. Never: a transaction
-(``transactional_producers``), a commit (``transaction_commit``).
+Owns: :class:`TransactionPlan`, which tasks get; the options of exactly-once that depend on the mode
+(batch or stream); and the first read of the commit log, before step 1 of a record's way
+(DESIGN.md). Never: a transaction (``transactional_producers``), a commit (``transaction_commit``).
 
-The run of a batch job is a field of its writer, which Spark creates once and pickles: a run that is
-generated here (or by ``foreach_batch``) is the same in the tasks and at commit, and its number is
-checked here. The run id and the query id of a stream are Spark's and known in tasks only, so their
-checks run there, before anything is written.
+Spark creates the writer of a batch job once and pickles it. So the job's run, which is generated
+here or by ``foreach_batch``, is the same in the tasks and at commit, and the batch's number is
+checked here. Spark generates the run id and the query id of a stream, and only tasks know them. So
+tasks check a stream, before they write a row.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _log = logging.getLogger(__name__)
 class TransactionPlan:
     """The plan of one batch or micro-batch. Immutable and picklable.
 
-    ``key`` is the commit log's, ``state`` its state when the batch was planned. ``context`` is the
-    run of a batch job, and ``number`` its batch; both are None in streams. ``driver`` is the token
-    of ``driver_identity``. ``verify``: the rows of a batch that is done are read and compared.
-    ``digest`` is the digest of the last done batch in the query's checkpoint, or of a job's batch;
-    empty when it is unknown. Times are milliseconds.
+    ``key`` is the key in the commit log, and ``state`` the key's state at planning. ``context`` is
+    the run of a batch job, and ``number`` its batch; both are None in streams. ``driver`` is the
+    token of ``driver_identity``. If ``verify``, the rows of a done batch are read and compared.
+    ``digest`` is the digest of a batch job, or of a stream's last done batch by the query's
+    checkpoint. It is empty if it is unknown. Times are milliseconds.
     """
 
     key: str
@@ -73,7 +73,7 @@ class TransactionPlan:
 
     @property
     def skips(self) -> bool:
-        """Whether it is a batch job whose batch is committed already."""
+        """Whether this batch job writes nothing, because its batch is already committed."""
         return (
             self.number is not None
             and self.numbering is not Numbering.ONCE
@@ -82,20 +82,22 @@ class TransactionPlan:
 
     @property
     def number_of_foreach_batch(self) -> int:
-        """The micro-batch of a ``foreach_batch`` function; -1 for another write."""
+        """The micro-batch's id of a ``foreach_batch`` or ``transaction`` write. -1 for another
+        write.
+        """
         if self.numbering is not Numbering.MICRO_BATCHES or self.number is None:
             return -1
         return self.number
 
     @property
     def is_of_block(self) -> bool:
-        """Whether it is a write of a ``transaction`` block, or its end."""
+        """Whether the write belongs to a ``transaction`` block, or ends one."""
         return self.context is not None and bool(self.context.token)
 
     @property
     def counts_replays(self) -> bool:
-        """Whether a batch that is done is read, and its rows are compared. False for a batch that
-        is identified by its digest.
+        """Whether the rows of a done batch are read and compared. False if a digest identifies the
+        batch.
         """
         return self.verify and not (self.digest and self._done_digest)
 
@@ -106,8 +108,10 @@ class TransactionPlan:
         return "" if done is None else done.digest
 
     def check_digest(self) -> None:
-        """Raises CommitError when the batch that is done has other sources' offsets here: this is
-        another batch, or another checkpoint.
+        """Raises CommitError if a done batch had other source offsets than the batch has in this
+        checkpoint.
+
+        Then the batch or the checkpoint is another one with the same number.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -130,7 +134,7 @@ class TransactionPlan:
 
     @property
     def owner(self) -> Owner:
-        """The run that commits or aborts a batch job."""
+        """The run that commits or aborts this batch job."""
         assert self.context is not None
         return Owner(
             self.key,
@@ -141,7 +145,7 @@ class TransactionPlan:
         )
 
     def check_job(self) -> None:
-        """Raises CommitError for a batch job that the log does not expect."""
+        """Raises CommitError if the commit log does not expect this batch job."""
         if self.context is not None and self.number is not None:
             check_run(self.key, self.context.run, self.state)
             check_number(self.key, self.numbering, self.context.query_id, self.number, self.state)
@@ -150,15 +154,18 @@ class TransactionPlan:
             self._refuse_unknown_replay(self.context)
 
     def _refuse_forgotten_version(self, number: int) -> None:
-        """CommitError for a version that can't be compared with what was written under its number.
-        (Micro-batches are never that old: the log expects the last one or the next one.)
+        """Raises CommitError for a txnVersion that is so old that the commit log no longer has its
+        rows and bytes to compare.
+
+        Micro-batches are never that old: the log expects the last one or the next one.
         """
         if self.verify and self.numbering is Numbering.VERSIONS:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """CommitError for a write of ``foreach_batch`` or ``transaction`` under a done number,
-        unless it is known to be the same write: another DataFrame may have as many rows and bytes.
+        """Raises CommitError for a ``foreach_batch`` or ``transaction`` write under a done batch
+        id, unless it is known to be the same write. Another DataFrame may have as many rows and
+        bytes.
         """
         is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
         if is_unknown and self.skips and self.verify and not context.abort:
@@ -169,10 +176,10 @@ class TransactionPlan:
             )
 
     def is_done(self, identity: TaskIdentity) -> bool:
-        """True when the batch of this task is committed already, so that it must write nothing.
+        """Whether the task's batch is already committed, so that the task must write nothing.
 
-        Raises SupersededError when another run took over, and CommitError when the log expects
-        another query or micro-batch; nothing is written then.
+        Raises SupersededError if another run took over, and CommitError if the log expects another
+        query or micro-batch.
         """
         if self.context is not None:
             return self.skips  # the rest was checked when it was planned
@@ -192,8 +199,8 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises SupersededError for a run that can't commit any more, and CommitError for an aborted
-    run without a successor.
+    """Raises SupersededError if another run has taken over the key, and CommitError if the run was
+    aborted.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
@@ -210,13 +217,14 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 def check_number(
     key: str, numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> None:
-    """Raises CommitError for a batch that is not the last or the next one of its query."""
+    """Raises CommitError if the batch is neither the last nor the next one of its query."""
     raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
 
 def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
-    """The prefix of every transactional id; also checks the options that depend on the mode. Needs
-    no broker, because it also runs before each commit and abort of a stream.
+    """Checks the options that depend on the mode (batch or stream), and returns the prefix of all
+    transactional ids. Needs no broker, because it also runs before each commit and abort of a
+    stream.
     """
     prefix = config.transactional_id_prefix
     if streaming and config.txn_version is not None:
@@ -247,12 +255,13 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Reads the commit log, after committing the batches that an earlier driver decided. Connects
-    to brokers. ``driver`` is the token of ``driver_identity``.
+    """Plans a batch: commits the batches that an earlier driver decided, and reads the state of the
+    key.
 
-    Raises what ``ExactlyOnceDriver.plan`` raises: for missing rights, a transaction.timeout.ms that
-    brokers don't allow, brokers that are too old, a batch that an operator has to resolve; and
-    CommitError for a batch job whose number is neither the next one nor a written one.
+    ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
+    for missing rights, a transaction.timeout.ms that brokers don't allow, brokers that are too old,
+    or a batch that an operator has to resolve. Raises CommitError for a batch job whose number is
+    neither the next one nor a written one.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -312,8 +321,8 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 
 
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
-    """The run of a batch job. A driver reuses its run for consecutive versions, so that its workers
-    reuse their ids: the run is the log's owner, if this driver created it.
+    """The run id of a batch job. A driver reuses its run for consecutive versions, so that its
+    workers reuse their transactional ids.
     """
     if numbering is Numbering.ONCE or not driver:
         return job
@@ -322,7 +331,7 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of a stream's last done batch, which Spark may run again; empty when it is
+    """The digest of a stream's last done batch, which Spark may run again. Empty if it is
     unknown.
     """
     done = state.done_batch(state.last_done)

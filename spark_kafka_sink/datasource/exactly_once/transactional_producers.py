@@ -1,48 +1,50 @@
 """Producers for exactly-once: the transactional id of a task, and the rules for its reuse.
 
-Owns: the worker's token, its ids and their last uses, and the warm producers with a prepared
-transaction. It replaces ``producer_cache``, which has no transactions. Never: a transaction's
-states (``producer/transaction/transaction_manager.py``), a row.
+Owns: the token of this worker process, the process's ids and their last uses, and the warm
+producers with a prepared transaction. It is the counterpart of ``producer_cache``, which has no
+transactions. Never: a transaction's states (``producer/transaction/transaction_manager.py``), a
+row.
 
 **No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
-the same names in Spark, and any of them may resume later: a delayed InitProducerId of one would
-abort the prepared transaction of another. So an id belongs to a worker process:
-``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per process, and
-again after a fork. In the id it follows the driver's token (``driver_identity``) and the log's
-generation at planning (``transactional_ids``). k is the smallest number whose last use has surely
-ended: the batch of that use is done in the driver's plan (``last_done``). A use counts from the
-moment when the id is acquired. The id of an attempt that failed is never used again.
+the same names in Spark, and each of them may resume later. If they shared an id, a delayed
+InitProducerId of one attempt would abort the prepared transaction of another. So an id belongs to a
+worker process: ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per
+process, and again after a fork. ``driver`` is the driver's token (``driver_identity``), and
+``generation`` is the commit log's generation at planning (``transactional_ids``). ``k`` is the
+smallest number whose last use has surely ended: the batch of that use is done in the driver's plan
+(``last_done``). A use begins when the id is acquired. The id of a failed attempt is never used
+again.
 
-**An id is only reused when its coordinator reports that its last transaction was committed.**
-InitProducerId would abort an open transaction without a check of the partitions' leaders. Such a
+**An id is only reused if its coordinator reports that its last transaction was committed.**
+InitProducerId would abort an open transaction without a check of the partitions' leaders. An open
 transaction belongs to the loser of a speculative pair that no sweep has ended: its partition had no
 leader, its coordinator was moving, or it was prepared after the sweep. The coordinator may also
-have aborted it for its age. Kafka 4.3.1 drops the marker of a partition without leader, and the
-marker of the id's next commit would commit these rows as well::
+have aborted the transaction because of its age. If a partition has no leader, Kafka 4.3.1 drops the
+marker of the abort. The marker of the id's next commit would then commit the loser's rows as well::
 
-    two attempts of one task prepare; the driver commits one of them
-    the other's coordinator, which leads its partition, is lost: the sweep does not see it
-    the next batch takes its id: InitProducerId at the next coordinator, a dropped marker
-    that transaction's commit shows the loser's rows, too
+    1  Two attempts of one task prepare. The driver commits one of them.
+    2  The coordinator of the loser's id, which also leads its partition, stops: no sweep sees it.
+    3  The next batch takes the loser's id: InitProducerId at the new coordinator drops a marker.
+    4  The commit of the next batch makes the loser's rows visible, too.
 
-A micro-batch that gives a worker three tasks, with lastDone 6 when it is planned::
+An example: a micro-batch gives a worker three tasks, and ``last_done`` is 6 at planning::
 
     task A of batch 7   k=0 (last used in 6: done)      prepared, kept warm
     task B of batch 7   k=1 (0 is used in 7)            fails: never used again
     task C of batch 7   k=2                             prepared
-    batch 8, planned with lastDone 7: A' takes k=0, warm: forget_prepared, DescribeTransactions
-             (CompleteCommit), InitProducerId, begin
+    batch 8, planned with last_done 7: its first task takes k=0 with the warm producer:
+             forget_prepared, DescribeTransactions (CompleteCommit), InitProducerId, begin
 
-InitProducerId, even where the identity could be kept: it waits for the markers of the previous
-transaction.
+InitProducerId is sent even if the identity could be kept, because it waits for the markers of the
+previous transaction.
 
-**An id whose InitProducerId timed out is never used.** The producer retries, as it must; but the
-first request may still be in flight, and would abort the transaction that follows the second one::
+**An id whose InitProducerId timed out is never used.** The producer retries, but the first request
+may still be in flight. It would abort the transaction that begins after the retry::
 
     InitProducerId               in flight for long; request.timeout.ms passes
     InitProducerId, again        succeeds; rows, prepare; the driver has checked the transaction
     the first one arrives        the transaction is aborted
-    the driver decides           a batch of which one task's rows are gone
+    the driver decides           a batch that lacks the rows of one task
 """
 
 from __future__ import annotations
@@ -90,10 +92,11 @@ _OF_DRIVER = "."
 
 
 class WorkerIds:
-    """The ids of one process, whose ``token`` is unique. ``_lock`` guards all fields.
+    """The transactional ids of this process, whose ``token`` is unique. ``_lock`` guards all
+    fields.
 
     Entries are never removed, because an id without an entry would be reused. Each run has an entry
-    for each task of its largest micro-batch (and of its first micro-batch, which takes over).
+    for each task of its largest micro-batch, and of the first micro-batch after a takeover.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -105,8 +108,8 @@ class WorkerIds:
     def acquire(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> tuple[TransactionalId, bool]:
-        """The id for the next task of ``batch_id``, which counts as used in that batch; and whether
-        this process has used it before.
+        """Acquires the transactional id for the next task of ``batch_id``. The bool: this process
+        has used the id before.
         """
         generation = plan.state.generation
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
@@ -122,15 +125,16 @@ class WorkerIds:
         return TransactionalId(plan.key, run, worker, k, generation), is_used
 
     def retire(self, id_: TransactionalId) -> None:
-        """The id is not used again."""
+        """Marks the id so that it is never used again."""
         with self._lock:
             self._used[id_.key, id_.run, id_.planned][id_.number] = _NEVER
 
 
 class TransactionalProducers:
-    """The :class:`ProducerSource` of a task: one id, acquired with the first row, one transaction.
+    """The :class:`ProducerSource` of a task: acquires one id with the first row, for one
+    transaction.
 
-    ``warm`` is None when no later task can use the id.
+    ``warm`` is None if no later task can use the id.
     """
 
     def __init__(
@@ -151,9 +155,11 @@ class TransactionalProducers:
         self._id: TransactionalId | None = None
 
     def acquire(self) -> KafkaProducer:
-        """A producer in a transaction. Calls coordinators, each time for at most max.block.ms.
-        KafkaTimeoutError when InitProducerId times out for every id that may be tried, or when the
-        state of an id can't be described.
+        """A producer with an open transaction. Each request to a coordinator waits for at most
+        max.block.ms.
+
+        Raises KafkaTimeoutError if InitProducerId times out for every id that may be tried, or if
+        the state of an id can't be described.
         """
         doubts = 0
         while doubts < _MOST_IDS:
@@ -178,7 +184,7 @@ class TransactionalProducers:
         )
 
     def _of(self, id_: TransactionalId) -> KafkaProducer:
-        """A producer of this id, warm where there is one."""
+        """A producer of this transactional id, from the warm producers if possible."""
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
         if warm is None:
@@ -187,8 +193,10 @@ class TransactionalProducers:
         return warm
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
-        """KafkaTimeoutError when an AddPartitionsToTxn timed out: if it arrives after the commit,
-        the coordinator's state no longer shows that the transaction was committed.
+        """Prepares the transaction: flushes, and returns the identity that the driver commits.
+
+        Raises KafkaTimeoutError if an AddPartitionsToTxn timed out. If that request arrives after
+        the commit, the coordinator's state no longer shows that the transaction was committed.
         """
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(
@@ -205,8 +213,10 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Aborts, and never uses the id again: Kafka 4.3.1 drops an abort's marker for a partition
-        without a leader, and the marker of the id's next commit would commit these rows as well.
+        """Aborts the transaction, and never uses its id again.
+
+        If a partition has no leader, Kafka 4.3.1 drops the marker of the abort. The marker of the
+        id's next commit would then commit these rows as well.
         """
         assert self._id is not None
         self._ids.retire(self._id)
@@ -218,7 +228,9 @@ def _was_committed(producer: KafkaProducer) -> bool:
 
 
 def _answer(call: Callable[[], T]) -> T:
-    """Returns the answer; KafkaTimeoutError with advice for the reader of the task's error."""
+    """Returns the result of ``call``. A KafkaTimeoutError gets a hint for the reader of the task's
+    error.
+    """
     try:
         return call()
     except KafkaTimeoutError as error:
@@ -235,7 +247,9 @@ def producers_of_task(
     factory: ProducerFactory = new_producer,
     worker: Worker | None = None,
 ) -> TransactionalProducers:
-    """The producer source for a task of ``plan``. An id is acquired when it is needed."""
+    """The producer source for a task of ``plan``. A transactional id is acquired with the first
+    row.
+    """
     config = effective_config(config, identity.app_id)
     worker = process_worker() if worker is None else worker
     run, number, last_done = identity.run_id, identity.batch_id, plan.state.last_done
@@ -253,13 +267,15 @@ def producers_of_task(
 
 
 def is_of_driver(id_: TransactionalId, driver: str) -> bool:
-    """Whether a worker process acquired the id for a task that ``driver`` planned."""
+    """Whether the transactional id belongs to a task that the driver with the token ``driver``
+    planned.
+    """
     return id_.worker.startswith(driver + _OF_DRIVER)
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The state that a worker process keeps between its tasks."""
+    """The transactional ids and warm producers that a worker process keeps between its tasks."""
 
     ids: WorkerIds
     warm: ProducerCache
