@@ -2,10 +2,10 @@
 
 Owns: a record's bytes. Never: a clock, a thread, a socket.
 
-``column_plan`` and ``arrow_schema`` say which columns mean what, ``record_columns`` and
-``record_headers`` check and hold them, ``record_encoder`` and ``batch_cutter`` make and cut the
-bytes (with ``varint``, ``gather``, ``encoded_slice``), ``single_record`` does it for one.
-``formats`` makes payloads of named columns, also with a schema, as ``nodes`` say, with ``json``.
-``record_batch`` is the format around them, with ``compression``; ``log_records`` reads a log.
-``partitioning`` chooses partitions.
+``column_plan`` and ``arrow_schema`` assign roles to columns; ``record_columns`` and
+``record_headers`` check the columns and hold them. ``record_encoder`` and ``batch_cutter`` encode
+records and distribute them over batches (with ``varint``, ``gather``, ``encoded_slice``), and
+``single_record`` encodes one record. ``formats`` and ``json`` turn named columns into payloads; for
+a format with a schema, ``nodes`` describes the encoding. ``record_batch`` is the format around the
+records, with ``compression``; ``log_records`` reads a log. ``partitioning`` chooses partitions.
 """

@@ -1,4 +1,4 @@
-"""Arrow record batches that a caller passes to ``send_batch``, as columns.
+"""Reads the Arrow record batches that a caller passes to ``send_batch`` as columns of records.
 
 Owns: the meaning of each column of an Arrow schema, with the rules and the messages of the Spark
 sink (``datasource/write/schema.py``). It belongs to step 3 of a record's way. Never: values of rows
@@ -24,7 +24,9 @@ _TIMESTAMP = "timestamp or int64 (milliseconds since the epoch)"
 
 
 def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
-    """The plan of a batch's columns. ``topic`` beats a topic column. Raises SchemaError."""
+    """The plan of a batch's columns. The argument ``topic`` overrides a topic column. Raises
+    SchemaError.
+    """
     topic = None if topic is None else topic.strip()
     topic_column = None
     if topic is None:
@@ -53,7 +55,9 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
 
 
 class ArrowBatchReader:
-    """Batches as columns. The plan of a schema is cached: consecutive batches share a schema."""
+    """Turns Arrow batches into columns of records. The plan of the last schema is cached, because
+    consecutive batches share a schema.
+    """
 
     __slots__ = ("_last",)
 
@@ -62,7 +66,7 @@ class ArrowBatchReader:
 
     @staticmethod
     def checked(batch: object) -> pa.RecordBatch:
-        """``batch``; raises DataError for an object of another type."""
+        """Returns ``batch`` unchanged. Raises DataError if it is not a pyarrow.RecordBatch."""
         if isinstance(batch, pa.RecordBatch):
             return batch
         raise DataError(
@@ -71,7 +75,9 @@ class ArrowBatchReader:
         )
 
     def columns(self, batch: object, topic: str | None, now_ms: int) -> RecordColumns:
-        """The rows of ``batch``, a pyarrow.RecordBatch. Raises SchemaError and DataError."""
+        """The rows of ``batch``, a pyarrow.RecordBatch, as columns. Raises SchemaError and
+        DataError.
+        """
         rows = self.checked(batch)
         last = self._last
         if last is None or last[1] != topic or not last[0].equals(rows.schema):
@@ -99,7 +105,9 @@ def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> Rec
 def _column(
     schema: pa.Schema, name: str, accepts: Callable[[pa.DataType], bool], wanted: str
 ) -> int | None:
-    """The index of the first column called exactly ``name``; SchemaError when its type is wrong."""
+    """The index of the first column with exactly this ``name``, None without such a column. Raises
+    SchemaError if the column's type is not accepted.
+    """
     for index, field in enumerate(schema):
         if field.name == name:
             if accepts(_plain(field.type)):

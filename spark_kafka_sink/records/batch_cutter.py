@@ -1,4 +1,4 @@
-"""The begins and ends of batches within a chunk.
+"""Distributes the rows of a chunk over batches.
 
 Owns: :func:`cut`, which splits every group of a chunk at the row that fills an open or a new batch,
 for all groups in one pass, and the resulting deltas. Never: bytes (``record_encoder``), the
@@ -27,13 +27,13 @@ _FULL = 16
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Slices of a chunk, in the order of its rows. Each field except the deltas has one entry for
-    each slice.
+    """Slices of a chunk, each for one batch, in the order of the chunk's rows.
 
-    ``groups`` is the group's number, ``starts`` the first row and ``counts`` the number of rows.
-    ``generations`` identifies the open batch that is continued; 0 is a new batch. ``last``: the
-    batch is full after this slice. The deltas have an entry for each row (in the order of writing),
-    or are one number for all rows.
+    Each field except the deltas has one entry for each slice. ``groups`` is the group's number,
+    ``starts`` the first row and ``counts`` the number of rows. ``generations`` identifies the open
+    batch that the slice continues; 0 is a new batch. ``last`` is true if the batch is full after
+    the slice. The deltas have an entry for each row (in the order of writing), or are one number
+    for all rows.
     """
 
     groups: Int64s
@@ -56,12 +56,13 @@ def cut(
     timestamps: Int64s | None,
     now_ms: int,
 ) -> Cuts:
-    """Cut the groups ``bounds`` of rows where batches are full.
+    """Splits the groups of rows (between the ``bounds``) into slices that each fit into one batch.
 
-    ``content`` is each record's size without length, attributes and deltas, in bytes. A batch is
-    cut by an upper bound of its records' sizes, which is exact except for deltas that turn out a
-    byte shorter. So a batch never passes its limit, unless its first record does. Rows, and
-    ``timestamps`` (None: all ``now_ms``), are in the order of writing.
+    ``content`` is each record's size without length, attributes and deltas, in bytes. The sizes of
+    the records are upper bounds, which are exact except for deltas that turn out a byte shorter. So
+    a batch never exceeds its limit, except for a first record that is larger than the limit. The
+    rows and ``timestamps`` are in the order of writing. If ``timestamps`` is None, all are
+    ``now_ms``.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
@@ -110,7 +111,7 @@ def cut(
 def _times(
     timestamps: Int64s | None, now_ms: int, starts: Int64s, counts: Int64s, bases: Int64s
 ) -> tuple[Int64s, Int64s | int]:
-    """The latest timestamp of each slice, and each row's delta."""
+    """The latest timestamp of each slice, and the timestamp delta of each row, in ms."""
     if timestamps is not None:
         return np.maximum.reduceat(timestamps, starts), timestamps - bases.repeat(counts)
     late = now_ms - bases
@@ -118,11 +119,11 @@ def _times(
 
 
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
-    """The most bytes that each record may have in its batch, wherever that begins.
+    """An upper bound of each record's size in bytes, for any position in any batch.
 
-    ``content`` is its size without length, attributes and deltas. ``rows`` bounds the records that
-    a batch may get, and so does ``limit``, its raw bytes; ``before`` is how many it may have
-    already. ``spread`` bounds the timestamp deltas.
+    ``content`` is the record's size without length, attributes and deltas. ``rows`` and ``limit``
+    (raw bytes) limit the number of records that a batch may get, and ``before`` is the number that
+    a batch may have already. ``spread`` is the largest timestamp delta in ms.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)
@@ -133,8 +134,8 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
 def _walk(
     ends: Int64s, bounds: Int64s, is_open: Bools, rooms: Int64s, limits: Int64s
 ) -> tuple[Int64s, Int64s, Bools]:
-    """First row, group and "opens a new batch" of every slice. Each round cuts one slice of each
-    group.
+    """For every slice: its first row, its group, and whether it opens a new batch. Each round takes
+    one slice of each group.
     """
     live = np.arange(len(is_open))
     at, stop = bounds[:-1].copy(), bounds[1:]
@@ -156,7 +157,7 @@ def _walk(
 
 
 def _largest_delta(timestamps: Int64s | None, now_ms: int, open_bases: Int64s) -> int:
-    """The largest distance of a timestamp from any base that it may be counted from."""
+    """The largest timestamp delta that a record may get, in ms, for any base timestamp."""
     low, high = now_ms, now_ms
     if timestamps is not None:
         low, high = int(lowest(timestamps)), int(highest(timestamps))

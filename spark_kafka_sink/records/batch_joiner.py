@@ -1,4 +1,4 @@
-"""Small Arrow batches, joined to larger ones.
+"""Joins small Arrow batches to larger batches.
 
 Owns: :class:`BatchJoiner`. Never: the useful number of rows (the producer decides that), columns.
 """
@@ -18,14 +18,15 @@ HOLD_MS = 100
 
 
 class BatchJoiner:
-    """The batches of an iterable, in order, without those that have no rows; small ones joined.
+    """The batches of an iterable, in order: small batches are joined, and empty batches are left
+    out.
 
-    A batch is copied only when it is joined to others, and what is joined has at most the rows and
+    A batch is copied only when it is joined to others. Joined batches have at most the rows and
     bytes of one chunk. Batches whose rows may be larger than their bytes (dictionaries, runs) are
     not joined. ``now_ms`` is a monotonic clock.
 
     ``waiting(delay_ms)`` returns the context of a wait for input: the producer's waiting_for_input.
-    While batches are joined, linger.ms counts only after the time for joining: partitions' open
+    While batches are joined, linger.ms counts only after the time for joining: the partitions' open
     batches are about to get the new rows, and should not be sent before.
     """
 
@@ -49,9 +50,11 @@ class BatchJoiner:
         self._expands = False
 
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
-        """The next batch; None at the end. With fewer than the wanted rows it is joined to the
-        batches after it, if they come within :data:`HOLD_MS` and fit into one chunk. Raises the
-        iterator's exceptions; an Exception is raised after the batches before it.
+        """The next batch; None at the end of the iterable.
+
+        A batch with fewer than the wanted rows is joined to the next batches, if they arrive within
+        :data:`HOLD_MS` and fit into one chunk. Raises the iterator's exceptions. An Exception is
+        raised after the batches before it have been returned.
         """
         if self._error is not None:
             raise self._error
@@ -88,8 +91,8 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """Whether dictionaries may make rows larger. Cached, because most batches have the same
-        schema, with up to hundreds of columns.
+        """True if dictionaries may make rows larger than their bytes. Cached, because most batches
+        have the same schema, with up to hundreds of columns.
         """
         if self._schema is None or schema != self._schema:
             self._schema = schema
@@ -101,8 +104,8 @@ class BatchJoiner:
 
 
 def _type_may_expand(type_: pa.DataType) -> bool:
-    """Whether the type's values are decoded to more bytes than ``nbytes`` counts. (Some
-    dictionaries can't be joined either.)
+    """True if the type's values may decode to more bytes than ``nbytes`` counts. Also true for
+    dictionaries that can't be joined.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _type_may_expand(type_.storage_type)

@@ -1,7 +1,8 @@
 """The roles of a DataFrame's columns: made once on the driver, used by every task.
 
-Owns: :class:`ColumnPlan`. Never: Arrow or numpy. The processes that plan and commit for Spark start
-cold again and again. To load Arrow, which only tasks need, would cost each of them half a second.
+Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark starts new processes for planning and
+committing again and again. Loading Arrow, which only tasks need, would cost each of these processes
+half a second.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ IntervalUnits: TypeAlias = "str | tuple[IntervalUnits, ...] | None"
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column, and its name as written in JSON or as a header's key. ``units`` are the units of
-    its intervals.
+    """A column with its name in JSON or as a header's key. ``units`` are the units of its
+    intervals.
     """
 
     name: str
@@ -34,14 +35,16 @@ class NamedColumn:
 
 @dataclass(frozen=True, slots=True)
 class ComposedColumns:
-    """Columns that together are a record's key or value.
+    """Columns that together form a record's key or value.
 
-    ``is_struct``: they are the fields of the only column, a struct; a null struct is a null
-    payload. ``encoding``: the encoding of a format with a schema, for the only column if
-    ``is_bare``, otherwise for a struct of all. ``header``: name and value of the header of each
-    record whose payload is not null. ``nulls_are_null``: a row whose columns are all null has a
-    null payload. ``json``: the options of JSON. ``by_topic``: by topic, the encoding and header
-    that replace ``encoding`` and ``header``.
+    * ``is_struct``: the columns are the fields of the only column, a struct. A null struct is a
+      null payload.
+    * ``encoding``: the encoding for a format with a schema. It encodes the only column if
+      ``is_bare``, otherwise a struct of all columns.
+    * ``header``: name and value of a header for each record whose payload is not null.
+    * ``nulls_are_null``: a row whose columns are all null has a null payload.
+    * ``json``: the options of JSON.
+    * ``by_topic``: the encoding and header for each topic, in place of ``encoding`` and ``header``.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -57,7 +60,7 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:
-    """A column, or the field of a struct at ``path`` below it, that orders changes."""
+    """A column that orders changes, or the field at ``path`` within this column."""
 
     index: int
     path: tuple[str, ...] = ()
@@ -65,9 +68,11 @@ class OrderColumn:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The parts of a change's value in Debezium's form: ``columns`` of the row, which are the
-    fields of ``before`` and ``after``; the columns of Spark's batch with ``source`` and the time of
-    a change (None: no column); and the ``name`` in a source that is made here.
+    """The columns of a change's value in Debezium's form.
+
+    ``columns`` are the fields of ``before`` and ``after``. ``source`` and ``time`` are indexes of
+    columns in Spark's batch, with the source and the time of a change; None without such a column.
+    ``name`` is the name in a source that the sink creates.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -78,12 +83,12 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """The roles of the columns of a change feed. ``column`` holds the types of changes, ``images``
-    the row before and after one, whose fields are ``row_fields`` columns after the ``width``
-    columns of Spark's batch; None: the row is Spark's.
+    """The roles of the columns of a change feed. Made once on the driver.
 
-    Made once on the driver. A batch has the columns of ``envelope`` after these, and in its last
-    column marks (``records/changes/``).
+    ``column`` holds the change types. ``images`` are the two columns with the row before and after
+    a change; None if Spark's batch has the row itself. Their fields are ``row_fields`` columns,
+    which are added after the ``width`` columns of Spark's batch. After these a batch has the
+    columns of ``envelope``, and last a column of marks (``records/changes/``).
     """
 
     changelog: Changelog
@@ -96,12 +101,12 @@ class ChangePlan:
 
     @property
     def envelope_at(self) -> int:
-        """The index of the first column of the envelope, which has five."""
+        """The index of the first of the envelope's five columns."""
         return self.width + self.row_fields
 
     @property
     def marks(self) -> int:
-        """The index of the column of marks."""
+        """The index of the column with the marks."""
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
 
@@ -116,16 +121,16 @@ ENVELOPE: Final = ("before", "after", "source", "op", "ts_ms")
 class ColumnPlan:
     """The roles of the incoming Arrow batches' columns: key, value etc. Picklable; no Arrow.
 
-    ``topic`` is the option (trimmed); when it is set, no topic column is read. The other fields are
-    indices into the batch's columns, or None when the DataFrame has no such column. The types are
-    read from each batch (Spark sends several Arrow types for one Spark type).
+    ``topic`` is the option (trimmed). If it is set, no topic column is read. The fields
+    ``*_column`` are indexes of the batch's columns, or None if the DataFrame has no such column.
+    The types are read from each batch, because Spark sends several Arrow types for one Spark type.
 
-    ``key``, ``value`` and ``headers`` are the columns that options name for that field; the field's
-    own column is None then.
+    ``key``, ``value`` and ``headers`` are the columns that an option names for this part of a
+    record. The corresponding ``*_column`` is then None.
 
-    ``keys_required``: a null key is an error, because brokers would refuse its row. ``log_topics``
-    are the topics of the commit log, which accept no rows. ``changes``: the rows are those of a
-    change feed.
+    * ``keys_required``: a null key is an error, because brokers would reject its record.
+    * ``log_topics``: the topics of the commit log, which accept no rows.
+    * ``changes``: the plan of a change feed; None if the rows are no changes.
     """
 
     topic: str | None = None
@@ -145,5 +150,5 @@ class ColumnPlan:
 
     @property
     def names_columns(self) -> bool:
-        """Whether options name columns, which needs memory in addition to the batch's."""
+        """True if options name columns, which needs memory in addition to the batch's."""
         return bool(self.value or self.key or self.headers)

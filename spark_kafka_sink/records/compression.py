@@ -41,7 +41,9 @@ _LZ4_FIRST_HIGH, _LZ4_LAST_HIGH = 3, 16
 
 
 class CompressionType(IntEnum):
-    """Bits 0-2 of a batch's attributes; the names are compression.type's."""
+    """The compression types of a batch, as bits 0-2 of its attributes; named like
+    ``compression.type``.
+    """
 
     NONE = 0
     GZIP = 1
@@ -51,7 +53,7 @@ class CompressionType(IntEnum):
 
     @property
     def min_produce_version(self) -> int:
-        """The first version of Produce that takes such batches; 0: all do."""
+        """The first version of Produce that accepts batches of this type; 0 if all versions do."""
         return _MIN_PRODUCE_VERSION.get(self, 0)
 
 
@@ -76,7 +78,7 @@ class Codec:
     def parse(
         cls, name: str, *, gzip_level: int = -1, lz4_level: int = 9, zstd_level: int = 3
     ) -> Codec:
-        """The codec from compression.type (any case) and the three level options."""
+        """The codec for a name of compression.type (in any case) and the three level options."""
         kind = CompressionType[name.upper()]
         levels = {
             CompressionType.GZIP: gzip_level,
@@ -104,7 +106,7 @@ class Codec:
         return self.type is CompressionType.NONE
 
     def compress(self, buffers: Sequence[Buffer]) -> bytes:
-        """Compresses all of ``buffers`` as one stream. NONE joins them."""
+        """Compresses all ``buffers`` as one stream. The type NONE only concatenates the buffers."""
         if self.type is CompressionType.GZIP:
             stream = zlib.compressobj(-1 if self.level is None else self.level, wbits=_GZIP)
             return b"".join([*(stream.compress(b) for b in buffers), stream.flush()])
@@ -128,10 +130,10 @@ class Codec:
         return bytes(data)
 
     def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-        """The data that was passed to :meth:`compress` (or compressed by Java).
+        """The data that was passed to :meth:`compress`, or that Java compressed.
 
-        Raises CorruptRecordError when the stream is damaged, ends early or holds more than
-        ``max_size`` bytes; never allocates much more than that.
+        Raises CorruptRecordError if the stream is damaged, ends early or holds more than
+        ``max_size`` bytes. It never allocates much more memory than ``max_size``.
         """
         try:
             out = _DECOMPRESS[self.type](data, max_size)
@@ -142,11 +144,12 @@ class Codec:
         return out
 
     def stream(self, data: Buffer) -> Iterator[Buffer]:
-        """The decompressed ``data`` in chunks, so that a bomb needs no more memory than one chunk
-        (64 MiB at most, of snappy) and the window of its codec (128 MiB at most, of zstd).
+        """Yields the decompressed ``data`` in chunks.
 
-        Further streams after the first stream are read for gzip and zstd, as Java's client does.
-        Raises CorruptRecordError if the stream is damaged or ends early.
+        So a decompression bomb needs no more memory than one chunk (at most 64 MiB, for snappy) and
+        the window of its codec (at most 128 MiB, for zstd). For gzip and zstd, streams after the
+        first stream are read as well, as Java's client does. Raises CorruptRecordError if the
+        stream is damaged or ends early.
         """
         try:
             yield from _STREAM[self.type](data)
@@ -201,7 +204,9 @@ def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
 
 
 def _unxerial(data: Buffer, max_size: int) -> bytes:
-    """Snappy in xerial's framing or as one raw block: Java's and librdkafka's readers take both."""
+    """Decompresses snappy, either in xerial's framing or as one raw block, like the readers of Java
+    and librdkafka.
+    """
     out = bytearray()
     for block in _snappy_blocks(memoryview(data)):
         out += _unsnappy(block, max_size - len(out))
@@ -291,7 +296,9 @@ def _unzstd_stream(data: Buffer) -> Iterator[Buffer]:
 
 
 def _zstd_content_size(frame: memoryview) -> int | None:
-    """The content size in the frame's header (RFC 8878, 3.1.1.1); None when it has none."""
+    """The content size in the header of a zstd frame (RFC 8878, 3.1.1.1); None if the header has
+    none.
+    """
     if len(frame) < 5 or bytes(frame[:4]) != b"\x28\xb5\x2f\xfd":
         raise EOFError
     descriptor = frame[4]
@@ -325,10 +332,10 @@ _RISE, _FALL = 0.05, 0.005
 
 
 class CompressionRatioEstimator:
-    """How small each topic's records become, learned from batch to batch; starts at 1.
+    """Estimates the compression ratio of each topic from the batches so far; begins with 1.
 
-    Two threads may close batches. An update may overwrite a concurrent one; that loses the ratio of
-    one batch, so there is no lock.
+    Two threads may close batches. There is no lock, because an update that overwrites a concurrent
+    update only loses the ratio of one batch.
     """
 
     __slots__ = ("_ratios",)
@@ -337,12 +344,14 @@ class CompressionRatioEstimator:
         self._ratios: dict[tuple[str, CompressionType], float] = {}
 
     def estimation(self, topic: str, codec: Codec) -> float:
-        """Compressed over raw size to expect; 1 for NONE."""
+        """The expected ratio of compressed to raw size; 1 for the type NONE."""
         return self._ratios.get((topic, codec.type), 1.0)
 
     def update(self, topic: str, codec: Codec, observed: float) -> float:
-        """Adjusts the estimate to a batch's ratio: up immediately (by 0.05 at least), down by 0.005
-        at most.
+        """Adjusts the topic's estimate to the ratio of a batch, and returns the estimate.
+
+        The estimate rises immediately to a higher ratio, by at least 0.05. It falls by at most
+        0.005.
         """
         if codec.is_none:
             return 1.0

@@ -1,4 +1,4 @@
-"""The values that the records room passes to the accumulator. Values only."""
+"""The values that the records room passes to the accumulator: positions and encoded slices."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 
 class OpenPosition(NamedTuple):
-    """The state of a partition's open batch, so that encoding can continue from there.
+    """The position at which encoding continues in a partition's open batch.
 
-    ``generation`` names that open batch (a new number for every batch ever opened); 0 means that
-    none is open. ``record_count`` is the next record's offset delta. ``base_timestamp`` is the
-    first record's, in milliseconds (meaningless when none is open). ``room`` is how many *raw*
-    (uncompressed, encoded) bytes still fit before the batch counts as full.
+    ``generation`` identifies the open batch (a new number for every batch ever opened). It is 0 if
+    no batch is open. ``record_count`` is the offset delta of the next record. ``base_timestamp`` is
+    the timestamp of the batch's first record in milliseconds, without meaning if no batch is open.
+    ``room`` is the number of *raw* (uncompressed, encoded) bytes that still fit into the batch.
     """
 
     generation: int
@@ -32,7 +32,9 @@ OpenPositions = npt.NDArray[np.int64]
 
 
 def open_positions(numbers: Sequence[int]) -> OpenPositions:
-    """``numbers`` are the numbers of every :class:`OpenPosition`, one after another."""
+    """Builds positions from ``numbers``, which has the fields of one :class:`OpenPosition` after
+    another.
+    """
     return np.array(numbers, np.int64).reshape(-1, 4)
 
 
@@ -40,12 +42,12 @@ class EncodedSlice(NamedTuple):
     """Finished record bytes of one partition, for one batch.
 
     ``data`` views a chunk's encode buffer, and keeps the whole buffer in memory (rule R5).
-    ``generation`` is the open batch that it continues, 0 to open a new batch: the offset deltas in
-    ``data`` run from ``first_offset_delta`` and the timestamp deltas count from ``base_timestamp``.
-    ``last`` is set when the batch is full after this slice. ``first_row`` is the index of its first
-    row in the order of the chunk's groups, for encoding again. ``largest_record`` is the size of
-    the largest record of the whole chunk, estimated like in Java (as a batch with only that
-    record); 0 when it is unknown.
+    ``generation`` identifies the open batch that the slice continues; 0 opens a new batch. The
+    offset deltas in ``data`` begin at ``first_offset_delta``, and the timestamp deltas count from
+    ``base_timestamp``. ``last`` is true if the batch is full after the slice. ``first_row`` is the
+    index of the slice's first row in the order of the chunk's groups, for encoding again.
+    ``largest_record`` is the size in bytes of the largest record of the whole chunk, estimated like
+    in Java (as a batch with only that record). It is 0 if the size is unknown.
     """
 
     tp: TopicPartition
@@ -62,11 +64,10 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """The slices of a chunk, in order, as columns of the fields of an :class:`EncodedSlice`. A
-    chunk may have a slice for each of a thousand partitions, and that many objects would keep the
-    garbage collector busy.
+    """The slices of a chunk in order, with a sequence for each field of :class:`EncodedSlice`.
 
-    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``.
+    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. A chunk may have slices for a
+    thousand partitions. An object for each slice would keep the garbage collector busy.
     """
 
     tps: Sequence[TopicPartition]
@@ -105,7 +106,7 @@ class EncodedSlices:
         )
 
     def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
-        """The fields of each slice that the accumulator needs, in order: all except bytes and first
+        """The fields of each slice that the accumulator needs: all fields except bytes and first
         row.
         """
         return zip(

@@ -1,13 +1,14 @@
-"""Byte strings of different lengths, joined by columns.
+"""Concatenates byte strings from many Arrow columns into one buffer.
 
 Owns: lengths and validity of Arrow binary columns as numpy arrays, the items of lists, and
-:class:`Gather`, which concatenates byte strings of many columns, in any order of rows, into one
-buffer. Never: the meaning of the bytes.
+:class:`Gather`, which concatenates byte strings of many columns, in any order of rows. Never: the
+meaning of the bytes.
 
-The fast variant lets Arrow copy: a *binary view* array refers to every string (up to 12 bytes are
-stored in the view itself, longer ones as a buffer index and an offset), and one cast to binary
-copies all of them in order, about 4 ns each, without a ``take`` of keys and values before. Arrow
-has that cast since version 20 or so; with older ones, ``take`` copies the strings from one pool.
+The fast variant lets Arrow copy: a *binary view* array refers to every string. A view holds a
+string of up to 12 bytes itself; for a longer string it has a buffer index and an offset. One cast
+to binary copies all strings in order, about 4 ns each, without a ``take`` of keys and values
+before. Arrow has this cast since about version 20. With older versions, ``take`` copies the strings
+from one pool.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ _WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 
 
 def offsets_of(array: pa.Array) -> Indices:
-    """The ``len(array) + 1`` offsets of a binary, string or list array (or a large one), zero copy.
+    """The ``len(array) + 1`` offsets of an array of binary, string or list type (or its large
+    variant).
 
-    They count from the start of the data buffer, also for a slice.
+    Zero copy. The offsets count from the start of the data buffer, also for a sliced array.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -55,7 +57,9 @@ def offsets_of(array: pa.Array) -> Indices:
 
 
 def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The items of a list's or a map's rows, and the offsets of the rows in them."""
+    """The items of all rows of a list or map array, and the ``len(array) + 1`` offsets of the rows
+    in the items.
+    """
     valid = valid_of(array)
     if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
         array = array.take(pa.array(np.arange(len(array))))  # without what nulls cover
@@ -66,13 +70,13 @@ def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """The whole data buffer of a binary array, zero copy."""
+    """The whole data buffer of a binary array, as bytes; zero copy."""
     buffer = array.buffers()[2]
     return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
 def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """True where the array is not null; None when it has no nulls."""
+    """The mask of the values that are not null; None if the array has no nulls."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -86,7 +90,7 @@ def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Bytes of each row; 0 for nulls (Arrow allows a null to cover bytes)."""
+    """The length of each value in bytes; 0 for nulls, which may cover bytes in Arrow."""
     if array.type.id == _VIEW:
         lengths = _views_of(array).view(np.int32)[::4].astype(np.int64)
     else:
@@ -99,13 +103,15 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """:func:`lengths_of` with -1 for nulls, which is Kafka's length of null."""
+    """The length of each value in bytes; -1 for nulls, as Kafka encodes the length of null."""
     lengths, valid = lengths_of(array), valid_of(array)
     return lengths if valid is None else np.where(valid, lengths, -1)
 
 
 def span_of(array: pa.Array) -> int:
-    """An upper bound of the bytes of all rows, mostly without a pass over the rows."""
+    """An upper bound of the total size of all values in bytes, mostly without a pass over the
+    rows.
+    """
     if array.type.id == _VIEW:
         return int(lengths_of(array).sum())
     offsets = offsets_of(array)
@@ -113,8 +119,8 @@ def span_of(array: pa.Array) -> int:
 
 
 def filtered_views(array: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """The ``kept`` entries of a binary array, as views of its bytes, which are not copied; where
-    this Arrow can't join views, a copy.
+    """The entries of a binary array where ``kept`` is true, as views of the same bytes, without a
+    copy. The entries are copied if this version of Arrow can't cast views.
     """
     if not VIEWS_WORK:
         return array.filter(bools(kept))
@@ -130,14 +136,16 @@ def _as_views(array: pa.Array) -> pa.Array:
 
 
 def _views_of(array: pa.Array) -> npt.NDArray[np.complex128]:
-    """The items of an array of views, 16 bytes each: numpy's only type of that size moves them
-    whole.
+    """The views of a binary view array, each as one complex128. This is numpy's only type of 16
+    bytes, so a view is moved as a whole.
     """
     return np.frombuffer(array.buffers()[1], np.complex128, len(array), array.offset * 16)
 
 
 def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Running totals, 0 first: Arrow's offsets of strings with these lengths."""
+    """The running totals of ``counts``, beginning with 0: the Arrow offsets of strings with these
+    lengths.
+    """
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
@@ -146,7 +154,7 @@ def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArr
 def binary_of(
     offsets: Indices, data: pa.Buffer, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """A large binary array of these bytes; null where it is not ``valid``."""
+    """A large binary array with these ``offsets`` and ``data``; null where ``valid`` is false."""
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
@@ -160,13 +168,15 @@ def binary_array(texts: Sequence[bytes]) -> pa.Array:
 def integers(
     values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """The array as Arrow integers, without pa.array(), which imports pandas if it is installed."""
+    """A numpy array as Arrow integers. Avoids pa.array(), which imports pandas if it is
+    installed.
+    """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def bools(flags: npt.NDArray[np.bool_]) -> pa.Array:
-    """The array as Arrow booleans, for ``filter``."""
+    """A numpy mask as Arrow booleans, for example for ``filter``."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
 
 
@@ -175,9 +185,10 @@ def _bits(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 
 
 class Gather(Protocol):
-    """Pieces placed into ``slots``; :meth:`join` concatenates them in the order of the slots.
+    """Collects strings in numbered ``slots``; :meth:`join` concatenates them in the order of the
+    slots.
 
-    Every slot must be filled once. Slots are numbers, or a slice of them.
+    Every slot must be filled once. The argument ``slots`` is an array of slot numbers, or a slice.
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
@@ -185,20 +196,22 @@ class Gather(Protocol):
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
-        """``first`` and ``second`` joined, at most 12 bytes."""
+        """Puts ``first`` followed by ``second`` into each slot, at most 12 bytes together."""
         ...
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        """Entry ``rows[i]`` of a binary column for slot i (None: entry i); nulls are empty."""
+        """Puts entry ``rows[i]`` of a binary column into slot i. If ``rows`` is None, entry i.
+        Nulls are empty strings.
+        """
         ...
 
     def join(self, size: int) -> pa.Buffer:
-        """All strings in one buffer; ``size`` is the sum of their sizes."""
+        """The concatenation of all slots. ``size`` is its size in bytes."""
         ...
 
 
 class _Scratch(threading.local):
-    """Memory for views, kept by each thread: new pages cost more than writing to them."""
+    """Memory for views, reused by each thread, because writing to new pages is slow."""
 
     def __init__(self) -> None:
         self._views = np.empty(0, np.complex128)
@@ -218,9 +231,10 @@ _scratch = _Scratch()
 
 
 class ViewGather:
-    """A gather by Arrow's binary views: only the last cast copies bytes.
+    """A :class:`Gather` with Arrow's binary views: only the final cast copies bytes.
 
-    One at a time for each thread: the next gather uses the views' memory again.
+    A thread may use only one instance at a time, because the next instance reuses the views'
+    memory.
     """
 
     def __init__(self, slots: int) -> None:
@@ -265,7 +279,9 @@ class ViewGather:
 
 
 class TakeGather:
-    """Gather by one pool of all bytes and Arrow's ``take``: for Arrow without a cast of views."""
+    """A :class:`Gather` with one pool of all bytes and Arrow's ``take``, for versions of Arrow
+    without a cast of views.
+    """
 
     def __init__(self, slots: int) -> None:
         self._index = np.empty(slots, np.int64)
@@ -331,8 +347,9 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """``array``; when its bytes are beyond the first 2 GiB of a large column, where no view can
-    refer to them, an array whose buffer begins at its first byte.
+    """``array``, or an equal array whose data buffer begins at the array's first byte.
+
+    The offset of a view has only 31 bits, so the data buffer is rebased if it is larger than 2 GiB.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:
@@ -347,7 +364,7 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
 
 
 def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
-    """``first`` and ``second`` as 16 bytes: the low and the high word."""
+    """``first`` followed by ``second`` as 16 bytes: the low and the high 64-bit integer."""
     # numpy shifts by 64 to zero, which is right for an empty ``first``.
     return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))
 
@@ -369,5 +386,5 @@ VIEWS_WORK = _views_work()
 
 
 def new_gather(slots: int) -> Gather:
-    """The fastest gather that this Arrow supports."""
+    """The fastest gather that this version of Arrow supports."""
     return ViewGather(slots) if VIEWS_WORK else TakeGather(slots)

@@ -1,9 +1,9 @@
-"""Decodes fetched batches and markers of a log.
+"""Decodes fetched batches and transaction markers of a log.
 
 Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
 may write to. Never: fetching the bytes (``protocol/log_requests.py``), the meaning of a record, the
-outcome of transactions (``transactions/commit_log/log_reader.py``). Only the driver uses it, to
-read few records of its commit log, so they are decoded one by one.
+outcome of transactions (``transactions/commit_log/log_reader.py``). Only the driver uses this
+module, to read a few records of its commit log, so records are decoded one by one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CONTROL_KEY = struct.Struct(">hh")  # version, type
 
 
 class ControlType(IntEnum):
-    """How a marker ends its producer's transaction (Java's ``ControlRecordType``)."""
+    """The type of a transaction marker: abort or commit (Java's ``ControlRecordType``)."""
 
     ABORT = 0
     COMMIT = 1
@@ -62,8 +62,10 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A record of a log; ``timestamp`` in ms, the broker's for topics with LogAppendTime.
-    ``headers`` are only read for dead letters.
+    """A record of a log.
+
+    ``timestamp`` is in milliseconds since the epoch, the broker's time for topics with
+    LogAppendTime. ``headers`` are only read for dead letters.
     """
 
     offset: int
@@ -75,7 +77,7 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A batch of the log; ``section`` is its records, still compressed.
+    """A batch of the log: its header, and its records, which are still compressed (``section``).
 
     If compaction removes records from a batch, even all of them, the batch keeps its range of
     offsets.
@@ -95,8 +97,8 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a batch, from the record at ``offset`` on, can't be read; ``reason`` is one line of ours
-    and holds nothing that a writer chose.
+    """The reason why a batch can't be read from the record at ``offset`` on. The one-line
+    ``reason`` contains no bytes of the log.
     """
 
     offset: int
@@ -105,15 +107,15 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """A batch with the ``records`` of matching keys.
+    """A batch with the ``records`` whose keys match.
 
     ``producer_id`` is -1 without idempotence. A ``control`` batch ends the producer's transaction
-    with ``marker``; None is a control record of another kind.
+    with ``marker``. A ``marker`` of None is a control record of another kind.
 
-    ``unreadable`` is None when every matching record was read. Otherwise a matching record exists,
-    or may exist, that can't be read; ``records`` are the records before it. Without
-    ``header_known`` the batch's header is unreadable: nothing more is known of the batch, and its
-    offsets are its base offset.
+    ``unreadable`` is None if every matching record was read. Otherwise a matching record exists, or
+    may exist, that can't be read, and ``records`` are the records before it. If ``header_known`` is
+    False, the batch's header is unreadable: all other fields are unset, and the two offsets are the
+    base offset.
     """
 
     base_offset: int
@@ -140,21 +142,23 @@ def read_batches(
     *,
     transactional: bool = True,
 ) -> Iterator[ReadBatch]:
-    """The batches of ``fetched`` that end at its fetch offset or after it, with the records whose
-    key is ``wanted``, of any transaction, committed or not. If a batch is not transactional, only
-    its header is read, because it is not ours. With ``transactional`` False, only the header is
-    read if the batch is transactional.
+    """Yields the batches of ``fetched``, each with the records whose key is ``wanted``.
 
-    Keys are compared before values are read, and only values of matching keys are kept: about
-    ``max_kept`` bytes of one batch, and one batch at a time. Every matching key must contain the
-    bytes ``mention``: a batch without them is not even parsed. So a batch that is too large, or has
-    malformed records, matters only for the keys that it contains: it is ``unreadable`` for them,
-    like a batch that can't be decompressed or has a wrong checksum. For all other keys it has no
-    records. Reading stops at :data:`MOST_WALKED` bytes and :data:`MOST_RECORDS` records, less than
-    a second of work; a caller checks its clock between batches.
+    Batches that end before the fetch offset are left out. Records of all transactions are returned,
+    committed or not. Of batches that are not transactional, only the header is read, because they
+    are not ours. With ``transactional`` False it is the other way round: only headers of
+    transactional batches are read.
 
-    Never raises because of the bytes. After a batch with an impossible length, reading ends.
-    IllegalStateError when the fetch failed.
+    Keys are compared before values are read, and only values of matching keys are kept, at most
+    about ``max_kept`` bytes for each batch. Every matching key must contain the bytes ``mention``.
+    A batch without these bytes is not parsed. So a batch that is too large, or has malformed
+    records, matters only for the keys that it contains: it is ``unreadable`` for them, like a batch
+    that can't be decompressed or has a wrong checksum. For all other keys it has no records.
+    Reading a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which is
+    less than a second of work. So a caller can check its clock between batches.
+
+    No content of the bytes raises an error. After a batch with an impossible length, reading ends.
+    Raises IllegalStateError if the fetch failed.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")
@@ -191,8 +195,10 @@ def read_batches(
 
 
 def whole_batches(data: Buffer) -> Iterator[LogBatch]:
-    """The complete batches of fetched bytes; the next fetch has a batch that is cut off here.
-    CorruptRecordError for a batch that can't be read.
+    """Yields the complete batches of fetched bytes. The next fetch returns a batch that is
+    incomplete here.
+
+    Raises CorruptRecordError for a batch that can't be read.
     """
     view, at = memoryview(data).cast("B"), 0
     while len(view) - at >= OFFSET_AND_LENGTH.size:
@@ -204,7 +210,7 @@ def whole_batches(data: Buffer) -> Iterator[LogBatch]:
 
 
 def marker_of(batch: LogBatch) -> ControlType | None:
-    """How a control batch ends its producer's transaction; None when it has another record."""
+    """The type of the transaction marker in a control batch; None for another control record."""
     return _Walk(batch).marker()
 
 
@@ -247,7 +253,7 @@ def _header_of(batch: LogBatch) -> ReadBatch:
 
 
 class _Walk:
-    """Iterates over one batch's records, decompressing chunk by chunk."""
+    """Iterates over one batch's records, and decompresses them chunk by chunk."""
 
     __slots__ = ("_at", "_batch", "_before", "_chunk", "_chunks", "kept", "offset")
 
@@ -270,7 +276,9 @@ class _Walk:
         return islice(stream, _MOST_CHUNKS)
 
     def mentions(self, mention: bytes) -> bool:
-        """Whether these bytes occur, within the limits."""
+        """True if the bytes ``mention`` occur in the records, within the first :data:`MOST_WALKED`
+        bytes.
+        """
         if not mention:
             return True
         walked, seam = 0, b""
@@ -285,7 +293,7 @@ class _Walk:
         return False
 
     def keep(self, wanted: Callable[[bytes], bool], from_offset: int, max_kept: int) -> None:
-        """Adds the matching records to ``kept``."""
+        """Adds the records whose key is ``wanted`` to ``kept``."""
         header, last_offset = self._batch.header, self._batch.last_offset
         weight, expected = 0, header.base_offset
         for index in range(header.record_count):
@@ -315,7 +323,9 @@ class _Walk:
             raise _invalid(f"bytes follow the {header.record_count} records of a batch")
 
     def marker(self) -> ControlType | None:
-        """The type of the first control record; None when there is none, or another type."""
+        """The type of the batch's first control record; None if there is no record, or it has
+        another type.
+        """
         if self._batch.header.record_count == 0:
             return None
         end = self._record_end()
@@ -353,7 +363,7 @@ class _Walk:
         return self._before + self._at
 
     def _more(self) -> bool:
-        """Whether there is another byte."""
+        """True if the batch has another byte; decompresses the next chunk if needed."""
         while self._at == len(self._chunk):
             following = next(self._chunks, None)
             if following is None:
@@ -372,7 +382,7 @@ class _Walk:
         return read_varint(data, 0, max_bytes)[0]
 
     def _take(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """Reads and returns the next ``size`` bytes."""
         if len(self._chunk) - self._at >= size:
             self._at += size
             return bytes(self._chunk[self._at - size : self._at])
@@ -384,7 +394,7 @@ class _Walk:
         return b"".join(parts)
 
     def _step(self, size: int) -> None:
-        """Skip the next ``size`` bytes, decompressing them."""
+        """Skips the next ``size`` bytes, decompressing them."""
         if size < 0:
             raise _invalid("a record's fields run past its end")
         while size:
@@ -395,7 +405,7 @@ class _Walk:
                 return
 
     def _reach(self, size: int) -> int:
-        """How many of the next ``size`` bytes are in this chunk; at least one."""
+        """The number of the next ``size`` bytes that are in the current chunk; at least one."""
         if not self._more():
             raise _invalid("a record runs past the end of its batch")
         return min(size, len(self._chunk) - self._at)

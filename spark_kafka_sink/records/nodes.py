@@ -1,6 +1,7 @@
-"""How columns are written in a format: made when they are matched with a schema, on the driver.
+"""The nodes that describe the encoding of columns in a format with a schema. Made on the driver.
 
-Owns: the nodes. Never: Arrow (``formats/binary/encoder`` follows them), a schema.
+Owns: the nodes. Never: Arrow (``formats/binary/encoder`` encodes columns as the nodes describe), a
+schema.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 
 class Coding(Enum):
-    """The bytes of an integer."""
+    """The encodings of an integer."""
 
     ZIGZAG = auto()
     #: As 64 bits: negative ones take ten bytes.
@@ -22,14 +23,16 @@ class Coding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    """A byte."""
+    """Encodes a boolean as one byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column's integers divided by ``divisor`` (micros to millis, rounded down). Numbers outside
-    of ``least`` and ``most`` are refused. Numbers with a fraction are their bits, as many as
-    ``coding`` has.
+    """Encodes a column's numbers, after an integer division by ``divisor`` (micros to millis,
+    rounded down).
+
+    Numbers below ``least`` or above ``most`` are refused. Floating point numbers are encoded as
+    their bits, 32 or 64 as ``coding`` has.
     """
 
     coding: Coding = Coding.ZIGZAG
@@ -40,8 +43,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes after their count, or bytes of a fixed size (``length`` is an int). ``is_text``: bytes
-    that are not UTF-8 are refused.
+    """Encodes bytes or text: after the length if ``length`` is a :class:`Coding`, or with a fixed
+    length. With ``is_text``, bytes that are not UTF-8 are refused.
     """
 
     length: Coding | int
@@ -50,8 +53,9 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Uuid:
-    """The text of a UUID, 8-4-4-4-12 hexadecimal digits; other texts are refused. ``is_fixed``: as
-    16 bytes, otherwise as the text after its length.
+    """Encodes a UUID, given as text of 8-4-4-4-12 hexadecimal digits; other texts are refused.
+
+    With ``is_fixed`` it is encoded as 16 bytes, otherwise as the text after its length.
     """
 
     is_fixed: bool
@@ -59,7 +63,9 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """``size``: of a fixed; None: bytes, as few as the number has."""
+    """Encodes a decimal: as a fixed of ``size`` bytes, or as the fewest bytes if ``size`` is
+    None.
+    """
 
     precision: int
     scale: int
@@ -68,14 +74,16 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """A decimal as the first of these that holds it, each after its branch of a union."""
+    """Encodes a decimal as the first of several branches of a union that can hold it. Each branch
+    has its prefix.
+    """
 
     branches: tuple[tuple[bytes, Decimal], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The number of a string among these."""
+    """Encodes a string as the number of an enum's symbol."""
 
     symbols: tuple[str, ...]
     numbers: tuple[int, ...]
@@ -84,13 +92,14 @@ class Symbols:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """Microseconds as a message of seconds and nanoseconds (google.protobuf.Timestamp)."""
+    """Encodes microseconds as a message of seconds and nanoseconds (google.protobuf.Timestamp)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A value that is no struct as the only field of a message, which comes after the number of its
-    bytes (google.protobuf.StringValue and the other wrappers).
+    """Encodes a value as the only field of a message, after the message's size in bytes.
+
+    Used for values that are no structs: google.protobuf.StringValue and the other wrappers.
     """
 
     field: Value
@@ -98,7 +107,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record: column ``index`` as ``value``, or constant bytes."""
+    """A field of a record: the column ``index`` encoded as ``value``, or constant bytes."""
 
     name: str
     index: int
@@ -107,9 +116,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Fields in the schema's order; ``length``: after the number of its bytes. ``choices`` are
-    groups of columns: a row may have a value in only one column of a group, because readers would
-    lose the others.
+    """Encodes a struct as fields in the schema's order. With ``length``, the size in bytes comes
+    first.
+
+    ``choices`` are groups of columns. A row may have a value in only one column of a group, because
+    readers would lose the others.
     """
 
     fields: tuple[Field, ...]
@@ -119,9 +130,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Items of a list, or entries of a map, which are records. ``is_block``: after their number, if
-    there are any, and before a zero. ``packed``: after these bytes and the number of all of theirs,
-    if there are any.
+    """Encodes the items of a list, or the entries of a map, which are records.
+
+    * ``is_block``: Avro's form. The number of items comes before the items, if there are any, and a
+      zero byte after them.
+    * ``packed``: Protobuf's packed form. These bytes, and the size of all items in bytes, come
+      before the items, if there are any.
     """
 
     item: Value
@@ -136,9 +150,11 @@ ITEMS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """The text of ``valueFormat=json``. ``required`` are the values whose nulls are refused: the
-    way to each, its name, and the rest of the sentence. ``kept`` are the ways to fields whose nulls
-    are written, and not left out.
+    """Encodes a column as the JSON text of ``valueFormat=json``.
+
+    ``required`` are the values whose nulls are refused: for each, the path, its name and the rest
+    of the error's sentence. ``kept`` are the paths of fields whose nulls are written instead of
+    left out.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -163,9 +179,11 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``node`` after ``branch``: the branch of a union, or the tag of a field. ``null`` are the
-    bytes of a null; None: a null is refused. ``zeros`` are left out: the defaults of a Protobuf
-    field without presence.
+    """Encodes a value that may be null: the bytes ``branch``, then the value as ``node``.
+
+    ``branch`` is the branch of a union, or the tag of a field. ``null`` are the bytes for a null.
+    If ``null`` is None, a null is refused. Values in ``zeros`` are left out: the defaults of a
+    Protobuf field without presence.
     """
 
     node: Node
@@ -175,5 +193,5 @@ class Value:
 
 
 def entry(key: Value, value: Value) -> Record:
-    """An entry of a map."""
+    """The node of a map's entry: a record of key and value."""
     return Record((Field("key", 0, key), Field("value", 1, value)))

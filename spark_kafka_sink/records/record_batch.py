@@ -1,8 +1,8 @@
-"""The batch around records: format v2 (Java's ``DefaultRecordBatch``).
+"""The format of a record batch, version 2 (Java's ``DefaultRecordBatch``).
 
 Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch
 that was too large. Never: the encoding of records by columns (``record_encoder``). The split
-iterates over records one by one: it is not on a record's way.
+iterates over single records, because it is not on a record's way.
 """
 
 from __future__ import annotations
@@ -47,17 +47,21 @@ _SEQUENCES = 2**31
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence ``by`` records later: 0 follows the largest (Java's DefaultRecordBatch)."""
+    """The sequence number ``by`` records later; 0 follows the largest number (Java's
+    DefaultRecordBatch).
+    """
     return (sequence + by) % _SEQUENCES
 
 
 def sequence_before(one: int, other: int) -> bool:
-    """Order of two sequences that are in flight together: 0 follows the largest."""
+    """True if the sequence ``one`` precedes ``other``, where 0 follows the largest number. Both
+    must be in flight together.
+    """
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
 
 
 def _crc32c(*buffers: Buffer) -> int:
-    """The checksum of ``buffers``, one after another, without a copy."""
+    """The CRC-32C of the concatenated ``buffers``, computed without a copy."""
     checksum = 0
     for data in buffers:
         # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
@@ -67,12 +71,12 @@ def _crc32c(*buffers: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """A header as read. Length and magic have been checked and are left out.
+    """The parsed header of a batch. Its length and magic have been checked, and are left out.
 
-    ``checksum`` is the CRC-32C, which was checked, too: of all that follows it, unsigned. Brokers
-    keep a batch's bytes as they were sent, except for the fields before the CRC. They write other
-    bytes if the topic has another codec than the batch (``compression.type``) or times of its own
-    (LogAppendTime), and when they compact the topic.
+    ``checksum`` is the unsigned CRC-32C of all bytes after the checksum, which has been checked as
+    well. Brokers keep these bytes as they were sent, with three exceptions: the topic has another
+    codec than the batch (``compression.type``), the topic has the broker's timestamps
+    (LogAppendTime), or the topic is compacted.
     """
 
     base_offset: int
@@ -105,10 +109,12 @@ def write_header(
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> tuple[bytes, int]:
-    """The 61 bytes before ``records``, the (compressed) records section, and the CRC in them.
+    """The 61 bytes of a batch's header before ``records``, the (compressed) records section; and
+    the CRC.
 
-    The CRC covers both. ``size`` is the size of both, if known. Raises IllegalStateError for
-    producer fields that contradict each other, as Java does.
+    The CRC is in the header and covers the rest of the header and the records. ``size`` is the size
+    of header and records in bytes, if known. Raises IllegalStateError for producer fields that
+    contradict each other, as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
@@ -135,7 +141,9 @@ def write_header(
 
 
 def parse_header(data: Buffer) -> BatchHeader:
-    """The header of the batch that ``data`` is. The CRC is checked: CorruptRecordError."""
+    """Parses the header of ``data``, which must be exactly one batch. Raises CorruptRecordError,
+    also for a wrong CRC.
+    """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_SIZE:
         raise _corrupt(f"a batch of {len(view)} bytes is shorter than its header")
@@ -171,7 +179,7 @@ def parse_header(data: Buffer) -> BatchHeader:
 
 @dataclass(frozen=True, slots=True)
 class RecordSection:
-    """Uncompressed records of one batch, with the values that its header needs."""
+    """Uncompressed records of one batch, with the values for its header."""
 
     data: bytes
     record_count: int
@@ -182,12 +190,12 @@ class RecordSection:
 def split_records(
     section: Buffer, record_count: int, base_timestamp: int, at: int | None = None
 ) -> tuple[RecordSection, RecordSection]:
-    """Records [0, at) and [at, record_count) of an uncompressed section as two.
+    """Splits an uncompressed section into the records [0, at) and [at, record_count).
 
-    Without ``at``, cut as near to half of the bytes as whole records allow. The offset deltas of
-    the second restart at 0, its base timestamp is its first record's; keys, values and headers are
-    copied unchanged. Raises InvalidRecordError for a section that is not whole, IllegalStateError
-    when a half would be empty.
+    Without ``at``, the split is at the record boundary nearest to half of the bytes. In the second
+    section, the offset deltas begin at 0, and the base timestamp is the timestamp of its first
+    record. Keys, values and headers are copied unchanged. Raises InvalidRecordError for an
+    incomplete section, and IllegalStateError if a half would be empty.
     """
     if record_count < 2 or not (at is None or 0 < at < record_count):
         raise IllegalStateError(f"a batch of {record_count} records can't be split at {at}")

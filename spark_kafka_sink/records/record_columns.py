@@ -66,8 +66,9 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """The largest number of rows and input bytes that are encoded together, and the preferred
-    number of rows: fewer rows are better joined to the next rows.
+    """The limits of a chunk, whose rows are encoded together: rows and input bytes.
+
+    ``wanted_rows`` is the preferred number of rows. Fewer rows are better joined to the next rows.
     """
 
     max_rows: int = CHUNK_ROWS
@@ -79,13 +80,14 @@ class ChunkSize:
 class RecordColumns:
     """Many records as columns; every array has ``rows`` entries. Immutable.
 
-    ``topic`` is one name for all rows, or a dictionary<int32, string> array without nulls.
-    ``partition`` is int32, -1 where the partitioner decides; None: it decides for all.
-    ``key`` and ``value`` are binary or large_binary; None: null in every row. After :meth:`filter`
-    values and headers may be views (binary_view).
-    ``headers`` is each row's encoded headers section (count varint and headers); None: none.
-    ``timestamp`` is int64 milliseconds since the epoch; None: the time of sending.
-    ``first_row`` is this object's first row in the Arrow batch that it came from, for messages.
+    * ``topic``: one name for all rows, or a dictionary<int32, string> array without nulls.
+    * ``partition``: int32, -1 where the partitioner decides. None if it decides for all rows.
+    * ``key`` and ``value``: binary or large_binary. None if all are null. After :meth:`filter`
+      values and headers may be views (binary_view).
+    * ``headers``: each row's encoded headers section (count varint and headers). None without
+      headers.
+    * ``timestamp``: int64 milliseconds since the epoch. None stands for the time of sending.
+    * ``first_row``: the index of the first row in its Arrow batch, for messages.
     """
 
     rows: int
@@ -98,7 +100,7 @@ class RecordColumns:
     first_row: int = 0
 
     def topics(self) -> list[str]:
-        """The names of the topics that rows go to, each once, in order of their first use."""
+        """The names of the topics that rows go to, each once, in order of their first row."""
         if isinstance(self.topic, str):
             return [self.topic]
         used = pc.unique(self.topic.indices).to_pylist()
@@ -106,7 +108,7 @@ class RecordColumns:
         return [names[i] for i in used]
 
     def slice(self, offset: int, length: int) -> RecordColumns:
-        """Rows [offset, offset + length), zero copy."""
+        """The rows [offset, offset + length), zero copy."""
         end = offset + length
         return RecordColumns(
             rows=length,
@@ -120,12 +122,16 @@ class RecordColumns:
         )
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """The rows with these numbers. Topics of others are in no dictionary of theirs."""
+        """The rows with the indexes ``rows``, copied. The topic dictionary has only the topics of
+        these rows.
+        """
         index = integers(rows)
         return self._picked(rows, lambda column: without_views(column).take(index))
 
     def filter(self, kept: Mask) -> RecordColumns:
-        """Like :meth:`take` for the rows that are ``kept``; values and headers are not copied."""
+        """Like :meth:`take`, for the rows where ``kept`` is true. Values and headers are not
+        copied.
+        """
         flags = bools(kept)
         return self._picked(
             kept, lambda column: column.filter(flags), lambda column: filtered_views(column, kept)
@@ -153,7 +159,7 @@ class RecordColumns:
         )
 
     def input_bytes(self) -> npt.NDArray[np.int64]:
-        """Bytes of key, value and headers of each row."""
+        """The size of key, value and headers of each row, in bytes."""
         total = np.zeros(self.rows, np.int64)
         for column in (self.key, self.value, self.headers):
             if column is not None:
@@ -161,19 +167,21 @@ class RecordColumns:
         return total
 
     def span_bytes(self) -> int:
-        """An upper bound of the bytes of all keys, values and headers, without a pass over the
-        rows.
+        """An upper bound of the total size of keys, values and headers in bytes, without a pass
+        over the rows.
         """
         columns = (self.key, self.value, self.headers)
         return sum(span_of(column) for column in columns if column is not None)
 
     def payload_bytes(self) -> int:
-        """Bytes of all keys and values."""
+        """The total size of all keys and values, in bytes."""
         columns = (column for column in (self.key, self.value) if column is not None)
         return sum(int(lengths_of(column).sum()) for column in columns)
 
     def chunks(self, size: ChunkSize) -> Iterator[RecordColumns]:
-        """Consecutive slices of at most ``size``; a larger row is one slice."""
+        """Yields consecutive slices within the limits of ``size``. A row that is too large is a
+        slice alone.
+        """
         ends = self.input_bytes().cumsum()
         start = taken = 0
         while start < self.rows:
@@ -184,9 +192,7 @@ class RecordColumns:
 
 
 def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
-    """The topics without names that no row has: an unused name may be invalid and must not be
-    looked up.
-    """
+    """The topic column without names that no row has, because an unused name may be invalid."""
     numbers = indices.to_numpy()
     used = np.bincount(numbers, minlength=len(names)) > 0
     # Its new number is the number of used names before it.
@@ -199,12 +205,14 @@ def from_record_batch(
 ) -> RecordColumns:
     """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
 
-    ``plan`` names no columns to compose (``records/formats/composed_columns.py`` does that before).
-    ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null. Raises DataError
-    naming column and row for a topic that is null or can't be one, a negative partition or
-    timestamp, a null header key; or notes such rows in ``bad``. A noted row keeps its key, its
-    value, and the headers that can be sent. It also keeps its topic and partition, and a timestamp
-    that can't be sent is negative.
+    ``plan`` must not compose columns (``records/formats/composed_columns.py`` does that before).
+    ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null.
+
+    These rows are bad: a topic that is null or invalid, a negative partition or timestamp, a header
+    that is null or has a null key. Bad rows are noted in ``bad``. If ``bad`` is None, the first of
+    them raises DataError, which names column and row. A bad row keeps its key, its value, its
+    topic, its partition, and the headers that can be sent. A timestamp that can't be sent is
+    negative.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -229,8 +237,8 @@ def from_record_batch(
 def rows_with_value(
     batch: pa.RecordBatch, plan: ColumnPlan
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]:
-    """``batch`` without the rows whose value is null, and the numbers of the others; itself and
-    None when there are none.
+    """The ``batch`` without rows whose value is null, and the indexes of the other rows. The same
+    batch and None if no value is null.
     """
     index = plan.value_column if plan.value is None else plan.value.columns[0].index
     column = _column(batch, index)
@@ -241,14 +249,14 @@ def rows_with_value(
 
 
 def rows_of(batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """The rows with these numbers, copied."""
+    """A copy of the rows with the indexes ``numbers``."""
     index = integers(numbers)
     columns = [without_views(one).take(index) for one in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def without_views(column: pa.Array) -> pa.Array:
-    """Arrow takes no rows of views."""
+    """The column without Arrow's view types, because Arrow's ``take`` does not support them."""
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
@@ -284,7 +292,7 @@ def _decoded(column: pa.DictionaryArray) -> pa.Array:
 
 
 def _binary(column: pa.Array | None) -> pa.Array | None:
-    """Any string or binary array as binary or large_binary; None when there is no value in it."""
+    """Any array of strings or bytes as binary or large_binary; None if all values are null."""
     if column is None or column.null_count == len(column):
         return None
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -325,7 +333,9 @@ def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
 def _check_topic_name(
     encoded: pa.DictionaryArray, index: int, log_topics: tuple[str, ...], bad: BadRows
 ) -> None:
-    """Refuse the rows of a wrong name: a broker's refusal would name no row, and cost a wait."""
+    """Refuses the rows whose topic name is invalid. A broker's error would not name the row, and
+    would come only after a wait.
+    """
     reason, hint = Reason.TOPIC_NAME, VALID_NAME
     try:
         name = str(encoded.dictionary[index].as_py())
@@ -398,8 +408,8 @@ def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArra
 def _without_seconds(
     ticks: npt.NDArray[np.int64], valid: Mask | None, bad: BadRows
 ) -> npt.NDArray[np.int64]:
-    """Numbers of a column without a unit, -1 for a number that is refused as seconds: brokers would
-    delete such a record as too old.
+    """The timestamps of a column without a unit; -1 for a number that looks like seconds, which is
+    refused. In milliseconds it would be so old that brokers delete the record.
     """
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:

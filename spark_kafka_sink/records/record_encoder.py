@@ -1,19 +1,19 @@
-"""Columns to record bytes: grouping and encoding. The hot path.
+"""Encodes columns as record bytes: grouping and encoding. The hot path.
 
 Owns: the order of rows in the output (stable groups of one topic partition) and the bytes of format
-v2 records (Java's ``DefaultRecord``). Never: the cut of batches (``batch_cutter``), a lock, a batch
-(``producer/record_accumulator``), a batch's header (``record_batch``).
+v2 records (Java's ``DefaultRecord``). Never: the distribution over batches (``batch_cutter``), a
+lock, a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
 
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-A slice that the accumulator refuses, because the open batch that it was encoded for was closed
-meanwhile, is encoded again: :func:`encode_slices_again`.
+The accumulator refuses a slice if the open batch that it was encoded for has been closed meanwhile.
+Such a slice is encoded again: :func:`encode_slices_again`.
 
-How a chunk becomes bytes: sizes from the columns' lengths, cuts from the sizes, deltas from the
-cuts; then each record is a *head* (length, attributes, deltas, key length: mostly 8 to 12 bytes,
-packed by shifts), the key, the value's length, the value, the headers, and one Gather joins all of
-these of all records in the groups' order. Keys and values are copied once, there.
+A chunk becomes bytes in these steps: sizes from the columns' lengths, slices from the sizes, deltas
+from the slices. Then each record is a *head* (length, attributes, deltas, key length: mostly 8 to
+12 bytes, packed by shifts), the key, the value's length, the value and the headers. One Gather
+concatenates the pieces of all records in the groups' order, which copies keys and values once.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows of a chunk by topic partition, in their order within each.
+    """The rows of a chunk grouped by topic partition. Within a group, rows keep their order.
 
-    Group g holds rows ``order[bounds[g]:bounds[g + 1]]`` of the columns and goes to ``tps[g]``.
-    ``order`` is None when it is the identity (one group).
+    Group g has the rows ``order[bounds[g]:bounds[g + 1]]`` of the columns, and goes to ``tps[g]``.
+    ``order`` is None if there is only one group, whose order is unchanged.
     """
 
     tps: tuple[TopicPartition, ...]
@@ -66,9 +66,10 @@ class Groups:
 
 
 def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Groups:
-    """Group the rows of ``columns`` by topic and ``partitions`` (one number for each row).
+    """Groups the rows of ``columns`` by topic and by ``partitions``, which has a partition for each
+    row.
 
-    Groups come by topic (in the dictionary's order) and partition.
+    The groups are ordered by topic (as in the dictionary) and partition.
     """
     topic = columns.topic
     if columns.rows == 0:
@@ -97,8 +98,8 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
 
 
 def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
-    """The stable order of ``codes``. numpy sorts 16-bit numbers by radix, and wider numbers
-    slowly.
+    """The indexes that sort ``codes`` in a stable way. numpy sorts 16-bit numbers by radix, and
+    wider numbers slowly, so wide numbers are sorted 16 bits at a time.
     """
     if high - low < 65536:
         return (codes - low).astype(np.uint16).argsort(kind="stable")
@@ -110,15 +111,18 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
 
 
 def content_sizes(columns: RecordColumns) -> Int64s:
-    """Bytes of each row's record without its length, attributes and the two deltas.
+    """The size in bytes of each row's record without its length, attributes and the two deltas.
 
-    Key, value and their lengths, and the headers section: for the partitioner and Java's bound.
+    The size includes key, value, their lengths and the headers section. The partitioner uses it,
+    and Java's upper bound.
     """
     return _content_sizes(columns, _key_and_value_lengths(columns))
 
 
 def _key_and_value_lengths(columns: RecordColumns) -> list[Int64s | None]:
-    """Bytes of each row's key and of each row's value; None without the column."""
+    """The lengths of each row's key, and of each row's value, in bytes. None for a missing
+    column.
+    """
     return [None if c is None else lengths_of(c) for c in (columns.key, columns.value)]
 
 
@@ -136,7 +140,9 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
-    """Bytes of the signed varint of each length (0 or more, or -1); one number if all are equal."""
+    """The size in bytes of the signed varint of each length (-1 or more); one number if all are
+    equal.
+    """
     largest = int(highest(lengths, initial=0))
     if largest < 64:
         return 1
@@ -158,14 +164,16 @@ def encode_groups(
     *,
     max_request_size: int,
 ) -> EncodedSlices:
-    """Cut every group into batches and encode the whole chunk into one buffer.
+    """Distributes every group over batches, and encodes the whole chunk into one buffer.
 
-    ``positions[g]`` is the state of the open batch of ``groups.tps[g]``. ``raw_limits`` is, for
-    each group or for all, how many raw record bytes a new batch takes (batch.size without the
-    header, over the estimated compression ratio); the first record of a new batch always fits.
-    ``now_ms`` is the timestamp of rows without one. The slices come group by group, in order:
-    the first of a group continues the open batch when its first record still fits there
-    (``generation`` of the position), the others open new ones (``generation`` 0).
+    ``positions[g]`` is the position in the open batch of ``groups.tps[g]``. ``raw_limits`` is the
+    number of raw record bytes of a new batch, for each group or for all groups (batch.size without
+    the header, over the estimated compression ratio). The first record of a new batch always fits.
+    ``now_ms`` is the timestamp of rows without a timestamp.
+
+    The slices are ordered by group. The first slice of a group continues the open batch if its
+    first record still fits there (``generation`` of the position). The other slices open new
+    batches (``generation`` 0).
 
     Raises RecordTooLargeError, before anything is encoded, for a record that can't be sent.
     """
@@ -210,10 +218,10 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encodes the rows of ``refused``, one slice for each of some partitions, again for the current
-    states of their partitions, all in one pass, because there may be thousands.
+    """Encodes the rows of ``refused`` slices again, for the current positions of their partitions.
 
-    A partition gets several slices when its rows no longer fit into one batch.
+    ``refused`` has at most one slice for each partition. All are encoded in one pass, because there
+    may be thousands. A partition gets several slices if its rows no longer fit into one batch.
     """
     if groups.order is None:
         (only,) = refused
@@ -231,9 +239,9 @@ def encode_slices_again(
 
 
 def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> int:
-    """Java's check of a record against max.request.size, before any of the chunk is encoded.
+    """Checks every record against max.request.size, as Java does, before any record is encoded.
 
-    The largest record's size, as that check counts it.
+    Returns the size of the largest record in bytes, as Java estimates it.
     """
     largest = int(highest(content)) + JAVA_OVERHEAD
     if largest <= max_request_size:
@@ -256,11 +264,12 @@ def _encode(
     content: Int64s,
     cuts: Cuts,
 ) -> tuple[pa.Buffer, Int64s]:
-    """All records in one buffer, and where each ends, counted from the first.
+    """Encodes all records into one buffer, and returns the end of each record, counted from the
+    first.
 
-    Without headers every record ends in a zero byte (no headers). It is written as the first byte
-    of the next record's head, one slot less for each record; so the buffer holds one byte before
-    the first record, and all ends are one byte further on than counted.
+    Without headers every record ends with a zero byte (no headers). This byte is written as the
+    first byte of the next record's head, which saves a slot for each record. So the buffer has one
+    byte before the first record, and each record ends one byte after its counted end.
     """
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
@@ -298,7 +307,7 @@ def _sizes_of(parts: Sequence[Packed]) -> Int64s | np.int64:
 def _length_parts(
     column: pa.Array | None, lengths: Int64s | None, order: Int64s | None
 ) -> Sequence[Packed]:
-    """The varint of each row's key or value length, -1 for null."""
+    """The varints of each row's key or value length; -1 for null."""
     if column is None or lengths is None:
         return pack_constant(-1)
     valid = valid_of(column)

@@ -1,4 +1,4 @@
-"""A column of headers as a column of bytes: each row's encoded headers section.
+"""Encodes a column of headers: each row's headers become the bytes of a headers section.
 
 Owns: the headers section of a format v2 record (count, then for each header the key's length, the
 key, the value's length or -1, the value), made for all rows in one pass from Arrow's list<struct>
@@ -31,9 +31,9 @@ def encode_headers(
 ) -> pa.Array:
     """The headers section of every row of ``column``, a (large) list or map array.
 
-    ``key`` and ``value`` are the binary children under all of ``column.values``, in its order. A
-    null list is a row without headers; order and duplicates are kept, values may be null. Children
-    of ``unsendable`` are left out.
+    ``key`` and ``value`` are the binary children of ``column.values``. A null list is a row without
+    headers. Order and duplicates are kept, and values may be null. Children in the mask
+    ``unsendable`` are left out.
     """
     starts, counts = _ranges(column)
     if unsendable is not None:
@@ -69,11 +69,11 @@ def encode_headers(
 def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
-    """Refuse the rows with a null header or a header with a null key; which children these are,
-    None: none.
+    """Refuses the rows with a null header or a header with a null key. Returns the mask of these
+    children of ``column.values``; None if there are none.
 
-    ``element`` is the struct array under all of ``column.values`` (None for a map, whose entries
-    can't be null).
+    ``element`` is the struct array ``column.values``. It is None for a map, whose entries can't be
+    null.
     """
     unsendable: Mask | None = None
     for child, what, hint in (
@@ -98,7 +98,9 @@ def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
-    """The start of each row's entries in ``column.values``, and their number; 0 for a null row."""
+    """The index of each row's first entry in ``column.values``, and the number of entries; 0 for a
+    null row.
+    """
     offsets = offsets_of(column)
     starts = offsets[:-1].astype(np.int64)
     counts = offsets[1:].astype(np.int64) - starts
@@ -113,5 +115,5 @@ def _one(parts: Sequence[Packed]) -> Packed:
 
 
 def _sizes(values: Int64s) -> Int64s:
-    """Bytes of the signed varint of lengths and counts (-1 or more)."""
+    """The size in bytes of the signed varint of each length or count (-1 or more)."""
     return unsigned_sizes(values << 1, int(values.max(initial=0)) << 1)

@@ -1,8 +1,8 @@
-"""The bytes of many rows, put together piece by piece.
+"""Builds the bytes of many rows piece by piece.
 
 Owns: :func:`gather_of`, :class:`RowPieces`, and their result: :class:`Payloads`, with a
-:class:`Refusal` for each row without a payload. Never: a type, a schema, the meaning of the bytes;
-the reason for a refusal (``records/formats/``), the treatment of a refused row.
+:class:`Refusal` for rows without a payload. Never: a type, a schema, the meaning of the bytes; the
+reason for a refusal (``records/formats/``), the treatment of a refused row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _WORD, _PAIR = 8, 12
 
 
 class Refusal(NamedTuple):
-    """``rows`` is true for the refused rows, ``column`` is the path to the value, ``reason`` the
-    rest of the sentence, without the value.
+    """Rows that can't be encoded, and the reason.
+
+    ``rows`` is the mask of these rows, and ``column`` the path of the value. ``reason`` is the rest
+    of the error's sentence, without the value.
     """
 
     rows: Mask
@@ -42,7 +44,7 @@ class Refusal(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """A (large) binary array with an entry for each row; the entries of refused rows have no
+    """The payload of each row, as a (large) binary array. The entries of refused rows have no
     meaning.
     """
 
@@ -51,7 +53,9 @@ class Payloads(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Entry ``rows[i]`` of a binary column for row i; None: entry i."""
+    """A piece for each row: entry ``rows[i]`` of a binary column for row i. If ``rows`` is None,
+    entry i.
+    """
 
     array: pa.Array
     rows: Indices | None
@@ -66,8 +70,8 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """All ``pieces`` of each of ``rows`` rows, in as few slots as possible, and ``more`` slots
-    after these.
+    """A gather with all ``pieces`` of ``rows`` rows, in as few slots as possible, and ``more``
+    empty slots after them.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -84,8 +88,8 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """The pieces with neighbours joined, if their widths allow it: to 8 bytes, then to pairs of 8
-    and 4.
+    """The pieces, with adjacent short pieces joined into slots of at most 8 bytes, or pairs of at
+    most 12 bytes.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
@@ -110,8 +114,8 @@ def _pairs(words: list[Packed]) -> Iterator[Packed | tuple[Packed, Packed]]:
 
 
 class RowPieces:
-    """The bytes of each of ``rows`` rows, piece after piece: short pieces packed into words, others
-    as binary columns.
+    """Collects the bytes of each of ``rows`` rows, piece by piece. Short pieces are packed into
+    words, and others are binary columns.
     """
 
     def __init__(self, rows: int) -> None:
@@ -120,41 +124,47 @@ class RowPieces:
         self._pieces: list[Piece] = []
 
     def add_bytes(self, data: bytes, where: Mask | None = None) -> None:
-        """Adds the same bytes to each row, or to the rows of ``where``."""
+        """Appends the same bytes to each row, or to the rows of the mask ``where``."""
         for start in range(0, len(data), _WORD):
             self.add_packed([packed_bytes(data[start : start + _WORD])], where)
 
     def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
-        """Short strings; none in the rows that ``where`` leaves out."""
+        """Appends short strings to each row, or to the rows of the mask ``where``."""
         for part in parts:
             if where is not None:
                 part = Packed(part.word * where, part.size * where, part.most)  # noqa: PLW2901
             self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
-        """Adds a binary column, or its entry ``rows[i]`` to row i; a null adds no bytes."""
+        """Appends entry ``rows[i]`` of a binary column to row i. If ``rows`` is None, entry i.
+        Nulls add no bytes.
+        """
         self._pieces.append(Column(column, rows))
 
     def add_choice(self, texts: Sequence[bytes], chosen: int | Indices) -> None:
-        """Adds an item of ``texts``: the same item to all rows, or an item by row."""
+        """Appends an item of ``texts``: the item with the index ``chosen`` to all rows, or the item
+        ``chosen[i]`` to row i.
+        """
         if isinstance(chosen, int):
             texts, chosen = [texts[chosen]], np.zeros(self.rows, np.uint8)
         self.add_column(binary_array(texts), chosen)
 
     def refuse(self, rows: Mask, column: str, reason: str) -> None:
-        """Notes the rows, if there are any."""
+        """Records a refusal of the rows in the mask ``rows``, if there are any."""
         if rows.any():
             self.refusals.append(Refusal(rows, column, reason))
 
     def refuse_of(self, inner: Sequence[Refusal], row_of: npt.NDArray[np.integer]) -> None:
-        """Notes refusals of other rows; ``row_of`` maps each of those rows to a row here."""
+        """Records the refusals of nested values, where ``row_of`` maps each nested value to its row
+        here.
+        """
         for one in inner:
             rows = np.zeros(self.rows, np.bool_)
             rows[row_of[one.rows]] = True
             self.refuse(rows, one.column, one.reason)
 
     def sizes(self) -> Int64s:
-        """The bytes that each row has so far."""
+        """The number of bytes that each row has so far."""
         sizes, of_all = np.zeros(self.rows, np.int64), 0
         for piece in self._pieces:
             size = piece.size
@@ -166,13 +176,13 @@ class RowPieces:
         return sizes
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:
-        """The rows' bytes, and where each begins and ends in them."""
+        """The offsets of the rows, and the buffer with all rows' bytes."""
         if not self.rows:
             return np.zeros(1, np.int64), pa.py_buffer(b"")
         offsets = ends_of(self.sizes())
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
-        """All rows; null where ``nulls_of`` is."""
+        """The payload of each row; null where ``nulls_of`` is null."""
         offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

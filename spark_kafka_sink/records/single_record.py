@@ -1,11 +1,11 @@
-"""A single record to bytes: format v2 for a record of ``send`` (Java's ``DefaultRecord``).
+"""Encodes a single record of ``send`` in format v2 (Java's ``DefaultRecord``).
 
-Owns: the bytes of one record, Java's upper bound of them, a whole batch of few records. Never:
-columns (``record_encoder`` writes the same bytes for thousands of rows at once), a batch that
-grows.
+Owns: the bytes of one record, Java's upper bound of their size, a whole batch of few records.
+Never: columns (``record_encoder`` writes the same bytes for thousands of rows at once), a batch
+that grows.
 
 :func:`record_bytes` runs under the accumulator's lock, because a record's position in its batch is
-known only there; headers, which cost most, are encoded before it (:func:`headers_section`).
+known only there. Headers take the most time, so they are encoded before (:func:`headers_section`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _varint(value: int) -> bytes:
 
 
 def headers_section(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The headers of a record with their count."""
+    """The encoded headers of a record, after their count."""
     parts = []
     count = 0
     for key, value in headers:
@@ -57,8 +57,10 @@ def record_bytes(
     value: bytes | None,
     headers: bytes = EMPTY_SECTION,
 ) -> bytes:
-    """The record number ``offset_delta`` of a batch, ``timestamp_delta`` ms after its first;
-    ``headers`` is its :func:`headers_section`.
+    """The encoded record.
+
+    ``offset_delta`` is the record's index in its batch, ``timestamp_delta`` its time in ms after
+    the base timestamp, and ``headers`` its :func:`headers_section`.
     """
     # One join, and then the length before it, take a third less time than summing lengths first.
     # Most numbers are in the table: reading it costs less than asking whether it has them.
@@ -82,7 +84,7 @@ def record_bytes(
 
 
 def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EMPTY_SECTION) -> int:
-    """Upper bound of the bytes of a batch with this record only, as Java estimates it
+    """An upper bound of the size in bytes of a batch with only this record, as Java estimates it
     (``AbstractRecords.estimateSizeInBytesUpperBound``).
     """
     size = JAVA_OVERHEAD + len(headers)
@@ -97,7 +99,7 @@ def batch_of(
     producer: ProducerIdAndEpoch,
     base_sequence: int,
 ) -> list[bytes]:
-    """A batch of keys and values, in the buffers of a Produce request; transactional when
+    """A batch of keys and values, as the buffers of a Produce request. It is transactional if
     ``producer`` is valid.
     """
     codec = Codec(CompressionType.ZSTD, 3)
@@ -122,7 +124,7 @@ MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 
 
 def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
-    """The headers of a :func:`headers_section`; RemoteProtocolError when it is not one."""
+    """Decodes a :func:`headers_section`. Raises RemoteProtocolError if it is damaged."""
     count, at = read_varint(section, 0)
     found = []
     for _ in range(count):
@@ -133,6 +135,8 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes after their length, None for -1, and the offset of their end."""
+    """Reads bytes with a varint length at ``at``; None for the length -1. Also returns the offset
+    after them.
+    """
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

@@ -1,8 +1,9 @@
-"""Variable-length integers, one by one and by columns (Java's ``ByteUtils``).
+"""Encodes and decodes variable-length integers, one by one and by columns (Java's ``ByteUtils``).
 
 Owns: zigzag and unsigned varints of up to 5 bytes (int32) and 10 bytes (int64). Never: lengths of
-records (``record_encoder``). A column of varints is two columns: the bytes of each, packed little
-end first into a 64-bit word, and how many they are; a shift and an or then joins neighbours.
+records (``record_encoder``). A column of varints is two columns: the bytes of each varint, packed
+into a 64-bit word with the first byte lowest, and the number of bytes. A shift and an or then joins
+neighbours.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ MAX_VARLONG_BYTES = 10
 
 
 def zigzag(value: int) -> int:
-    """Signed to unsigned, small magnitudes first: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    """Maps a signed to an unsigned integer, small magnitudes first: 0, -1, 1, -2 become 0, 1,
+    2, 3.
+    """
     return ((value << 1) ^ (value >> 63)) & _MASK64
 
 
 def unsigned_varint(value: int) -> bytes:
-    """``value`` in 7-bit groups, the low group first; a negative value as its 32 bits (like
-    Java).
+    """Encodes ``value`` in groups of 7 bits, the lowest group first. A negative value is encoded as
+    its 32 bits, like in Java.
     """
     if value < 0:
         value &= 0xFFFFFFFF
@@ -48,28 +51,30 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A signed int32 or int64 in zigzag form (Java's writeVarint and writeVarlong agree)."""
+    """Encodes a signed int32 or int64 in zigzag form (Java's writeVarint and writeVarlong
+    agree).
+    """
     return unsigned_varint(zigzag(value))
 
 
 def sized(data: bytes) -> bytes:
-    """``data`` after its length."""
+    """``data`` after its length as a varint."""
     return varint(len(data)) + data
 
 
 @lru_cache(1024)  # of the few lengths and deltas that chunk after chunk has
 def varint_size(value: int) -> int:
-    """How many bytes :func:`varint` gives."""
+    """The size of :func:`varint` of ``value``, in bytes."""
     return max(1, (zigzag(value).bit_length() + 6) // 7)
 
 
 def read_unsigned_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """The varint at ``position`` and where the next byte is.
+    """Decodes the varint at ``position``. Returns the value, and the position after it.
 
-    Raises RemoteProtocolError when the data ends within it, when it has more than ``max_bytes``,
-    or when its last byte holds bits beyond 32 (64).
+    Raises RemoteProtocolError if the data ends within the varint, if it has more than
+    ``max_bytes``, or if its last byte has bits above the 32 (64) bits of the value.
     """
     value = 0
     for i in range(max_bytes):
@@ -87,7 +92,9 @@ def read_unsigned_varint(
 def read_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Like :func:`read_unsigned_varint`, undoing zigzag. ``max_bytes`` 10 reads a varlong."""
+    """Decodes a signed varint in zigzag form, like :func:`read_unsigned_varint`. A ``max_bytes`` of
+    10 reads a varlong.
+    """
     value, position = read_unsigned_varint(data, position, max_bytes)
     return (value >> 1) ^ -(value & 1), position
 
@@ -98,10 +105,10 @@ _3 = np.uint64(3)
 
 @dataclass(slots=True)
 class Packed:
-    """Up to 8 bytes for each row: ``word`` (low byte first) and ``size``, arrays or a single value
-    for all rows.
+    """Up to 8 bytes for each row: ``word`` (first byte lowest) and ``size`` in bytes. Each is an
+    array, or a single value for all rows.
 
-    Bits of ``word`` above ``size`` bytes are zero. ``most`` bounds ``size``.
+    Bits of ``word`` above ``size`` bytes are zero. ``most`` is an upper bound of ``size``.
     """
 
     word: UInt64s | np.uint64
@@ -109,7 +116,7 @@ class Packed:
     most: int
 
     def __add__(self, other: Packed) -> Packed:
-        """The bytes of both, concatenated; bytes after the first 8 are dropped."""
+        """The bytes of both operands, concatenated. Bytes after the first 8 are dropped."""
         word = self.word
         if other.word is not _ZERO:
             word = word | other.word << (self.size << _3)
@@ -117,13 +124,15 @@ class Packed:
 
 
 def packed_bytes(data: bytes) -> Packed:
-    """The same at most 8 bytes for all rows."""
+    """The same bytes, at most 8, for all rows."""
     word = np.uint64(int.from_bytes(data, "little")) if any(data) else _ZERO
     return Packed(word, np.uint64(len(data)), len(data))
 
 
 def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
-    """Bytes and sizes of the unsigned varints of 0..65535: what most lengths and deltas are."""
+    """The bytes and the sizes of the unsigned varints of 0..65535. Most lengths and deltas are in
+    this range.
+    """
     value = np.arange(65536, dtype=np.uint32)
     size = 1 + (value >= 1 << 7).astype(np.uint8) + (value >= 1 << 14)
     word = (
@@ -141,8 +150,10 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """How many bytes the unsigned varint of each value has; none is above ``largest``. ``more`` are
-    the bits of a byte after the first one's 7.
+    """The size in bytes of the unsigned varint of each value; ``largest`` is an upper bound of the
+    values.
+
+    The first byte holds 7 bits of the value, and each further byte ``more`` bits.
     """
     size = np.ones(len(values), np.int64)
     bits = 7
@@ -154,14 +165,16 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value, the same for all rows, as one or two words."""
+    """The signed varint of one value for all rows, as one or two words."""
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
     return tuple([packed_bytes(part) for part in parts])
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed (zigzag) varint of each value; two words when one may have more than 8 bytes."""
+    """The signed (zigzag) varint of each value, as one word. Two words if a varint may have more
+    than 8 bytes.
+    """
     if len(values) == 0:
         return pack_constant(0)
     low, high = int(lowest(values)), int(highest(values))
@@ -182,7 +195,7 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of the 64 bits of each value: a negative value takes ten bytes, two
+    """The unsigned varint of each value's 64 bits. A negative value takes ten bytes, and so two
     words.
     """
     if len(values) == 0:
@@ -193,7 +206,7 @@ def pack_unsigned(values: Int64s) -> Sequence[Packed]:
 
 
 def _spread(values: UInt64s, most: int) -> UInt64s:
-    """The low 56 bits in groups of 7 bits, a byte each."""
+    """Distributes the low 56 bits over 8 bytes, 7 bits in each byte."""
     word = values
     if most > 4:
         word = (word & np.uint64(0xFFFFFFF)) | (word & np.uint64(0xFFFFFFF0000000)) << np.uint64(4)

@@ -1,3 +1,3 @@
-"""Rows that can't be sent: reasons and masks (``bad_rows``), and the limits of a topic for a row
+"""Rows that can't be sent: reasons and masks (``bad_rows``), and a topic's limits
 (``topic_limits``).
 """

@@ -1,11 +1,11 @@
-"""Rows that can't be sent: why, and which rows of a batch they are.
+"""Collects the rows of a batch that can't be sent, with the reason of each row.
 
 Owns: :class:`Reason`, the one table of reasons (code, exception class and stage of Kafka Connect),
 and :class:`BadRows`, which collects masks, or raises. Never: a check (``record_columns``,
-``letters/row_limits``), what becomes of the rows (``letters/letter_writer``).
+``letters/row_limits``), the treatment of the rows (``letters/letter_writer``).
 
-A check has one form: it calls :meth:`BadRows.refuse` with a mask. The rows are noted, and the first
-reason of a row counts; or, with errors.tolerance=none, the first row of the mask is an error.
+Every check calls :meth:`BadRows.refuse` with a mask. The rows are noted, and the first reason of a
+row counts. With errors.tolerance=none, the first row of the mask is an error instead.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _COMPOSED = "records.formats.composed_columns", "connect"
 
 @dataclass(eq=False)
 class _Facts:
-    """The facts of a reason. Connect's dashboards group by the exception class, of
-    ``org.apache.kafka.{of}.errors``, and by the stage; ``module`` is the module that finds the row.
+    """The facts of a reason: text, error kind, exception class, stage and module.
+
+    Dashboards for Kafka Connect group by the exception class, of ``org.apache.kafka.{of}.errors``,
+    and by the stage. ``module`` is the module that finds the row.
     """
 
     text: str
@@ -45,7 +47,7 @@ class _Facts:
 
 
 class Reason(_Facts, Enum):
-    """Why a row can't be sent."""
+    """The reason why a row can't be sent."""
 
     # fmt: off
     NULL_KEY = "null key", Kind.NULL_KEY, _RECORD, _KEY
@@ -81,16 +83,18 @@ TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason, and a sentence for all of its rows, without their content."""
+    """A reason with a sentence that describes all of its rows, without their content."""
 
     reason: Reason
     text: str
 
 
 class BadRows:
-    """The rows of a batch that can't be sent. ``which`` has a number for each of ``rows`` rows: 0,
-    or the number of its finding, counted from 1. If ``which`` is None, no row is noted: the first
-    bad row is an error that names ``topic``.
+    """The rows of a batch that can't be sent, each with the number of its finding.
+
+    ``which`` has a number for each row of the batch: 0, or the number of the row's finding, counted
+    from 1. If ``rows`` is None, no rows are collected: the first bad row is an error that names
+    ``topic``.
     """
 
     __slots__ = ("found", "raises", "topic", "which")
@@ -103,14 +107,17 @@ class BadRows:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """The numbers of the bad rows in the batch."""
+        """The indexes of the bad rows in the batch, ascending."""
         return (self.which > 0).nonzero()[0]
 
     def refuse(
         self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
-        """Note ``rows`` that have no finding yet. ``text`` is a sentence for all of them; it names
-        the column itself if ``column`` is empty.
+        """Notes those ``rows`` of the mask that have no finding yet; or raises DataError for the
+        first row.
+
+        ``text`` is a sentence for all of the rows. If ``column`` is empty, the sentence names the
+        column.
         """
         if not rows.any():
             return

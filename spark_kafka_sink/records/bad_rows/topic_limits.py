@@ -1,4 +1,4 @@
-"""The limits of a topic's configuration for a row. No Arrow, because planning reads them.
+"""The limits that a topic's configuration sets for a row. No Arrow, because planning reads them.
 
 Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
 """
@@ -23,8 +23,11 @@ _NONE: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """The largest record batch, in bytes, and how far timestamps may be from the broker's time, in
-    ms; without a limit, or when it is not known, the largest 64-bit number. Picklable.
+    """A topic's limits for record batches and timestamps. Picklable.
+
+    ``max_bytes`` is the size of the largest record batch. ``before_ms`` and ``after_ms`` are the
+    largest distances of a timestamp from the broker's time, in ms. An unknown or missing limit is
+    the largest 64-bit number.
     """
 
     max_bytes: int = _NONE
@@ -35,7 +38,7 @@ class TopicLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, str | None]) -> TopicLimits:
-        """The limits from a topic's configs, as far as they are known."""
+        """The limits from a topic's configs. A config that is missing sets no limit."""
         size, before, after = (_number(settings.get(name)) for name in (LARGEST, BEFORE, AFTER))
         if settings.get(TIMESTAMPS) == BROKERS_TIME:
             before = after = _NONE

@@ -1,9 +1,9 @@
-"""Changes of one key that an Arrow batch holds in descending order.
+"""Finds changes of one key that are in descending order within an Arrow batch.
 
 Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
 
-Mostly the positions of a batch never fall, which is one comparison for each row. Only otherwise are
-keys looked at: first a hash of each, which shows that most keys occur once.
+The positions of most batches never fall, which one comparison for each row shows. Only for other
+batches are the keys compared. A hash of each key then shows that most keys occur once.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def older_changes(
     *,
     by_kind: bool = True,
 ) -> Mask:
-    """The changes that come after a later change of their key. ``keys_of`` gives numbers, which are
-    equal for equal keys, and the rows that have a key. Rows that can't be sent don't count, and
-    ``dropped`` rows, which become no record. ``by_kind``: whether changes at one position are
-    ordered by their kind; events of Debezium are not.
+    """Marks the changes that come after a later change of the same key.
+
+    ``keys_of`` returns a number for each row, which is equal for equal keys, and the mask of rows
+    with a key. Rows that can't be sent are ignored, and so are ``dropped`` rows, which become no
+    record. With ``by_kind``, changes at the same position are ordered by their kind. Debezium's
+    events are not.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -70,7 +72,7 @@ def older_changes(
 
 
 def _positions(batch: pa.RecordBatch, order: tuple[OrderColumn, ...]) -> Int64s:
-    """Numbers in the order of the columns; null is the first."""
+    """A number for each row, whose order is the order of the columns. Null comes first."""
     made: Int64s | None = None
     for one in order:
         column = batch.column(one.index)
@@ -96,13 +98,15 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def dense(numbers: Int64s) -> Int64s:
-    """From 0 on, in the same order."""
+    """Replaces the numbers by 0, 1, 2, ... in the same order; equal numbers stay equal."""
     places: Int64s = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return places
 
 
 def _may_be_twice(keys: Int64s) -> Mask:
-    """False for a number that is there once; may be true for others, whose hash is there twice."""
+    """False for a key that occurs once. True for a key that occurs twice, or shares the hash of
+    another.
+    """
     hashes = _hashes(keys)
     twice: Mask = np.bincount(hashes, minlength=1 << _BITS).take(hashes) > 1
     return twice

@@ -1,13 +1,13 @@
-"""Rows of a change feed as the rows of a table, each with a mark: before step 3 of a record's way.
+"""Turns a change feed into rows of a table, each with a mark: before step 3 of a record's way.
 
 Owns: :class:`ChangedRows`, which drops the row before an update, makes a tombstone for a delete and
 for the old key of an update that changes the key, and marks impossible rows. Never: the choice of
 columns (``column_plan``), keys and values (``record_columns``, ``composed_columns``), the order of
 changes that several tasks or Arrow batches hold (``datasource/jobs/upserts.py``).
 
-An update of Delta Lake or Flink is two rows, the row before it directly in front of the row after
-it. A pair may be cut by the end of an Arrow batch: its first row waits for the next batch. If the
-end of a task cuts a pair, the feed is wrong, so the waiting row is marked.
+An update of Delta Lake or Flink is a pair of rows: the row before the update, and directly after it
+the row after the update. If an Arrow batch ends between the two, the first row waits for the next
+batch. If a task ends between the two, the feed is wrong, so the waiting row is marked.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class ChangedRows:
-    """The rows of one task attempt. ``dropped`` counts rows without a record, ``added`` counts
-    additional records of a row.
+    """The changes of one task attempt. ``dropped`` counts rows without a record, and ``added``
+    counts the additional records of rows.
     """
 
     plan: ColumnPlan
@@ -61,8 +61,11 @@ class ChangedRows:
     _open: pa.RecordBatch | None = field(default=None, init=False)
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
-        """The table's rows of ``batch``, and their numbers in it; a row of the batch before has -1.
-        None: each row is there, in order.
+        """The rows of the table for the changes in ``batch``, and for each row the index of its
+        change.
+
+        The index is -1 for a change in the previous batch. None in place of the indexes means that
+        each change became one row, in order.
         """
         waited = self._open is not None
         if self._open is not None:
@@ -78,7 +81,9 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """The row that still waits for its second row after the last batch; None: no row waits."""
+        """After the last batch, the row that still waits for the other row of its update. None
+        without such a row.
+        """
         batch, self._open = self._open, None
         if batch is None:
             return None
@@ -128,8 +133,8 @@ class ChangedRows:
     def _older(
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
-        """The changes that would replace a later change of their key. An update of another key is a
-        change of both keys.
+        """Marks the changes that would replace a later change of the same key. An update that
+        changes the key counts as a change of both keys.
         """
         by_kind = self._changes.images is None
         if moved.any():
@@ -176,8 +181,8 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The column whose null would be a null value, which is a tombstone; None: values of
-        several columns are never null.
+        """The index of the column whose null is a null value, and so a tombstone. None if the value
+        consists of several columns, which is never null.
         """
         value = self.plan.value
         if value is None:
@@ -185,8 +190,8 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """The rows before an update that become no record, and the updates of another key. Marks
-        rows without their other half.
+        """Two masks: the rows before an update, which become no record, and the updates that change
+        the key. Rows whose pair is incomplete are marked.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:
@@ -235,7 +240,7 @@ class ChangedRows:
     def _same_keys(
         self, one: pa.RecordBatch, rows: Int64s, other: pa.RecordBatch, others: Int64s
     ) -> Mask:
-        """Whether the keys of two rows are the same bytes."""
+        """True for each pair of rows whose keys have the same bytes."""
         key = self.plan.key
         columns = [self.plan.key_column] if key is None else [of.index for of in key.columns]
         same = np.ones(len(rows), np.bool_)
@@ -265,7 +270,7 @@ class ChangedRows:
         return same
 
     def _key_numbers(self, batch: pa.RecordBatch, kinds: Int8s) -> tuple[Int64s, Mask]:
-        """The same number for the same key, and the rows that have a key."""
+        """A number for each row, which is equal for equal keys, and the mask of rows with a key."""
         columns = self._key_columns(batch, kinds)
         if any(pa.types.is_nested(one.type) for one in columns):
             assert self.plan.key is not None, "a column key is text or bytes"
@@ -286,7 +291,9 @@ class ChangedRows:
         return numbers, has_key
 
     def _key_columns(self, batch: pa.RecordBatch, kinds: Int8s) -> list[pa.Array]:
-        """The columns of the key; of Debezium those of the row before a delete, else after."""
+        """The columns of the key. For Debezium, a delete has the key in the row before the change,
+        and other changes have it in the row after.
+        """
         changes, key = self._changes, self.plan.key
         indices = [self.plan.key_column] if key is None else [one.index for one in key.columns]
         columns = []
@@ -302,7 +309,9 @@ class ChangedRows:
         return columns
 
     def _with_key_columns(self, batch: pa.RecordBatch, columns: list[pa.Array]) -> pa.RecordBatch:
-        """``columns`` where the plan of the key has them; all others are null."""
+        """A batch with ``columns`` at the indexes of the key's columns; all other columns are
+        null.
+        """
         changes, key = self._changes, self.plan.key
         assert key is not None
         made = [pa.nulls(batch.num_rows)] * (changes.width + changes.row_fields)
@@ -316,7 +325,7 @@ def _keys(key: ComposedColumns, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _taken(batch: pa.RecordBatch, key: ComposedColumns, rows: Int64s) -> pa.RecordBatch:
-    """The rows with these numbers; only the columns of ``key``, the others are null."""
+    """The rows with the indexes ``rows``. Columns that do not belong to ``key`` are null."""
     needed, index = {column.index for column in key.columns}, integers(rows)
     columns = [
         without_views(one).take(index) if number in needed else pa.nulls(len(rows))
@@ -332,5 +341,5 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy of the row, without the memory of the batch that it is a slice of."""
+    """A copy of the sliced rows, which does not keep the whole batch in memory."""
     return rows_of(batch, np.arange(batch.num_rows))

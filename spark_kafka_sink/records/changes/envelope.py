@@ -1,7 +1,7 @@
-"""Changes as Debezium's envelopes: before, after, source, op and ts_ms.
+"""Builds Debezium's envelopes of changes: before, after, source, op and ts_ms.
 
-Owns: :func:`envelope_of`, and :class:`TableRows`, from which it is made. Never: the choice of the
-rows (``changed_rows``), the bytes of a format.
+Owns: :func:`envelope_of`, and its input :class:`TableRows`. Never: the choice of the rows
+(``changed_rows``), the bytes of a format.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class TableRows:
-    """Rows of ``batch``, taken from the rows of ``whole``. ``old``: the rows of the old key, for an
-    update that ``is_moved`` to another key. ``copies`` counts the rows that were made from one row,
-    from 0. ``was``: the row of ``whole`` before an update, -1: it is missing; None: the feed never
-    has it.
+    """Rows of a table made from a change feed. ``batch`` has the rows, and ``whole`` the changes.
+
+    * ``old``: true for a row of the old key of an update.
+    * ``is_moved``: true for a row of an update that changes the key.
+    * ``copies``: numbers the rows that were made from one change, from 0.
+    * ``was``: the index in ``whole`` of the row before an update, -1 if it is missing. None if the
+      feed never has such rows.
     """
 
     batch: pa.RecordBatch
@@ -44,19 +47,21 @@ class TableRows:
 
 
 def fields_of(images: pa.StructArray) -> list[pa.Array]:
-    """The fields of a struct, null where it is."""
+    """The fields of a struct column. They are null where the struct is null."""
     return [without_views(one) for one in images.flatten()]
 
 
 def valid(column: pa.Array) -> Mask:
-    """True where there is a value."""
+    """True for each row with a value that is not null."""
     found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
-    """The five columns of Debezium's envelope, in the order of ``ENVELOPE``. ``before`` is the row
-    of a delete, and of an update where the feed has it next to the row after.
+    """The five columns of Debezium's envelope, in the order of ``ENVELOPE``.
+
+    The field ``before`` is set for deletes. It is set for an update only if the feed has the row
+    before the update next to the row after it.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None

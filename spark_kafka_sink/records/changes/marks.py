@@ -1,7 +1,7 @@
-"""The kind of a change, by its type, and the mark of a row: the reason why it can't be sent.
+"""Maps change types to kinds of changes, and marks the changes that can't be sent with the reason.
 
-Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: the rows that get a
-mark (``changed_rows``), their treatment (``bad_rows``).
+Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: the choice of the rows
+that get a mark (``changed_rows``), their treatment (``bad_rows``).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _PROBLEMS: Final = {
 
 
 def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
-    """The kind of each row, by its change type."""
+    """The kind of each change, from the feed's column of change types."""
     of = (log.inserts, log.updates, log.deletes, log.preimages, (), (TIED,), (UNORDERED,))
     known = [(name, kind) for kind, names in enumerate(of) for name in names]
     if not (pa.types.is_string(types.type) or pa.types.is_large_string(types.type)):
@@ -98,7 +98,9 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Note the rows of a change feed that can't be sent, or raise DataError."""
+    """Notes the rows of a change feed that can't be sent in ``bad``, which may raise DataError
+    instead.
+    """
     changes = plan.changes
     if changes is None:
         return

@@ -1,10 +1,11 @@
-"""Columns as payloads: named columns become the bytes of a record's key or value.
+"""Payload formats: named columns become the bytes of a record's key or value.
 
-Owns: composing columns (``composed_columns``), and the formats with a schema: how a schema is
-derived from columns or checked against them (on the driver, without Arrow), and the columnar
-encoder of all (in tasks; ``binary``). Never: which columns (``records/column_plan.py``), which
-schema (``datasource/schemas``), a request to a registry (``network/schema_registry.py``).
+Owns: composing columns (``composed_columns``), and the formats with a schema. On the driver,
+without Arrow, a schema is derived from columns, or columns are checked against a schema. In tasks,
+one columnar encoder (``binary``) serves all formats. Never: the choice of columns
+(``records/column_plan.py``), the choice of a schema (``datasource/schemas``), a request to a
+registry (``network/schema_registry.py``).
 
-A format is one file behind the seam of ``schema_format.py``: ``avro_format.py``,
+Each format is one file that implements the interface in ``schema_format.py``: ``avro_format.py``,
 ``protobuf_format.py``, ``json_schema.py``. ``column_type.py`` has the table of types.
 """

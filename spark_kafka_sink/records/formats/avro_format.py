@@ -1,15 +1,15 @@
-"""Avro, one of the formats with a schema.
+"""The Avro format: schemas, and the match of columns with their fields.
 
-Owns: :class:`AvroFormat`: schemas, read from their JSON (specification 1.12) or made from columns;
-the field of each column, the encoding of its values, and the errors that planning can find. A
-registry has accepted a schema, or will refuse it, so only errors that would mislead the encoder are
-checked. Never: Arrow; a registry; a value of a row: the encoder finds numbers that are too large,
-and nulls where a value is required.
+Owns: :class:`AvroFormat`: schemas, read from their JSON (specification 1.12) or derived from
+columns; the field of each column, the encoding of its values, and the errors that planning can
+find. Only errors that would mislead the encoder are checked, because a registry checks schemas.
+Never: Arrow; a registry; a value of a row. The encoder finds numbers that are too large, and nulls
+where a value is required.
 
-A column finds its field by the field's name, then by its aliases. A field without a column takes
-its default. In a schema made from columns, a field that may be null is ``["null", T]`` with the
-default null, like in Kafka Connect, so that the field can be removed or added without breaking
-readers. In all other points the schema is the same as from Spark's ``to_avro``.
+A column is matched with a field by the field's name, then by the field's aliases. A field without a
+column gets its default. In a derived schema, a nullable field is ``["null", T]`` with the default
+null, like in Kafka Connect, so that the field can be removed or added without breaking readers. In
+all other points a derived schema is the same as from Spark's ``to_avro``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _LOGICAL: Final = {written for kinds in _NODES.values() for written in kinds}
 
 
 class AvroFormat(SchemaFormat):
-    """``SchemaFormat`` of Avro."""
+    """The format Avro, an implementation of ``SchemaFormat``."""
 
     schema_type = "AVRO"
 
@@ -109,9 +109,12 @@ class _Field(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Type:
-    """``kind`` is the specification's name of the type, ``name`` the full name of a named one. A
-    record may hold itself: its ``fields`` come after their names and aliases. ``inner`` are a
-    union's branches, or the items or values.
+    """A type of an Avro schema.
+
+    ``kind`` is the specification's name of the type, such as "record" or "long". ``name`` is the
+    full name of a named type. ``fields`` are a record's fields, each with its name and aliases;
+    they are added after the type is created, because a record may contain itself. ``inner`` are the
+    branches of a union, the items of an array, or the values of a map.
     """
 
     kind: str
@@ -127,13 +130,15 @@ class _Type:
 
     @property
     def branches(self) -> Sequence[tuple[bytes, _Type]]:
-        """The branches of a union, each after its number; for another type, the type itself."""
+        """The branches of a union, each with its encoded index. For another type, the type itself
+        with an empty prefix.
+        """
         numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
         return numbered if self.kind == "union" else [(b"", self)]
 
     @property
     def text(self) -> str:
-        """The type as text for messages."""
+        """The type as text for error messages."""
         if self.kind == "union":
             return f"[{', '.join(branch.text for branch in self.inner)}]"
         return f"{self.logical or self.kind} {self.name}".rstrip()
@@ -143,7 +148,9 @@ class _Type:
 
 
 def _parsed(text: str, references: References) -> _Type:
-    """The type that ``text`` declares, with the named types of ``references``. SchemaError."""
+    """The type that the schema ``text`` declares, which may use named types of ``references``.
+    Raises SchemaError.
+    """
     known: dict[str, _Type] = {}
     for _, one in references:
         _declared_in(one, known)
@@ -151,7 +158,9 @@ def _parsed(text: str, references: References) -> _Type:
 
 
 def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
-    """The type that ``text`` declares; its named types are ``known`` then. Raises SchemaError."""
+    """The type that the schema ``text`` declares. Adds its named types to ``known``. Raises
+    SchemaError.
+    """
     bare = text.strip()  # string, as some write it, for "string"
     try:
         declared = bare if bare in _PRIMITIVES else json.loads(text)
@@ -167,8 +176,11 @@ def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
 
 
 def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa: ANN401 - of JSON
-    """The type of a schema's JSON. ``known`` are named types, from their declaration on. Raises
-    SchemaError; KeyError, TypeError and AttributeError for a missing or wrong part of the JSON.
+    """The type of a part of a schema's JSON. ``known`` has the named types that were declared
+    before.
+
+    Raises SchemaError for an invalid type. Raises KeyError, TypeError and AttributeError if a part
+    of the JSON is missing or has another type.
     """
     if isinstance(declared, str):
         if declared in _PRIMITIVES:
@@ -218,8 +230,8 @@ def _declaration(declared: Mapping[str, Any], space: str, known: dict[str, _Type
 
 
 def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
-    """The type with its logical type, if that is valid for the type. An invalid logical type is
-    ignored, as the specification requires for readers ("Logical Types").
+    """Sets the logical type of ``found`` if it is valid for the type, and returns ``found``. An
+    invalid logical type is ignored, as the specification requires ("Logical Types").
     """
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
@@ -232,8 +244,10 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 
 
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
-    """The decimal type; None without a precision, with a scale above it, or if its fixed can't hold
-    it.
+    """The decimal type of a declaration; None if it is invalid.
+
+    It is invalid without a precision, with a scale above the precision, or with a precision that
+    its fixed can't hold.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:
@@ -254,7 +268,7 @@ def _wrong(problem: str, hint: str | None = None) -> SchemaError:
 
 
 def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """The type made from a column. ``name`` is the name of a record, if it is free: ``used`` has
+    """The schema of a column, as JSON values. ``name`` is the name of a record in it; ``used`` are
     the names of other records.
     """
     kind, logical = column.kind.avro
@@ -273,7 +287,9 @@ def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object
 
 
 def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """Names of records within others are the path to them, and each is there once."""
+    """The schema of a struct column. The name of a nested record is its path, with "_" added until
+    the name is unique.
+    """
     while name in used:
         name += "_"
     used.add(name)
@@ -293,7 +309,9 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
 
 
 def _match(kind: _Type, column: ColumnType, path: str) -> Value:
-    """How ``column`` is written as ``kind``. Raises SchemaError, which names ``path``."""
+    """The encoding of ``column`` as the type ``kind``. Raises SchemaError, which names the column
+    ``path``.
+    """
     null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
     exact = column.kind.avro
     exact_first = sorted(kind.branches, key=lambda it: (it[1].kind, it[1].logical) != exact)
@@ -316,8 +334,11 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
 def _decimals(
     branches: Sequence[tuple[bytes, _Type]], column: ColumnType, path: str
 ) -> tuple[tuple[bytes, nodes.Decimal], ...]:
-    """Each branch that is a decimal, after its prefix, if there are several: the value decides
-    which branch holds it. The column's own precision and scale come first.
+    """The decimal branches of a union, each with its prefix, if there are at least two; otherwise
+    empty.
+
+    Each value is encoded as the first branch that can hold it. A branch with the column's own
+    precision and scale comes first.
     """
     own = (column.precision, column.scale)
     found = [(prefix, _node(one, column, path)) for prefix, one in branches if one.decimal]
@@ -327,7 +348,9 @@ def _decimals(
 
 
 def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
-    """The node; None when a ``kind`` can't be written from ``column``."""
+    """The node that encodes ``column`` as the type ``kind``; None if the column can't be encoded as
+    it.
+    """
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
             owner = f"record is {kind.name}"
@@ -367,8 +390,10 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 
 
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
-    """A default of a schema's JSON, encoded. Raises an error of _NOT_OF_TYPE, and StopIteration
-    when it has ``more`` values than there may be.
+    """The default ``value`` of a field, encoded as the type ``kind``.
+
+    Raises one of _NOT_OF_TYPE if the value is not of the type. Raises StopIteration if the value
+    contains more values than ``more`` allows.
     """
     next(more)
     match kind.kind, value:

@@ -1,9 +1,9 @@
-"""The types of columns for formats, independent of Spark's and Arrow's classes.
+"""Column types for the payload formats, independent of Spark's and Arrow's classes.
 
-Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table of types: the types of each kind of
-column in a schema that is made from columns. Never: Spark (``datasource/schemas/column_types.py``
-makes column types), Arrow; other types that a column may be written as (the match of each format).
-``make docs`` generates the table of docs/formats.md.
+Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table of types: the type of each kind of
+column in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` makes column
+types), Arrow; the other types that a column can be encoded as (each format matches them). ``make
+docs`` generates the table of docs/formats.md.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from enum import Enum
 
 
 class ColumnKind(Enum):
-    """The kind of a column's type: the name of Spark's class without "Type", Avro's type and its
-    logical type, Protobuf's type (None if it can't be a single field), and JSON's type.
+    """The kinds of column types, each with its type in Spark and in the payload formats.
+
+    A row has the names of Spark's classes without "Type", Avro's type and logical type, Protobuf's
+    type (None if it can't be a single field), and JSON's type.
     """
 
     # fmt: off
@@ -45,8 +47,10 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """``text`` is Spark's name of it, for messages. ``children`` are a struct's fields, with their
-    ``names``; the elements of an array; or key and value of a map.
+    """The type of a column.
+
+    ``text`` is Spark's name of the type, for messages. ``children`` are the types of a struct's
+    fields, whose names are ``names``; of an array's elements; or of a map's key and value.
     """
 
     kind: ColumnKind

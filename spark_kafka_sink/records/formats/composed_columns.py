@@ -1,10 +1,10 @@
-"""Composes the columns that options name for value, key and headers into one column each: before
-step 3 of a record's way.
+"""Composes the columns that options name for value, key and headers into one column for each of
+them.
 
 Owns: :func:`with_composed`, which turns a batch and a plan with named columns into a batch and a
-plan without them, and :func:`parts_of`, which limits the memory for that. Never: the text of values
-(``json_text``), the bytes of a format (its encoder), the bytes of headers (``record_headers``), the
-treatment of refused rows.
+plan without them, and :func:`parts_of`, which limits the memory for that. This happens before step
+3 of a record's way. Never: the text of values (``json_text``), the bytes of a format (its encoder),
+the bytes of headers (``record_headers``), the treatment of refused rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HINT = (
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """``batch`` in slices of about 4 MiB, and of a row at least; zero copy."""
+    """Splits ``batch`` into slices of about 4 MiB, with at least one row; zero copy."""
     rows = max(1, batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
@@ -53,10 +53,12 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """``batch`` with a column for each field that ``plan`` composes, and the plan for that batch.
-    Rows that a format refuses are noted in ``bad``; if ``bad`` is None, the first such row raises
-    DataError. These rows, and rows without the topic that selects their schema, get JSON of their
-    columns in place of the key or value, for dead letters.
+    """The ``batch`` with a composed column for each of value, key and headers, and the matching
+    plan.
+
+    Rows that a format refuses are noted in ``bad``. If ``bad`` is None, the first refused row
+    raises DataError. Refused rows have JSON of their columns in place of the key or value, for dead
+    letters. So have rows with a null topic, if the topic selects the schema.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -93,7 +95,7 @@ def with_composed(
 
 
 def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
-    """The rows of a change feed whose value is null; None when there are none."""
+    """The mask of the rows of a change feed that are tombstones; None without such rows."""
     if plan.changes is None:
         return None
     gone: Mask = batch.column(plan.changes.marks).to_numpy() == TOMBSTONE
@@ -101,7 +103,9 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """No schema refuses the row of a delete, which may have its key only."""
+    """``made`` with null payloads for the tombstones ``gone``, and without their refusals. The row
+    of a delete may have only its key, which no schema should refuse.
+    """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
     return Payloads(array, tuple(one for one in refusals if one.rows.any()))
@@ -110,7 +114,9 @@ def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
 def _with_header(
     part: ComposedColumns, batch: pa.RecordBatch, topic_column: int | None
 ) -> tuple[Payloads, tuple[str, pa.Array | pa.Scalar] | None]:
-    """Payloads, and the name and the values of the header that goes with them."""
+    """The payloads of a key or value, and the name and values of the header for their schema; None
+    without such a header.
+    """
     if part.by_topic:
         assert topic_column is not None, "planning makes encoders by topic for a column topic"
         return _payloads_by_topic(part, batch, batch.column(topic_column))
@@ -123,8 +129,10 @@ def _with_header(
 def _payloads_by_topic(
     part: ComposedColumns, batch: pa.RecordBatch, topics: pa.Array
 ) -> tuple[Payloads, tuple[str, pa.Array] | None]:
-    """The payloads by topic. Rows of another topic are refused; rows without a topic have no
-    payload, and are refused later.
+    """The payloads of rows whose topic selects the schema, and the name and values of their header.
+
+    Rows with a topic that has no schema are refused. Rows with a null topic get no payload; a later
+    check refuses them.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
@@ -156,13 +164,13 @@ def _payloads_by_topic(
 
 
 def _without_topic(topics: pa.Array) -> npt.NDArray[np.bool_]:
-    """True for the rows whose topic is null."""
+    """True for each row whose topic is null."""
     nulls: npt.NDArray[np.bool_] = plain_binary(topics).is_null().to_numpy(zero_copy_only=False)
     return nulls
 
 
 def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
-    """The key or value of each row, of ``part`` without ``by_topic``."""
+    """The key or value of each row, for a ``part`` without ``by_topic``."""
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoding is not None:
         from spark_kafka_sink.records.formats.binary.encoder import payloads_of
@@ -178,7 +186,7 @@ def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
 
 
 def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
-    """JSON of each row. Rows with bytes that are no VARIANT are refused."""
+    """The JSON of each row. Rows whose VARIANT has invalid bytes are refused."""
     try:
         return Payloads(_json(part, columns, rows))
     except DataError:
@@ -196,7 +204,9 @@ def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int
 
 
 def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> Mask:
-    """The rows of a column that have no JSON, found by halves: such rows are rare."""
+    """The mask of the rows that can't be written as JSON. Such rows are rare, and are found by
+    bisection.
+    """
     found = np.zeros(len(column), np.bool_)
     todo = [(0, len(column))]
     while todo:
@@ -213,8 +223,8 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
-    """True for the rows whose ``columns`` are all null, if ``part`` has a null for these; None when
-    there are no such rows.
+    """True for each row whose ``columns`` are all null, if the payload of such a row is null. None
+    if there are no such rows.
     """
     if not part.nulls_are_null:
         return None
@@ -243,8 +253,8 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
-    """``payloads``, with JSON of the columns of ``part`` in ``rows``, or nothing where a type has
-    none.
+    """``payloads`` with the JSON of the part's columns in the given ``rows``. They are empty if a
+    column's type has no JSON.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:
@@ -259,8 +269,10 @@ _ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])
 
 
 def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, rows: int) -> pa.Array:
-    """The headers as a column of lists of headers; a null is no header. ``before``: lists that they
-    are added to.
+    """A column with the list of headers of each row.
+
+    ``named`` are the header names with their values; a null value makes no header. The new headers
+    follow the lists of ``before``.
     """
     there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for _, one in named], axis=1)
     row, which = there.nonzero()

@@ -1,12 +1,13 @@
 """JSON with a schema: the JSON that ``valueFormat=json`` writes, after the id of its schema.
 
-Owns: :class:`JsonSchemaFormat`: a schema of columns, and whether columns fit a schema. Never: the
-text of values (``records/json``). A schema's rules for values (``pattern``, ``minimum``, ``enum``)
-are not checked, and Confluent's serializers do not check them by default either.
+Owns: :class:`JsonSchemaFormat`, which derives a schema from columns, and checks whether columns fit
+a schema. Never: the text of values (``records/json``). A schema's rules for values (``pattern``,
+``minimum``, ``enum``) are not checked, and Confluent's serializers do not check them by default
+either.
 
 Nulls are left out, unless the schema requires the field and allows a null there (as pydantic
-declares an ``Optional`` without a default). So a row is refused if a required field is null and
-must not be, or if an array or a map holds a null that the schema does not allow.
+declares an ``Optional`` without a default). So a row is refused in two cases: a required field is
+null but must not be, or an array or a map contains a null that the schema does not allow.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _Required = tuple[tuple[int, ...], str, str]
 
 
 class _Place(NamedTuple):
-    """The place of a column within the payload: ``way`` are the steps to it, like in
-    ``nodes.JsonText``.
+    """The place of a column within the payload. ``way`` are the steps from the payload to the
+    column, like in ``nodes.JsonText``.
     """
 
     path: str = ""
@@ -49,7 +50,7 @@ class _Place(NamedTuple):
 
 
 class JsonSchemaFormat(SchemaFormat):
-    """``SchemaFormat`` of JSON Schema."""
+    """The format JSON Schema, an implementation of ``SchemaFormat``."""
 
     schema_type = "JSON"
 
@@ -102,7 +103,7 @@ def _derived(column: ColumnType) -> dict[str, object]:
 
 
 class _UnusableError(Exception):
-    """The schema can't be used, whatever the columns are."""
+    """Raised for a schema that no columns can be written with."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -110,8 +111,10 @@ class _UnusableError(Exception):
 
 
 class _Check:
-    """Columns against one schema. SchemaError is raised when they don't fit, _UnusableError,
-    TypeError and AttributeError (of a part that is of another type) for the schema itself.
+    """Checks columns against one schema.
+
+    SchemaError is raised for columns that do not fit. _UnusableError is raised for an invalid
+    schema; TypeError and AttributeError for a part of the schema that has another type.
     """
 
     def __init__(self, root: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> None:
@@ -123,7 +126,9 @@ class _Check:
             self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
 
     def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
-        """The fields whose nulls are refused. SchemaError when ``column`` does not fit."""
+        """Yields the fields that the schema ``declared`` requires. Raises SchemaError if ``column``
+        does not fit.
+        """
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise _UnusableError("it has too many alternatives within each other")
@@ -205,7 +210,7 @@ class _Check:
             raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
     def _referred(self, reference: object) -> tuple[Mapping[str, Any], _Json]:
-        """The document of a reference, and the referenced part of it."""
+        """The document that a ``$ref`` refers to, and the referenced part of this document."""
         address, _, path = str(reference).partition("#")
         root = self.root
         if address:
@@ -227,7 +232,9 @@ class _Check:
 
 
 def _rest(declared: _Json) -> _Json:
-    """The schema of properties without a name in it; patterns are not looked at."""
+    """The schema of properties that are not listed by name. The patterns of patternProperties are
+    ignored.
+    """
     return "patternProperties" in declared or declared.get("additionalProperties", True)
 
 

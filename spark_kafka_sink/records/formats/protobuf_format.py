@@ -1,8 +1,9 @@
-"""Protobuf, one of the formats with a schema. Owns: :class:`ProtobufFormat`: schemas, read by
-protoc or made from columns; the field of each column in a message, its encoding, and the errors
-that planning can find. Never: Arrow, a value of a row, a registry. A field without a column is left
-out, and so is a null. Only this module imports protobuf, and only on the driver, so the driver
-needs the extra ``protobuf``. Tasks need numpy and Arrow only.
+"""The Protobuf format: schemas, and the match of columns with the fields of a message.
+
+Owns: :class:`ProtobufFormat`: schemas, read by protoc or derived from columns; the field of each
+column, its encoding, and the errors that planning can find. A field without a column is left out,
+and so is a null. Never: Arrow, a value of a row, a registry. Only this module imports protobuf, and
+only on the driver, which needs the extra ``protobuf``. Tasks need only numpy and Arrow.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ _TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]]
 
 
 class ProtobufFormat(SchemaFormat):
-    """``SchemaFormat`` of Protobuf. ``name`` chooses a message of a schema that has several."""
+    """The format Protobuf, an implementation of ``SchemaFormat``. If a schema has several messages,
+    ``name`` selects the message.
+    """
 
     schema_type = "PROTOBUF"
     has_bare = False
@@ -109,8 +112,10 @@ class ProtobufFormat(SchemaFormat):
 
 @lru_cache(64)
 def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
-    """The file that ``text`` declares; ``references`` are files by the paths of their imports.
-    Raises SchemaError, and ConfigError without protoc.
+    """The descriptor of the .proto file ``text``. ``references`` are imported files, by their
+    import paths.
+
+    Raises SchemaError for an invalid file, and ConfigError if protoc is not installed.
     """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
@@ -136,8 +141,8 @@ def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
 
 
 def _known_imports() -> list[str]:
-    """Directories of files that every registry has without a reference: google/protobuf, confluent,
-    google/type, google/api. ImportError without protoc.
+    """The directories with .proto files that need no reference in a registry: google/protobuf,
+    confluent, google/type, google/api. Raises ImportError if protoc is not installed.
     """
     found = [str(files("grpc_tools") / "_proto"), str(files(__package__) / "protos")]
     with contextlib.suppress(ImportError):  # of an older installation, which has protoc only
@@ -146,7 +151,9 @@ def _known_imports() -> list[str]:
 
 
 def _write_file(directory: Path, name: str, text: str) -> None:
-    """An import's file. Its name is a registry's word, and must not lead out of ``directory``."""
+    """Writes an imported file below ``directory``. Its ``name`` comes from a registry, so a path
+    that leads out of the directory is an error.
+    """
     path = PurePosixPath(name)
     parts = path.parts
     if path.is_absolute() or ".." in parts or not parts or "\\" in name or "\0" in name:
@@ -158,8 +165,8 @@ def _write_file(directory: Path, name: str, text: str) -> None:
 
 
 def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
-    """Runs protoc as a separate process. If it refuses a schema of ``directory``, its standard
-    error has the reason. Raises SchemaError.
+    """Runs protoc in a separate process. Raises SchemaError with protoc's reason if protoc rejects
+    the schema.
     """
     paths = os.pathsep.join(sys.path)
     run = subprocess.run(  # noqa: S603 - this Python, with paths made here
@@ -185,7 +192,7 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """The message of this name (None: the first), and the indexes on the way to it."""
+    """The message with this name (None: the first message), and its message indexes."""
     # In upb's order, which is the file's.
     file = file_descriptor(text, references)
     messages = list(_messages(file.message_types_by_name.values(), ()))
@@ -201,8 +208,8 @@ def message_of(
 def _messages(
     messages: Iterable[Descriptor], way: tuple[int, ...]
 ) -> Iterator[tuple[Descriptor, tuple[int, ...]]]:
-    """Each message and the messages within it, with the indexes on the way to it, except entries of
-    maps.
+    """Each message and its nested messages, with their message indexes. Entries of maps are left
+    out.
     """
     for at, one in enumerate(it for it in messages if not it.GetOptions().map_entry):
         yield one, (*way, at)
@@ -213,15 +220,15 @@ def _messages(
 
 
 def _names(column: ColumnType) -> Iterator[str]:
-    """The names of all fields within it."""
+    """The names of all fields within a column, nested fields included."""
     yield from column.names
     for child in column.children:
         yield from _names(child)
 
 
 def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: str) -> list[str]:
-    """A message; fields are numbered in the order of the columns. ``timestamp`` is the name of
-    that type.
+    """The lines of a message for a struct column. Fields are numbered in the order of the columns.
+    ``timestamp`` is the name to use for google.protobuf.Timestamp.
     """
     lines, inner = [f"{indent}message {name} {{"], indent + "  "
     for number, (field, child, inside) in enumerate(matching.fields_of(column, path), 1):
@@ -251,7 +258,7 @@ def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: s
 
 
 def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
-    """Matches the fields of a struct, or the columns, with the fields of a message. Raises
+    """Matches the fields of a struct column, or the columns, with the fields of a message. Raises
     SchemaError.
     """
     fields = sorted(message.fields, key=lambda one: int(one.number))
@@ -287,7 +294,9 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
-    """The zeros that other producers leave out as well, so that a key has the same bytes."""
+    """The default values of a field that are not written, as other producers do, so that equal keys
+    have equal bytes.
+    """
     if field.has_presence:
         return ()
     if field.type == _ENUM:

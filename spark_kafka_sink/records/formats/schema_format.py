@@ -1,7 +1,7 @@
-"""The interface of formats with a schema.
+"""The interface of the payload formats with a schema.
 
-Owns: :class:`SchemaFormat` (on the driver). Never: a registry; Arrow (``binary/encoder.py``
-executes in a task the plan that is made here).
+Owns: :class:`SchemaFormat` (on the driver). Never: a registry; Arrow. In a task,
+``binary/encoder.py`` encodes as the plan from here describes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ References: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class SchemaFormat(Protocol):
-    """A format. A schema is its text, with ``references`` to others; a ``column`` that is no struct
-    is the whole payload.
+    """A payload format with a schema.
+
+    A schema is its text, with ``references`` to the texts of other schemas. A ``column`` that is
+    not a struct is the whole payload.
     """
 
     #: Its name in a registry's API.
@@ -27,31 +29,39 @@ class SchemaFormat(Protocol):
     has_bare: ClassVar[bool] = True
 
     def derive(self, column: ColumnType, name: str) -> str:
-        """The schema of columns that have none. SchemaError when there can't be one."""
+        """A schema for columns that have no schema yet. Raises SchemaError if a column's type has
+        no counterpart.
+        """
         ...
 
     def is_bare(self, schema: str, references: References = ()) -> bool:
-        """Whether payloads of ``schema`` are single values, without fields."""
+        """True if payloads of ``schema`` are single values, without fields."""
         return not self.name_of(schema, references)
 
     def name_of(self, schema: str, references: References = ()) -> str:
-        """The full name of its record, empty without one. SchemaError when it can't be read."""
+        """The full name of the schema's record; empty if it is no record. Raises SchemaError for an
+        unreadable schema.
+        """
         ...
 
     def indexes(self, schema: str, references: References = ()) -> bytes:
-        """The bytes after the id, which name the part of ``schema`` that a payload is."""
+        """The bytes after the schema id in a payload. For Protobuf they identify the message of the
+        schema.
+        """
         del schema, references
         return b""
 
     def match(self, schema: str, column: ColumnType, references: References = ()) -> Value:
-        """How ``column`` is written. SchemaError when it does not fit."""
+        """The encoding of ``column`` by ``schema``. Raises SchemaError if the column does not
+        fit.
+        """
         ...
 
     def plan(
         self, schema: str, prefix: bytes, column: ColumnType, references: References = ()
     ) -> Value:
-        """Like ``match``, for a whole payload, with ``prefix`` in front. A null is a null payload,
-        whose bytes don't count.
+        """Like :meth:`match`, for a whole payload with ``prefix`` before it. The payload of a null
+        is null, so its bytes do not matter.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

@@ -1,7 +1,7 @@
-"""Named columns as JSON, whole columns at a time, as Spark's ``to_json`` writes them.
+"""Encodes named columns as JSON, whole columns at a time, as Spark's ``to_json`` does.
 
-Owns: the text. Never: which columns (``records/column_plan.py``), a record.
+Owns: the text of the JSON. Never: the choice of columns (``records/column_plan.py``), a record.
 
-``json_text`` puts objects, arrays and strings together; ``json_numbers``, ``json_times`` and
-``base64_text`` (binary) write the columns whose text Arrow's casts do not have.
+``json_text`` builds objects, arrays and strings. ``json_numbers``, ``json_times`` and
+``base64_text`` (binary) build the text of columns that Arrow's casts do not support.
 """

@@ -1,4 +1,4 @@
-"""Binary columns as Base64 (RFC 4648, section 4), all rows in one pass.
+"""Encodes binary columns as Base64 (RFC 4648, section 4), all rows in one pass.
 
 Owns: :func:`base64_column`. Never: the use of the text.
 """
@@ -25,7 +25,9 @@ _PAD = ord("=")
 
 
 def base64_column(column: pa.Array) -> pa.Array:
-    """Each row of a (large) binary array as Base64 with padding, as large_binary; nulls stay."""
+    """The Base64 text (with padding) of each row of a (large) binary array, as large_binary; nulls
+    stay.
+    """
     lengths = lengths_of(column)
     groups = (lengths + 2) // 3
     first_group = ends_of(groups)
@@ -45,7 +47,7 @@ def base64_column(column: pa.Array) -> pa.Array:
 
 
 def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """The bytes of all rows, concatenated, without those of null rows."""
+    """The bytes of all rows, concatenated. The bytes that null rows may cover are left out."""
     offsets = offsets_of(column)
     data = data_of(column)
     if int(lengths.sum()) == int(offsets[-1]) - int(offsets[0]):

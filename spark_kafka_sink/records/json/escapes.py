@@ -1,4 +1,4 @@
-"""How Jackson escapes the characters of a JSON string.
+"""The escapes of characters in a JSON string, as Jackson writes them.
 
 Owns: :data:`ESCAPES`. Never: its use (``json_text``, ``variant_text``).
 """

@@ -1,4 +1,4 @@
-"""Columns of times of day and of day-time intervals as ``to_json`` writes them.
+"""Encodes columns of times of day and day-time intervals as Spark's ``to_json`` does.
 
 Owns: :func:`json_times_of_day` and :func:`json_intervals`. Never: other types (``json_text``).
 """
@@ -21,7 +21,7 @@ _UNITS = {
 
 
 def json_times_of_day(column: pa.Array) -> pa.Array:
-    """A time64 array as ``12:30:00.5``; nulls stay."""
+    """The text of each time in a time64 array, such as ``12:30:00.5``; nulls stay."""
     numbers = column.view(pa.int64())
     if column.type.unit == "ns":
         numbers = pc.divide(numbers, _NS_PER_US)
@@ -30,8 +30,10 @@ def json_times_of_day(column: pa.Array) -> pa.Array:
 
 
 def json_intervals(column: pa.Array, units: str) -> pa.Array:
-    """A duration array in microseconds as ``INTERVAL '1 02:03:04.5' DAY TO SECOND`` with
-    ``units`` at its end; nulls stay. Spark's ``IntervalUtils.toDayTimeIntervalString``.
+    """The text of each interval in a duration array of microseconds; nulls stay.
+
+    An example is ``INTERVAL '1 02:03:04.5' DAY TO SECOND``, where ``units`` is DAY TO SECOND.
+    Spark's function is ``IntervalUtils.toDayTimeIntervalString``.
     """
     numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy()
     # The absolute value of the least number fits into 64 bits without a sign only.
@@ -58,5 +60,5 @@ def _digits(numbers: npt.NDArray[np.uint64], width: int) -> pa.Array:
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
-    """The text without zeros at the end of a fraction; a fraction with only zeros is removed."""
+    """Removes the zeros at the end of a fraction, and a fraction that consists of zeros."""
     return pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")

@@ -1,11 +1,11 @@
-"""Columns of floating point numbers as Java writes them: ``1.0``, ``1.0E10``, ``"NaN"``.
+"""Encodes columns of floating point numbers as Java does: ``1.0``, ``1.0E10``, ``"NaN"``.
 
 Owns: :func:`json_floats`, :func:`java_digits` and :func:`plain_decimals`. Never: other types
 (``json_text``).
 
-The digits are the fewest, but two at least, that give the same number back (``Double.toString``
-since JDK 19; older JDKs write more digits for a few numbers, such as 1.9999999999999998E23 for
-2.0E23).
+A number has the fewest digits, but at least two, from which the same number can be parsed, as
+``Double.toString`` has written it since JDK 19. Older JDKs write more digits for a few numbers,
+such as 1.9999999999999998E23 for 2.0E23.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LEAST_OF_ONE_DIGIT = 1000
 
 
 def json_floats(column: pa.Array) -> pa.Array:
-    """Float or double numbers as JSON, a string array; what is not finite is a JSON string, as
-    Jackson writes it. Nulls stay.
+    """The JSON of each float or double, as a string array; nulls stay. Infinity and NaN are JSON
+    strings, as Jackson writes them.
     """
     numbers = column.to_numpy(zero_copy_only=False)
     text = column.cast(pa.string())
@@ -57,16 +57,19 @@ def json_floats(column: pa.Array) -> pa.Array:
 
 
 def java_digits(number: np.floating[Any] | float, text: str) -> str:
-    """``text``, the fewest digits of a finite ``number``, with the two digits that are the closest
-    to it where one digit is enough: 4.9E-324 for Java, and not 5E-324.
+    """The digits that Java writes for a finite ``number``; ``text`` has the fewest digits.
+
+    If one digit is enough to parse the same number, Java writes the two digits closest to it:
+    4.9E-324, not 5E-324.
     """
     two = f"{float(number):.1e}"
     return two if type(number)(two) == number else text
 
 
 def plain_decimals(column: pa.Array) -> pa.Array:
-    """Decimals with the digits of their scale and without an exponent (``BigDecimal``'s
-    ``toPlainString``), a string array. Nulls stay.
+    """The text of each decimal without an exponent, with all digits of its scale; nulls stay.
+
+    Returns a string array, like ``BigDecimal.toPlainString``.
     """
     precision, scale = column.type.precision, column.type.scale
     if scale <= 0:
@@ -84,7 +87,7 @@ def plain_decimals(column: pa.Array) -> pa.Array:
 def _put(
     text: pa.Array, where: npt.NDArray[np.bool_], change: Callable[[pa.Array], pa.Array]
 ) -> pa.Array:
-    """``text`` with ``change`` in place of those rows."""
+    """``text`` with the rows of the mask ``where`` replaced by ``change`` of these rows."""
     if not where.any():
         return text
     mask = pa.array(where)
@@ -92,13 +95,17 @@ def _put(
 
 
 def _digits_of_tiny(numbers: npt.NDArray[np.floating[Any]], text: pa.Array) -> pa.Array:
-    """These are rare, so number by number."""
+    """The text that Java writes for very small numbers. They are rare, so each is handled
+    separately.
+    """
     found = zip(numbers, text.to_pylist(), strict=True)
     return pa.array([java_digits(number, shown) for number, shown in found], text.type)
 
 
 def _scientific(text: pa.Array) -> pa.Array:
-    """``1.5e-7``, ``0.0001`` and ``123456789`` as ``1.5E-7``, ``1.0E-4`` and ``1.23456789E8``."""
+    """Java's scientific notation of each number: ``1.5e-7``, ``0.0001`` and ``123456789`` become
+    ``1.5E-7``, ``1.0E-4`` and ``1.23456789E8``.
+    """
     parts = pc.extract_regex(text, _PARTS)
     whole, exponent = parts.field("whole"), parts.field("exponent")
     digits = pc.binary_join_element_wise(whole, pc.fill_null(parts.field("part"), ""), "")

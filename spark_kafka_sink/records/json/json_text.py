@@ -1,12 +1,12 @@
-"""Columns as JSON, the same text as from Spark's ``to_json``, all rows in one pass.
+"""Encodes columns as JSON with the same text as Spark's ``to_json``, all rows in one pass.
 
-Owns: :func:`json_objects`: a row's columns as one object. Never: numbers and times
+Owns: :func:`json_objects`, one object of a row's columns. Never: numbers and times
 (``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that can't be
-written (``datasource/write/named_columns.py`` refuses them at planning).
+encoded (``datasource/write/named_columns.py`` refuses them at planning).
 
-The rules are the defaults of ``to_json``, unless ``JsonOptions`` change them: a null field is left
-out, a null in an array or as a value of a map is ``null``; no blanks; Jackson's escapes; bytes are
-Base64; decimals keep their scale.
+The rules are the defaults of ``to_json``, unless ``JsonOptions`` change them. A null field is left
+out; a null in an array or as a value of a map is ``null``. There are no blanks, escapes are
+Jackson's, bytes are Base64, and decimals keep their scale.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """Values as JSON, a (large) binary array with nulls; ``in_quotes``: the quotes are still
-    missing.
+    """A column's values as JSON, a (large) binary array with nulls. ``in_quotes``: ``texts`` still
+    lack their quotes.
     """
 
     texts: pa.Array
@@ -70,8 +70,9 @@ def json_objects(
     how: JsonOptions = AS_TO_JSON,
     units: Sequence[IntervalUnits] = (),
 ) -> pa.Array:
-    """An object for each row, with a field for each of ``columns`` that is not null there: a
-    (large) binary array without nulls. ``units`` are the units of intervals in each of the columns.
+    """One JSON object for each row, with a field for each of ``columns`` whose value is not null.
+
+    Returns a (large) binary array without nulls. ``units`` has the interval units of each column.
     """
     units = units or [None] * len(columns)
     fields = [_json(column, how, of) for column, of in zip(columns, units, strict=True)]
@@ -81,7 +82,7 @@ def json_objects(
 def json_value(
     column: pa.Array, how: JsonOptions = AS_TO_JSON, units: IntervalUnits = None
 ) -> pa.Array:
-    """Each row separately as JSON, with the nulls of the column."""
+    """The JSON of each value of ``column``, with the nulls of the column."""
     made = _json(column, how, units)
     if not made.in_quotes:
         return made.texts
@@ -89,7 +90,9 @@ def json_value(
 
 
 def not_utf8(column: pa.Array) -> Mask:
-    """Which rows of a binary column are not: Spark's strings are bytes."""
+    """The mask of the rows of a binary column that are not valid UTF-8. A string in Spark may be
+    such.
+    """
     none = np.zeros(len(column), np.bool_)
     offsets = offsets_of(column)
     data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
@@ -106,8 +109,8 @@ def not_utf8(column: pa.Array) -> Mask:
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """A column as (large) binary with nulls: strings and bytes unchanged; numbers, booleans and
-    dates as text like Spark's cast to string.
+    """A column as (large) binary with nulls. Strings and bytes are unchanged; numbers, booleans and
+    dates become text like in Spark's cast to string.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -149,7 +152,7 @@ def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColum
 
 
 def _text_in_quotes(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
-    """The text in quotes, for a type whose text needs no escapes."""
+    """The text of a column whose JSON is a string without escapes. The quotes are not included."""
     types, kind = pa.types, column.type
     if types.is_date(kind):
         return plain_binary(json_dates(column))
@@ -179,7 +182,9 @@ def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Arra
 
 
 def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
-    """``made`` with the text ``null`` for nulls, if the field's type requires it."""
+    """``made``, with the text ``null`` for nulls if the field's type requires nulls to be
+    written.
+    """
     written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
     return JsonColumn(_quoted(made)) if written and made.texts.null_count else made
 
@@ -201,7 +206,7 @@ def _map(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
 
 
 def _quoted(column: JsonColumn) -> pa.Array:
-    """The text with quotes, and ``null`` for nulls."""
+    """The JSON texts with their quotes, and ``null`` for nulls."""
     texts = large(column.texts)
     if column.in_quotes:
         quote = scalar(b'"')
@@ -212,10 +217,11 @@ def _quoted(column: JsonColumn) -> pa.Array:
 def _objects(
     names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
 ) -> pa.Array:
-    """``{"name":value,...}``, concatenated from two strings for each field, and the end.
+    """The objects ``{"name":value,...}``, each concatenated from two strings for each field, and an
+    end.
 
-    The text before a value depends, row by row, on three bits: whether this value is present,
-    whether one before it was, and whether the last one's quotes are still open.
+    The text before a value depends on three bits of its row: whether this value is present, whether
+    an earlier value was present, and whether the previous value's quotes are still open.
     """
     if not how.ignore_null_fields:
         fields = [
@@ -285,7 +291,9 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def _as_utf8(column: pa.Array) -> pa.Array:
-    """``column``, and as Java reads them the rows that are not UTF-8: Spark's strings are bytes."""
+    """``column`` as valid UTF-8. Rows of other bytes, which Spark's strings may have, are decoded
+    as Java decodes them.
+    """
     if not not_utf8(column).any():
         return column
     rows = [None if row is None else _as_java_reads(row) for row in column.to_pylist()]

@@ -1,4 +1,4 @@
-"""Columns of dates and timestamps as ``to_json`` writes them.
+"""Encodes columns of dates and timestamps as Spark's ``to_json`` does.
 
 Owns: :func:`json_dates` and :func:`json_timestamps`: ``yyyy-MM-dd`` and
 ``yyyy-MM-dd'T'HH:mm:ss.SSS``, with the offset of the session's time zone, which Spark puts into the
@@ -28,17 +28,18 @@ _FAR_DAYS = 11_000_000
 
 
 def json_dates(column: pa.Array) -> pa.Array:
-    """A date32 array as text; nulls stay."""
+    """The text of each date in a date32 array; nulls stay."""
     days = pc.fill_null(column.cast(pa.int32()), 0).to_numpy().astype(np.int64)
     text = _with_far(column.cast(pa.string()), days.astype("M8[D]"), abs(days) >= _FAR_DAYS)
     return _with_plus(text, days >= _FIVE_DIGITS["date"])
 
 
 def json_timestamps(column: pa.Array, pattern: str | None = None) -> pa.Array:
-    """A timestamp array as text; one without a time zone (TIMESTAMP_NTZ) has no offset. Nulls stay.
-    ``pattern`` has the letters of ``config/timestamp_pattern.py``.
+    """The text of each timestamp in an array; nulls stay. A TIMESTAMP_NTZ, without a time zone, has
+    no offset.
 
-    Raises ConfigError when this machine does not have the time zone.
+    ``pattern`` is a pattern of ``config/timestamp_pattern.py``. Raises ConfigError if this machine
+    does not have the time zone.
     """
     unit = _PER_SECOND[column.type.unit]
     numbers = column.view(pa.int64())
@@ -76,7 +77,9 @@ _YEAR_ENDS = -19
 def _of_pattern(
     part: Part, text: pa.Array, micros: npt.NDArray[np.int64], offsets: Offsets | None
 ) -> pa.Array | pa.Scalar:
-    """A part of a pattern: of each row's text, or the same for all rows."""
+    """The text of one part of a pattern: an array with a text for each row, or a scalar for all
+    rows.
+    """
     if part.count == 0:
         return pa.scalar(part.text)
     if part.text in "yu":
@@ -92,7 +95,9 @@ def _of_pattern(
 
 
 def _short_offset(part: Part, seconds: int) -> str:
-    """The offset without seconds."""
+    """The text of a zone offset, given in seconds, in the form of a pattern's letters X or x: hours
+    and minutes.
+    """
     hours, minutes = divmod(abs(seconds) // 60, 60)
     if hours == minutes == 0 and part.text == "X":
         return "Z"
@@ -102,7 +107,9 @@ def _short_offset(part: Part, seconds: int) -> str:
 
 
 def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Scalar:
-    """The result of ``write`` for each row's seconds."""
+    """The text that ``write`` returns for the zone offset of each row; a scalar if all rows have
+    the same offset.
+    """
     texts = [write(int(one)) for one in offsets.seconds]
     if offsets.which is None:
         return pa.scalar(texts[0])
@@ -110,7 +117,9 @@ def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Sca
 
 
 def _offset(seconds: int) -> str:
-    """The offset as ``+01:00``, or ``Z``; an old local mean time also has seconds."""
+    """The text of a zone offset, given in seconds: ``+01:00``, or ``Z`` for zero. The offsets of
+    old local mean times have seconds as well.
+    """
     if seconds == 0:
         return "Z"
     minutes, rest = divmod(abs(seconds), 60)

@@ -1,8 +1,8 @@
-"""Columns as text without JSON's quotes and escapes.
+"""Encodes columns as text without JSON's quotes and escapes.
 
-Owns: :func:`plain_binary`, strings and bytes of any of Arrow's types as one type,
-:func:`internal_text`, the text of the keys of maps, and the join of lists that both kinds of text
-need. Never: quotes, escapes (``json_text``).
+Owns: :func:`plain_binary`, which unifies Arrow's types of strings and bytes; :func:`internal_text`,
+the text of the keys of maps; and the join of lists for both kinds of text. Never: quotes, escapes
+(``json_text``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _types = pa.types
 
 
 def plain_binary(column: pa.Array) -> pa.Array:
-    """Any array of strings or bytes, also dictionaries, views and nulls, as (large) binary."""
+    """Any array of strings or bytes as (large) binary. It may be a dictionary, a view or a null
+    array.
+    """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if _types.is_null(column.type):
@@ -36,10 +38,11 @@ def plain_binary(column: pa.Array) -> pa.Array:
 
 
 def internal_text(column: pa.Array) -> pa.Array:
-    """Each row as ``to_json`` writes the key of a map: Spark's internal value, (large) binary with
-    nulls. A date is its days since 1970, a timestamp or an interval its microseconds, a time its
-    nanoseconds; a struct or an array is ``[1,x,null]``. Exception: bytes are Base64, because
-    ``to_json`` writes a number that differs from run to run.
+    """The text of each value as the key of a map in ``to_json``: Spark's internal value.
+
+    Returns (large) binary with nulls. A date is its days since 1970; a timestamp or an interval its
+    microseconds; a time its nanoseconds; a struct or an array is ``[1,x,null]``. Bytes are an
+    exception: they are Base64, because ``to_json`` writes a number that differs from run to run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -72,14 +75,14 @@ def _or_null(column: pa.Array) -> pa.Array:
 
 
 def is_string(kind: pa.DataType) -> bool:
-    """Whether the type is one of Arrow's types of text."""
+    """True for Arrow's types of text."""
     return bool(
         _types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind)
     )
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether the type is one of Arrow's types of bytes."""
+    """True for Arrow's types of bytes."""
     return bool(
         _types.is_binary(kind)
         or _types.is_large_binary(kind)
@@ -91,8 +94,9 @@ def is_bytes(kind: pa.DataType) -> bool:
 def joined(
     column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
 ) -> pa.Array:
-    """The entries of each row of a list or map, joined by commas: ``texts``, from an offset of
-    ``offsets`` to the next.
+    """The entries of each row of a list or map, joined by commas, between ``begin`` and ``end``.
+
+    Row i of ``column`` has the entries ``texts[offsets[i]:offsets[i + 1]]``.
     """
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), texts)
     if column.null_count:
@@ -103,15 +107,15 @@ def joined(
 
 
 def large(column: pa.Array) -> pa.Array:
-    """The column as large binary."""
+    """The column as large_binary."""
     return column if _types.is_large_binary(column.type) else column.cast(pa.large_binary())
 
 
 def scalar(data: bytes) -> pa.Scalar:
-    """The value as large binary."""
+    """The bytes as a large_binary scalar."""
     return pa.scalar(data, pa.large_binary())
 
 
 def with_nulls_of(texts: pa.Array, column: pa.Array) -> pa.Array:
-    """``texts``, null where ``column`` is."""
+    """``texts`` with the nulls of ``column``."""
     return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts

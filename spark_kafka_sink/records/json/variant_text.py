@@ -1,11 +1,11 @@
-"""Columns of VARIANT as ``to_json`` writes them.
+"""Encodes columns of VARIANT as Spark's ``to_json`` does.
 
 Owns: :func:`variant_column`, the text of Spark's binary form (Parquet's Variant Encoding,
 ``org.apache.spark.types.variant.Variant.toJson``), and the test for a column of this type
 (:func:`is_variant`). Never: other types (``json_text``).
 
-Each row is read separately, because each row has its own structure. ``to_json`` before the sink is
-faster.
+Each row is encoded separately, because each row has its own structure. Calling Spark's ``to_json``
+before the sink is faster.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_PIECES: Final = 4
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Whether Spark made this struct of a VARIANT: its field ``metadata`` has a mark."""
+    """True if the struct type is Spark's form of a VARIANT: its field ``metadata`` has a mark."""
     return bool(
         pa.types.is_struct(kind)
         and kind.num_fields == 2
@@ -49,8 +49,10 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def variant_column(column: pa.Array, zone: str) -> pa.Array:
-    """Each row as JSON, large binary with the nulls of the column. Timestamps are written in the
-    time zone ``zone``. Raises DataError for bytes that are no variant.
+    """The JSON of each VARIANT, as large binary with the nulls of the column.
+
+    Timestamps are written in the time zone ``zone``. Raises DataError for bytes that are not a
+    valid VARIANT.
     """
     values, metadata = (column.field(index).to_pylist() for index in (0, 1))
     there = column.is_valid().to_pylist()
@@ -95,7 +97,7 @@ def _text(value: bytes, metadata: bytes, zone: str) -> bytes:
 
 @lru_cache(maxsize=128)
 def _names(metadata: bytes) -> tuple[bytes, ...]:
-    """The names of fields, quoted."""
+    """The field names in a VARIANT's metadata, in quotes."""
     size = (metadata[0] >> 6) + 1
     count, *offsets = _numbers(metadata, 1, size, 1 + _number(metadata, 1, size) + 1)
     start = 1 + (count + 2) * size
@@ -103,7 +105,9 @@ def _names(metadata: bytes) -> tuple[bytes, ...]:
 
 
 def _object(value: bytes, at: int, info: int, names: tuple[bytes, ...]) -> list[bytes | int]:
-    """The values to write, the last first, like on a stack."""
+    """The parts of an object: text, and the positions of values still to write. The last part comes
+    first, as on a stack.
+    """
     wide, id_size, size = (4 if info & 16 else 1), (info >> 2 & 3) + 1, (info & 3) + 1
     count = _number(value, at, wide)
     ids = _numbers(value, at + wide, id_size, count)
@@ -160,7 +164,7 @@ def _decimal(unscaled: int, scale: int) -> bytes:
 
 
 def _float(number: np.floating[Any] | float, text: str) -> bytes:
-    """The number in Java's form; ``text`` has the fewest digits."""
+    """The number in Java's notation; ``text`` has its fewest digits."""
     if number != number or number in (float("inf"), float("-inf")):
         return {"nan": b'"NaN"', "inf": b'"Infinity"', "-inf": b'"-Infinity"'}[str(number)]
     sign, digits, exponent = Decimal(java_digits(number, text)).normalize().as_tuple()
@@ -177,7 +181,7 @@ def _float(number: np.floating[Any] | float, text: str) -> bytes:
 
 
 def _timestamp(micros: int, zone: str | None) -> bytes:
-    """``2020-07-01 12:34:56.5+02:00``, without an offset when ``zone`` is None."""
+    """The timestamp as ``2020-07-01 12:34:56.5+02:00``; without an offset if ``zone`` is None."""
     offset = 0
     if zone is not None:
         at = np.array([micros // 1000], np.int64)

@@ -1,12 +1,12 @@
-"""The offsets of a time zone from UTC, for many instants at once.
+"""The offsets of a time zone from UTC, for many instants in one pass.
 
 Owns: :class:`Offsets` and :func:`offsets_at`. Never: the name of a zone (``base/time_zones.py``),
 text.
 
 Arrow's own conversion only uses the transitions that a file of the time zone database lists. The
 last of them is in 2037, or years ago in newer files. Python's zoneinfo also follows the rule after
-the last transition (RFC 8536, section 3.3). So this module gets the offsets of each year of a
-column from zoneinfo, once in a process, and looks rows up in a sorted table.
+the last transition (RFC 8536, section 3.3). So this module gets the offsets of each year in a
+column from zoneinfo, once for each process, and then finds each row's offset in a sorted table.
 """
 
 from __future__ import annotations
@@ -45,20 +45,22 @@ _PERIOD_MS: Final = _ms_of(_RULES_FROM + _PERIOD_YEARS) - _RULES_FROM_MS
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets of rows: row ``i`` has ``seconds[which[i]]``, and each of them ``seconds[0]`` when
-    ``which`` is None.
+    """The zone offsets of rows. Row ``i`` has ``seconds[which[i]]``. If ``which`` is None, all rows
+    have ``seconds[0]``.
     """
 
     seconds: Int64s
     which: npt.NDArray[np.intp] | None
 
     def of_rows(self) -> Int64s:
-        """The offset of each row in seconds; of one element when all rows have the same."""
+        """The offset of each row in seconds; one element if all rows have the same offset."""
         return self.seconds[:1] if self.which is None else self.seconds[self.which]
 
 
 def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
-    """The offsets of ``zone`` at instants in milliseconds since the epoch (UTC), one at least."""
+    """The offsets of ``zone`` at instants in milliseconds since the epoch (UTC). At least one
+    instant.
+    """
     if isinstance(zone, dt.timezone):
         fixed = zone.utcoffset(None).total_seconds()
         return Offsets(np.array([int(fixed)], np.int64), None)
@@ -84,14 +86,18 @@ def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
 
 
 def _year(millis: int) -> int:
-    """The year of an instant, limited to the first year that is looked up."""
+    """The year of an instant in milliseconds since the epoch, but at least the first year with a
+    table.
+    """
     year = int(np.datetime64(millis, "ms").astype("M8[Y]").astype(np.int64)) + 1970
     return max(year, _FIRST_YEAR)
 
 
 @lru_cache(maxsize=8192)
 def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
-    """Instants of ``year`` (UTC) in milliseconds, and the offset that counts from each on."""
+    """The instants of ``year`` (UTC, milliseconds) at which an offset begins, and these offsets in
+    seconds.
+    """
     at, end = _ms_of(year) // 1000, _ms_of(year + 1) // 1000 - 1
     offset = _offset(zone, at)
     starts, offsets = [at], [offset]
@@ -105,7 +111,7 @@ def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
 
 
 def _transition(zone: dt.tzinfo, before: int, after: int) -> int:
-    """The second at which the offset changes, the only one after ``before`` up to ``after``."""
+    """The second of the offset's only change between ``before`` and ``after``."""
     offset = _offset(zone, before)
     while after - before > 1:
         middle = (before + after) // 2

@@ -1,3 +1,3 @@
-"""Dead letters: rows that are too large or too old (``row_limits``), letters by columns
-(``letter_writer``), read back (``letter_fields``).
+"""Dead letters: limits of a row's size and time (``row_limits``), dead letters by columns
+(``letter_writer``), and reading a dead letter (``letter_fields``).
 """

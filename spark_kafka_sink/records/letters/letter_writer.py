@@ -1,13 +1,14 @@
-"""Dead letters: rows that can't be sent, as records of another topic with the reason in headers.
+"""Makes dead letters: rows that can't be sent become records of another topic, with the reason.
 
-Owns: :class:`LetterWriter`, which makes them by columns: the headers ``__connect.errors.*`` of
-Kafka Connect and our own, and the parts of a value, a timestamp and headers that can be sent.
+Owns: :class:`LetterWriter`, which makes dead letters by columns: the headers ``__connect.errors.*``
+of Kafka Connect and our own, and the parts of a value, a timestamp and headers that can be sent.
 Never: the choice of the rows (``bad_rows``), their sending, the end of a write with too many dead
 letters.
 
-A dead letter's headers are the row's headers, then pieces that are the same for all rows of a
-finding, or that differ from row to row; one gather joins them. If the row already has a header of
-the same name, that header stays in front, and the last header counts, like in Connect.
+A dead letter's headers are the row's headers and the headers of the reason. Some of the latter are
+the same for all rows of a finding, the others differ from row to row. One gather joins them. If the
+row already has a header of the same name, that header stays in front, and the last header counts,
+like in Connect.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes dead letters by ``options``, within the ``limits`` of the producer and of their topic.
-    ``connector``, ``task`` and ``batch_id`` are for headers.
+    """Makes dead letters of rows. ``options`` are the options for dead letters, and ``limits`` the
+    size limits of the producer and of the dead-letter topic. Headers have ``connector``, ``task``
+    and ``batch_id``.
     """
 
     options: DeadLetterOptions
@@ -61,10 +63,11 @@ class LetterWriter:
         numbers: Int64s,
         now_ms: int,
     ) -> RecordColumns:
-        """The letters of ``rows``. ``which`` is the number of each row's finding, ``numbers`` its
-        own within the task.
+        """The dead letters of ``rows``.
 
-        Raises RecordTooLargeError for a row whose key and headers leave no room.
+        ``which`` is the index in ``found`` of each row's finding. ``numbers`` are the rows' numbers
+        within the task. Raises RecordTooLargeError for a row whose key and headers alone are too
+        large.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         named = self._headers(rows, found, numbers, sizes)
@@ -97,7 +100,9 @@ class LetterWriter:
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[tuple[str, _Value]]:
-        """All headers except the last; ``sizes`` are the sizes of the values."""
+        """All headers of the dead letters except the last; ``sizes`` are the sizes of the values in
+        bytes.
+        """
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
         exceptions = [f"org.apache.kafka.{one.of}.errors.{one.exception}" for one in reasons]
@@ -121,13 +126,13 @@ class LetterWriter:
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
-    """The topics of the rows, empty for a null topic."""
+    """The topic of each row as bytes; empty for a null topic."""
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
-    """The number of headers, and the rows' ``own``."""
+    """Appends the number of headers, and the rows' ``own`` headers."""
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:
         pieces.add_packed(pack(counts))
@@ -150,12 +155,12 @@ def _add_header(pieces: RowPieces, name: bytes, value: _Value, which: Int64s) ->
 
 
 def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.Array:
-    """Bytes ``begin[i]`` to ``end[i]`` of the data of ``array``, in order; nulls stay."""
+    """The bytes ``begin[i]`` to ``end[i]`` of the array's data buffer, for each row; nulls stay."""
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
     return between.take(pc.if_else(array.is_valid(), integers(np.arange(0, len(bounds), 2)), None))
 
 
 def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
-    """Each number in decimal."""
+    """Each number as decimal text."""
     return integers(values).cast(pa.string()).cast(pa.binary())

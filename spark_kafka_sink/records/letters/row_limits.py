@@ -1,10 +1,10 @@
-"""Rows that the producer or the topic's brokers would refuse for their size or their time.
+"""Finds rows that the producer or the topic's brokers would reject for their size or timestamp.
 
 Owns: :class:`RowLimits`, which notes these rows before sending. Never: other checks of rows
 (``record_columns``), an error.
 
-Only writes with dead letters need it. In other writes the encoder raises for the first row that is
-too large for the producer, and a row that brokers refuse fails the task.
+Only writes with dead letters need this check. In other writes the encoder raises for the first row
+that is too large for the producer, and a row that brokers reject fails the task.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The limits for rows: of the producer, and of the rows' topic."""
+    """The limits of a row's size and timestamp, set by the producer and by the row's topic."""
 
     config: ProducerConfig
     topic: TopicLimits
 
     @property
     def most_content(self) -> int:
-        """The bytes of a record's content that fit the producer, and uncompressed the topic."""
+        """The largest content of a record in bytes (see ``content_sizes``) that the producer
+        accepts, and the topic without compression.
+        """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
-        """Note the rows that are too large, or whose timestamp the topic does not accept."""
+        """Notes rows that are too large, and rows whose timestamp the topic does not accept, in
+        ``bad``.
+        """
         self.check_sizes(columns, bad)
         self.check_times(columns, now_ms, bad)
 
@@ -78,7 +82,9 @@ class RowLimits:
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
-    """Whether brokers of ``topic`` would refuse a timestamp; a negative one always."""
+    """The mask of the timestamps (ms) that the brokers of ``topic`` would reject. Negative
+    timestamps are always rejected.
+    """
     earliest, latest = max(now_ms - topic.before_ms, 0), min(now_ms + topic.after_ms, 2**63 - 1)
     if lowest(times, initial=latest) >= earliest and highest(times, initial=earliest) <= latest:
         return np.zeros(len(times), np.bool_)

@@ -1,4 +1,4 @@
-"""CRC-32 (zlib's) of whole columns: librdkafka's hash of keys, by its default partitioner.
+"""CRC-32 (zlib's) of whole key columns: the hash of librdkafka's default partitioner.
 
 Owns: the hash. Never: the checksum of batches, which is another polynomial (``crc32c``); which rows
 have a key to hash (``partitioners``).
@@ -20,7 +20,9 @@ _8 = np.uint32(8)
 
 
 def _tables() -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    """Entry i of table n: the register after byte i and then n zero bytes."""
+    """The four lookup tables of CRC-32: entry i of table n is the register after byte i and n zero
+    bytes.
+    """
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = np.where(first & 1, first >> 1 ^ np.uint32(0xEDB88320), first >> 1)
@@ -36,18 +38,18 @@ _halves: tuple[UInt32s, UInt32s] | None = None
 
 
 def crc32(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The checksum of every key; for a null key, the checksum of the empty key (0)."""
+    """The CRC-32 of every key. A null key has the checksum of an empty key, 0."""
     return hash_blocks(keys, _hash_block)
 
 
 def crc32_of(key: bytes) -> int:
-    """The same of one key."""
+    """The CRC-32 of one key, as :func:`crc32` computes it for a column."""
     return zlib.crc32(key)
 
 
 def _half_tables() -> tuple[UInt32s, UInt32s]:
-    """The effect of the two lower and of the two upper bytes of a word: half a megabyte, made on
-    demand.
+    """Two lookup tables for the lower and the upper two bytes of a 32-bit word: half a megabyte,
+    made on demand.
     """
     global _halves
     if _halves is None:

@@ -1,15 +1,17 @@
-"""The few leaders that a task writes rows without a key to.
+"""Limits the number of leaders that a task writes rows without a key to.
 
 Owns: :class:`FewLeaders`, the choice of a task's leaders by the task's number, and
 :func:`in_leader_order`. Never: the choice of a partition among those of the leaders
 (``partitioners``), or which leaders are slow (``producer/accumulator/partition_load.py``).
 
-A task that writes to all partitions has a connection to each leader: 2000 tasks and 200 leaders are
-400,000 connections. A task needs one. So task t of a write with k leaders for each task takes the
-points t*k, ..., t*k + k - 1 of the golden-ratio sequence, which has no gaps and no crowds after any
-number of points (Knuth, The Art of Computer Programming, volume 3, 6.4). A point is a place in the
-list of all partitions in the order of their leaders, and so the leader of that place. A leader with
-twice the partitions has twice the points, and no task needs to know how many tasks there are.
+A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
+leaders, these are 400,000 connections, although a task needs only one.
+
+So task t of a write with k leaders for each task takes the points t*k, ..., t*k + k - 1 of the
+golden-ratio sequence, whose points are spread evenly after any number of them (Knuth, The Art of
+Computer Programming, volume 3, 6.4). A point is a place in the list of all partitions in the order
+of their leaders, and so selects the leader of that place. A leader with twice the partitions has
+twice the points. No task needs the number of tasks.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _MASK = 2**_BITS - 1
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A result, and what it was computed from."""
+    """The candidates of a topic, with the input that they were computed from."""
 
     infos: PartitionInfos
     available: Sequence[int]
@@ -44,11 +46,12 @@ class _Found:
 
 
 class FewLeaders:
-    """At most ``most`` leaders for the task ``number`` (Spark's partition number, from 0).
+    """Chooses at most ``most`` leaders for the task with the ``number`` (Spark's partition number,
+    from 0).
 
     The first call of :meth:`candidates` chooses the task's leaders. A leader that leads none of a
-    topic's partitions, or is slow, is replaced while that is so. The others stay, because the task
-    is connected to them.
+    topic's partitions, or is slow, is replaced as long as this lasts. The other leaders stay,
+    because the task is connected to them.
     """
 
     def __init__(self, most: int, number: int) -> None:
@@ -67,8 +70,9 @@ class FewLeaders:
     ) -> Candidates:
         """The partitions of this task's leaders, among the ``available`` partitions of a topic.
 
-        Leaders that are ``slow``, or not near (None: all are near), are left out while there are
-        others. All partitions are candidates if they have no more leaders than a task may have.
+        Leaders that are ``slow``, or for which ``is_near`` is false, are left out if there are
+        other leaders. If the partitions have no more leaders than a task may have, all of them are
+        candidates.
         """
         found = self._found.get(infos.topic)
         if (
@@ -113,7 +117,7 @@ class FewLeaders:
 
 
 def in_leader_order(infos: PartitionInfos) -> Int32s:
-    """For each partition, its place in the list of all partitions in the order of their leaders."""
+    """For each partition, its index in the list of all partitions, ordered by their leaders."""
     order = np.argsort(_leaders_of(infos, range(len(infos))), kind="stable")
     places = np.empty(len(order), np.int32)
     places[order] = np.arange(len(order), dtype=np.int32)
@@ -121,7 +125,9 @@ def in_leader_order(infos: PartitionInfos) -> Int32s:
 
 
 def _leaders_of(infos: PartitionInfos, numbers: Sequence[int]) -> Int32s:
-    """The leaders of some partitions, -1 for a partition that ``infos`` does not have yet."""
+    """The leader of each partition in ``numbers``; -1 for a partition that ``infos`` does not have
+    yet.
+    """
     count = len(infos)
     found = (infos.leader(number) if number < count else -1 for number in numbers)
     return np.fromiter(found, np.int32, len(numbers))

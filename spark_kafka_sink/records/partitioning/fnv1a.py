@@ -1,4 +1,4 @@
-"""FNV-1a (32 bits) of whole columns, as librdkafka and Sarama make a partition of it.
+"""FNV-1a (32 bits) of whole key columns, in the form that librdkafka and Sarama use for partitions.
 
 Owns: the hash. Never: which rows have a key to hash (``partitioners``).
 """
@@ -18,14 +18,15 @@ _SIGN = 1 << 31
 
 
 def fnv1a(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of every key as a signed number without its sign; null counts as the empty key. The
-    lowest number has no positive counterpart, and stays 2^31, like in librdkafka.
+    """The absolute value of the signed FNV-1a hash of every key. A null key counts as an empty key.
+
+    The lowest signed number has no positive counterpart, and becomes 2^31, like in librdkafka.
     """
     return hash_blocks(keys, _hash_block)
 
 
 def fnv1a_of(key: bytes) -> int:
-    """The same of one key."""
+    """The hash of one key, as :func:`fnv1a` computes it for a column."""
     h = _OFFSET_INT
     for byte in key:
         h = (h ^ byte) * _PRIME_INT & 0xFFFFFFFF

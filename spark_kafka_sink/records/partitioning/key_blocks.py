@@ -1,4 +1,4 @@
-"""Keys of different lengths as 32-bit words, so that a hash takes one word of many keys at a time.
+"""Splits keys of different lengths into 32-bit words, so that a hash processes a word of many keys.
 
 Owns: :class:`KeyBlock`, and the iteration over a long column in blocks. It belongs to step 5 of a
 record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
@@ -30,9 +30,9 @@ _BLOCK = 16384
 def hash_blocks(
     keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[KeyBlock], UInt32s]
 ) -> UInt32s:
-    """The hash of every key, by blocks; a null is the empty key.
+    """The hash of every key, computed block by block. A null key counts as an empty key.
 
-    ``hash_block`` returns hashes in the order of its :class:`KeyBlock`.
+    ``hash_block`` returns the hashes of a :class:`KeyBlock`, in the order of the block's keys.
     """
     out = np.empty(len(keys), np.uint32)
     for first in range(0, len(keys), _BLOCK):
@@ -47,10 +47,11 @@ def hash_blocks(
 
 
 class KeyBlock:
-    """A block of keys, longest first (``order[i]`` is the row of key i; None: as they came).
+    """A block of keys, ordered by descending length. Key i of the block is row ``order[i]``; if
+    ``order`` is None, row i.
 
-    ``lengths`` are in bytes, ``counts`` in whole words; ``odd`` is how many bytes, 0 to 3, come
-    after them.
+    ``lengths`` are in bytes, ``counts`` in whole 32-bit words. ``odd`` is the number of bytes after
+    the last whole word, 0 to 3.
     """
 
     __slots__ = ("_alive", "_bits", "_data", "_index", "_starts", "_words", "counts", "lengths",
@@ -84,8 +85,10 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """The number of keys, from the first on, that have one more word, and those words. It ends
-        while a few keys have more words: :meth:`unfinished` returns these keys.
+        """Yields the next word of every key that is long enough: the number of these keys, which
+        are the first keys of the block, and their words.
+
+        It ends when only few keys have more words; :meth:`unfinished` returns these keys.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -94,12 +97,14 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> tuple[int, list[int]]:
-        """The words that :meth:`steps` gives of a key, and the keys that have more."""
+        """The number of words that :meth:`steps` yields for a key, and the keys that have more
+        words.
+        """
         step = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
         return step, (self.counts > step).nonzero()[0].tolist()
 
     def rest(self, key: int, step: int) -> UInt32s:
-        """The words of one key from ``step`` on, without its tail."""
+        """The words of one key from number ``step`` on, without the last 0 to 3 bytes."""
         first = int(self._index[key])
         words = self._words[first + step : first + int(self.counts[key])]
         rest: UInt32s = (words >> self._bits[key]).astype(np.uint32)
@@ -111,15 +116,16 @@ class KeyBlock:
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
     def key(self, key: int) -> bytes:
-        """A whole key."""
+        """The bytes of one key."""
         start = int(self._starts[key])
         return self._data[start : start + int(self.lengths[key])].tobytes()
 
 
 def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """Entry i holds the 8 bytes from byte 4 i on, zeros after the end, and two entries more.
+    """For each i, the 8 bytes of ``data`` from byte 4*i on, with zeros after the end.
 
-    Any 4 bytes of the data are then one aligned load and one shift.
+    Any 4 bytes of the data can then be read with one aligned load and one shift. The result has two
+    additional entries.
     """
     aligned = np.zeros(len(data) // 4 + 4, np.uint32)
     aligned.view(np.uint8)[: len(data)] = data

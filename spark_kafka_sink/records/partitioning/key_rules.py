@@ -1,4 +1,5 @@
-"""The treatment of a key, an empty key and no key by each partitioner that uses keys.
+"""The rules of partitioners that use keys: how a key, an empty key and a null key choose a
+partition.
 
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
 (:data:`KEY_RULES`). Beside step 5 of a record's way; the same rule serves columns
@@ -42,7 +43,7 @@ _POSITIVES = np.uint32(_POSITIVE)
 
 
 class Choice(Enum):
-    """The way to choose a record's partition."""
+    """The methods to choose a record's partition."""
 
     #: The number that the key makes, modulo the count of all partitions, with a leader or not.
     HASH = "hash"
@@ -54,9 +55,11 @@ class Choice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """``numbers`` of a column and ``number`` of one key are the same; both take an empty key.
+    """A partitioner's rule for null keys, empty keys and other keys.
 
-    Numbers are below 2^32. ``widths``: the lengths that a key may have, None any.
+    ``numbers`` are the hashes of a column, and ``number`` is the hash of one key; both give the
+    same results, and accept empty keys. Hashes are below 2^32. ``widths`` are the allowed lengths
+    of a key in bytes. None allows every length.
     """
 
     null: Choice
@@ -69,8 +72,8 @@ class KeyRule:
     doc: str = ""
 
     def choice(self, key: bytes | None) -> Choice:
-        """The way to choose the partition of one record. Raises DataError for a key that has no
-        number.
+        """The method to choose the partition of a record with this ``key``. Raises DataError for a
+        key of a length that is not allowed.
         """
         if key is None:
             return self.null
@@ -79,7 +82,9 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The rows that :attr:`Choice.STICKY` decides for, when not for all; None: no row."""
+        """The rows that :attr:`Choice.STICKY` applies to because of their key. None if there are
+        none.
+        """
         if self.null is not Choice.STICKY:
             return None
         if self.empty is Choice.STICKY:
@@ -89,7 +94,9 @@ class KeyRule:
         return None if valid is None else ~valid
 
     def check(self, columns: RecordColumns, given: Int32s | None) -> None:
-        """DataError, naming the row, when a key that must decide (``given`` is below 0) can't."""
+        """Raises DataError, which names the row, if a key has a length that is not allowed. Rows
+        with an explicit partition in ``given`` (0 or above) are not checked.
+        """
         if self.widths is None or columns.key is None:
             return
         lengths, valid = lengths_of(columns.key), valid_of(columns.key)
@@ -120,8 +127,10 @@ _WIDTH_HINT = (
 
 
 def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
-    """The rule of a name of ``partitioner.class`` (None: the built-in partitioner, the only one
-    that can ignore keys); None when that partitioner does not use keys.
+    """The rule of a partitioner, by its name in ``partitioner.class``; None if it does not use
+    keys.
+
+    The name None is the built-in partitioner, the only one for which ``ignore_keys`` has an effect.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE
@@ -131,7 +140,7 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
 def _positive(
     numbers: Callable[[pa.Array], UInt32s], number: Callable[[bytes], int]
 ) -> tuple[Callable[[pa.Array], UInt32s], Callable[[bytes], int]]:
-    """The same numbers without their sign bit."""
+    """The two hash functions without the sign bit of their results."""
     return lambda keys: numbers(keys) & _POSITIVES, lambda key: number(key) & _POSITIVE
 
 

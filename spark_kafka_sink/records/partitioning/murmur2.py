@@ -1,4 +1,4 @@
-"""Kafka's murmur2 of whole columns (Java's ``Utils.murmur2``, seed 0x9747b28c).
+"""Kafka's murmur2 of whole key columns (Java's ``Utils.murmur2``, seed 0x9747b28c).
 
 Owns: the hash. Never: which rows have a key to hash (``partitioners``). This is not MurmurHash3:
 ``mmh3`` gives other numbers, and with them other partitions.
@@ -37,7 +37,7 @@ def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
 
 
 def murmur2_of(key: bytes) -> int:
-    """The same of one key."""
+    """The unsigned 32-bit hash of one key, as :func:`murmur2` computes it for a column."""
     length = len(key)
     h = _SEED_INT ^ length
     words = length >> 2
@@ -75,7 +75,9 @@ def _mix(h: UInt32s, k: UInt32s) -> None:
 
 
 def _finish_long_key(h: int, k: UInt32s) -> int:
-    """The rest of a key: all but the chain through ``h`` is still done by columns."""
+    """The hash of a long key after its remaining words ``k``. Only the chain through ``h`` is
+    computed word by word.
+    """
     k *= _M
     k ^= k >> _24
     k *= _M

@@ -1,4 +1,4 @@
-"""MurmurHash3 (x86, 32 bits, seed 0) of whole columns: what Iceberg puts rows into buckets by.
+"""MurmurHash3 (x86, 32 bits, seed 0) of whole key columns: the hash of Iceberg's bucket transform.
 
 Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: which rows have a key
 to hash (``partitioners``). Kafka's hash is ``murmur2``.
@@ -32,15 +32,15 @@ def murmur3(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
 
 
 def murmur3_of(key: bytes) -> int:
-    """The same of one key."""
+    """The unsigned 32-bit hash of one key, as :func:`murmur3` computes it for a column."""
     return mmh3.hash(key, 0, signed=False)
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of keys that are integers of 4 or 8 bytes, the highest byte first; other keys hash
-    as 0.
+    """The hash of every key as an integer: 4 or 8 bytes, big-endian. Keys of other lengths hash as
+    0.
 
-    Iceberg hashes an int as the long of the same value: 8 bytes, the lowest byte first.
+    Iceberg hashes an int like the long of the same value: 8 bytes, little-endian.
     """
     lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
     longs = np.zeros(len(keys), np.int64)
@@ -52,13 +52,15 @@ def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
 
 
 def murmur3_of_integer(key: bytes) -> int:
-    """The same of one key."""
+    """The hash of one key as an integer, as :func:`murmur3_of_integers` computes it for a
+    column.
+    """
     number = int.from_bytes(key, "big", signed=True) if len(key) in INTEGER_WIDTHS else 0
     return murmur3_of(number.to_bytes(8, "little", signed=True))
 
 
 def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
-    """The hash of each number's 8 bytes, the lowest first."""
+    """The hash of each number as 8 bytes, little-endian."""
     words = numbers.astype("<i8").view("<u4").reshape(-1, 2)
     h = np.zeros(len(numbers), np.uint32)
     _mix(h, words[:, 0].copy())

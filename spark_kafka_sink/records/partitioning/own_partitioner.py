@@ -1,6 +1,6 @@
-"""A partitioner class of the user, given by import path in ``partitioner.class``.
+"""Runs a user's partitioner class, whose import path is the value of ``partitioner.class``.
 
-Owns: the interface of such a class (:class:`ColumnPartitioner`), its calls topic by topic, and the
+Owns: the interface of the class (:class:`ColumnPartitioner`), its calls topic by topic, and the
 check of its results. Never: importing (``import_paths``).
 """
 
@@ -24,8 +24,8 @@ Int32s = npt.NDArray[np.int32]
 
 
 class ColumnPartitioner(Protocol):
-    """The interface of a class named in ``partitioner.class``. Each task makes an object without
-    arguments.
+    """The interface of a class named in ``partitioner.class``. Each task creates one object of the
+    class, without arguments.
     """
 
     def partition(
@@ -36,16 +36,16 @@ class ColumnPartitioner(Protocol):
         partition_count: int,
         available: Sequence[int],
     ) -> Sequence[int] | npt.NDArray[np.integer] | pa.Array:
-        """A partition, within [0, ``partition_count``), for each row of a chunk of one topic.
+        """The partition of each row of a chunk of one topic, from 0 to ``partition_count`` - 1.
 
-        ``keys`` and ``values`` are binary columns (None: all null); ``available`` are the
-        partitions that have a leader now.
+        ``keys`` and ``values`` are binary columns. None instead of a column means that all are
+        null. ``available`` are the partitions that have a leader now.
         """
         ...
 
 
 def check(path: str) -> None:
-    """ConfigError unless ``path`` names something with a method ``partition``."""
+    """Raises ConfigError if the object at ``path`` has no method ``partition``."""
     if not callable(getattr(import_paths.find(path, OPTION), "partition", None)):
         raise ConfigError(
             f"{OPTION}: {path} has no method partition",
@@ -55,7 +55,9 @@ def check(path: str) -> None:
 
 
 class OwnPartitioner:
-    """Asks a :class:`ColumnPartitioner` for rows without an explicit partition."""
+    """A :class:`Partitioner` that calls a user's :class:`ColumnPartitioner` for rows without an
+    explicit partition.
+    """
 
     def __init__(self, path: str) -> None:
         check(path)
@@ -66,7 +68,7 @@ class OwnPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: object
     ) -> Int32s:
-        """See ``partitioners.Partitioner``."""
+        """The partition of every row; see ``partitioners.Partitioner``."""
         del open_room
         given = explicit(columns, views)
         if given is not None and (given >= 0).all():

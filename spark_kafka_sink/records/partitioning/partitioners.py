@@ -1,12 +1,12 @@
-"""The choice of each row's partition.
+"""The partitioners: they choose the partition of each row.
 
 Owns: :class:`Partitioner` and the built-in partitioners, by name (:func:`partitioner`). Never:
 metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
-The rule, row by row: an explicit partition wins. Without it, the hash of the key over *all*
-partitions decides (``key_rules`` has the hash and its keys). A row without either is sticky
-(KIP-794): rows go to one partition until it has received enough, then to another. In columns,
-sticky rows are cut into runs by their cumulative size, and KIP-794's condition for a switch is
+An explicit partition in a row has priority. Without it, the hash of the key modulo the number of
+*all* partitions decides (``key_rules`` has the hash and its keys). A row without either is sticky
+(KIP-794): rows go to one partition until it has received enough bytes, then to another. In columns,
+sticky rows are split into runs by their cumulative size, and KIP-794's condition for a switch is
 evaluated once for each run.
 """
 
@@ -46,14 +46,16 @@ _SPREAD_MS = 8191
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for rows by columns. Its state is the producer's; one thread."""
+    """Chooses the partition of each row, for whole columns. It keeps state for one producer, and
+    only one thread may use it.
+    """
 
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row, each within [0, count) of its topic.
+        """The partition of every row, from 0 to the partition count of the row's topic - 1.
 
-        A row's explicit partition wins; DataError if its topic does not have that partition.
+        An explicit partition of a row is kept. Raises DataError if the topic does not have it.
         """
         ...
 
@@ -64,22 +66,22 @@ Choose = Callable[[str, Sequence[int]], Candidates]
 
 
 def all_alike(topic: str, available: Sequence[int]) -> Candidates:
-    """Every partition with a leader is as likely as any other."""
+    """All ``available`` partitions as candidates, without weights."""
     del topic
     return available, None
 
 
 @dataclass(slots=True)
 class _Sticky:
-    """The partition that a topic's rows without a key go to, and the raw bytes it got so far."""
+    """The sticky partition of a topic, and the number of raw bytes that it has received so far."""
 
     partition: int
     produced: int = 0
 
 
 class BuiltInPartitioner:
-    """Java's default (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without a key.
-    Another ``rule`` makes another partitioner by key.
+    """Java's default partitioner (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without
+    a key. Another ``rule`` makes another partitioner by key.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class BuiltInPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """See :class:`Partitioner`."""
+        """The partition of every row; see :class:`Partitioner`."""
         if columns.rows == 0:
             return np.empty(0, np.int32)
         given = explicit(columns, views)
@@ -125,7 +127,7 @@ class BuiltInPartitioner:
         return out
 
     def _anywhere(self, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-        """A random partition with a leader for every row."""
+        """A random partition for every row, among the partitions with a leader."""
         out = np.empty(columns.rows, np.int32)
         dice = np.random.default_rng(self._random.getrandbits(64))
         for topic, rows in rows_by_topic(columns, None):
@@ -154,7 +156,9 @@ class BuiltInPartitioner:
             out[slice(None) if rows is None else rows] = self._runs(topic, view, sizes, open_room)
 
     def _runs(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
-        """The partitions of ``sizes`` rows of one topic, in runs of about a batch each."""
+        """The sticky partitions of rows of one topic, whose ``sizes`` are given in bytes. Each run
+        of rows with one partition fills about one batch.
+        """
         ends = np.cumsum(sizes)
         partitions: list[int] = []
         lengths: list[int] = []
@@ -186,7 +190,7 @@ class BuiltInPartitioner:
         return bool(view.available) and state.partition not in view.available
 
     def _next(self, topic: str, view: TopicView) -> int:
-        """The next sticky partition: random among the candidates, by their weights."""
+        """The next sticky partition: a random candidate, by the candidates' weights."""
         among, weights = self._candidates(topic, view.available or range(view.count))
         if weights is None:
             return self._random.choice(among)
@@ -194,7 +198,9 @@ class BuiltInPartitioner:
 
 
 def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-    """Each key's number modulo the count; rows that the rule distributes by load have any value."""
+    """Each key's hash modulo the partition count. Rows that the rule distributes by load get any
+    partition.
+    """
     if columns.key is None:
         numbers = np.full(columns.rows, rule.number(b""), np.uint32)
     else:
@@ -204,9 +210,10 @@ def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicVie
 
 
 def _until_switch(produced: int, room: int | None, limit: int) -> int:
-    """Raw bytes that a sticky partition still gets (KIP-794, ``updatePartitionInfo``).
+    """The raw bytes that a sticky partition still gets before the switch (KIP-794,
+    ``updatePartitionInfo``).
 
-    Java switches once ``produced`` reached batch.size *and* the last batch is full (or none is
+    Java switches once ``produced`` has reached batch.size *and* the last batch is full (or none is
     open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, and
     each later batch after ``limit``, so the first such row can be computed.
     """
@@ -225,9 +232,11 @@ ROUND_ROBIN = "RoundRobinPartitioner"
 
 
 class RoundRobinPartitioner:
-    """Java's class of the same name: rows go to the partitions with a leader in order, with or
-    without keys. It starts at a random partition, because tasks that all start at 0 would fill
-    partition 0 first.
+    """Java's ``RoundRobinPartitioner``: rows go to the partitions with a leader in turn, with or
+    without keys.
+
+    The first partition is random. If all tasks started at partition 0, that partition would fill
+    first.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -237,7 +246,7 @@ class RoundRobinPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """See :class:`Partitioner`."""
+        """The partition of every row; see :class:`Partitioner`."""
         del open_room
         given = explicit(columns, views)
         out = np.empty(columns.rows, np.int32) if given is None else given.copy()
@@ -252,13 +261,13 @@ class RoundRobinPartitioner:
         return out
 
     def next(self, topic: str, among: Sequence[int]) -> int:
-        """The partition of a single row, in the same turns as for columns. ``among``: with a
-        leader.
+        """The partition of a single row, which takes the next turn. ``among`` are the partitions
+        with a leader.
         """
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
-        """The first of ``count`` turns."""
+        """Reserves ``count`` turns of a topic, and returns the first."""
         first = self._next.get(topic)
         if first is None:
             first = self._random.randrange(among)
@@ -269,12 +278,12 @@ class RoundRobinPartitioner:
 def partitioner(
     name: str | None, *, ignore_keys: bool = False, candidates: Choose = all_alike
 ) -> Partitioner:
-    """A new partitioner by its name in a configuration: None for the built-in partitioner, a name
-    of ``key_rules``, RoundRobinPartitioner, or the import path of a user's class. (Java's other
-    names are the built-in partitioner, see ``config/cross_checks.py``.) ``candidates`` are for
-    sticky rows.
+    """A new partitioner by its name in a configuration.
 
-    Raises ConfigError for a class that can't be made.
+    The name is None for the built-in partitioner, a name of ``key_rules``, RoundRobinPartitioner,
+    or the import path of a user's class. (Java's other names are the built-in partitioner, see
+    ``config/cross_checks.py``.) ``candidates`` chooses the partitions for sticky rows. Raises
+    ConfigError for a class that can't be created.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:

@@ -1,4 +1,4 @@
-"""The input of every partitioner: topics, explicit partitions, rows by topic.
+"""The input of every partitioner: data of topics, explicit partitions, rows by topic.
 
 Owns: :class:`TopicView`, and reading the topic and partition columns. Never: a choice.
 """
@@ -31,7 +31,7 @@ class TopicView:
     leader.
 
     ``raw_limit`` is the number of raw record bytes that fill a batch of this topic (see
-    ``record_encoder.encode_groups``): the size of a sticky run.
+    ``record_encoder.encode_groups``), which is also the size of a sticky run.
     """
 
     count: int
@@ -40,13 +40,15 @@ class TopicView:
 
     @classmethod
     def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
-        """The view of ``topic``, which must be in ``cluster``."""
+        """The data of ``topic``, which must be in ``cluster``."""
         partitions = cluster.topics[topic]
         return cls(len(partitions), partitions.available, raw_limit)
 
 
 def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
-    """The partition column, checked against each row's topic."""
+    """The partition column, -1 where the partitioner decides; None without the column. Raises
+    DataError for a partition that the row's topic does not have.
+    """
     given = columns.partition
     if given is None:
         return None
@@ -65,7 +67,7 @@ def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s |
 
 
 def counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
-    """The partition count of each row's topic, or a single count for all."""
+    """The partition count of each row's topic; a single count if all rows have one topic."""
     topic = columns.topic
     if isinstance(topic, str):
         return np.int32(views[topic].count)
@@ -83,7 +85,9 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Each topic with its ``wanted`` rows (None: all); rows None means all rows of the columns."""
+    """Yields each topic with the indexes of its rows in the mask ``wanted`` (None: all rows). None
+    in place of the indexes means all rows of ``columns``.
+    """
     topic = columns.topic
     if isinstance(topic, str):
         yield topic, None if wanted is None else np.flatnonzero(wanted)

@@ -1,4 +1,4 @@
-"""The shared part of binary formats: the match between columns and a schema, which makes nodes
-(``records/nodes.py``; ``matching``), and the columnar encoder that follows them (``encoder``).
-Never: a schema.
+"""The shared part of the formats with a schema. ``matching`` matches columns with a schema's
+fields, which makes nodes (``records/nodes.py``), and ``encoder`` encodes columns as the nodes
+describe. Never: a schema.
 """

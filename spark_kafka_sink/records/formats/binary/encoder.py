@@ -1,7 +1,7 @@
-"""Arrow columns in a binary format, one pass for each column.
+"""Encodes Arrow columns in a format with a schema, in one pass for each column.
 
-Owns: :func:`payloads_of`, which follows the nodes of ``nodes``. Never: a schema; a single row,
-except for a row that is not UTF-8.
+Owns: :func:`payloads_of`, which encodes as the nodes describe (``records/nodes.py``). Never: a
+schema; a single row, except for a row that is not UTF-8.
 
 A row's bytes are pieces (``RowPieces``). Nested values become pieces of their parent. If a record
 is never null, its fields are pieces directly. Other records, and lists, are slices of their joined
@@ -54,7 +54,7 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """A payload for each row, null if ``column`` is null; ``path`` names the column for
+    """The payload of each row, null where ``column`` is null. ``path`` names the column in
     refusals.
     """
     out = RowPieces(len(column))
@@ -63,7 +63,9 @@ def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Adds each row of ``column`` to ``out``; ``path`` names it for refusals."""
+    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` names the column in
+    refusals.
+    """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     valid = valid_of(column)
@@ -86,7 +88,7 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
 
 
 def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Adds the fields of each row of a struct; the fields of a null struct may have any value."""
+    """Appends the encoded fields of each row of a struct column without nulls to ``out``."""
     for field in record.fields:
         if isinstance(field.value, bytes):
             out.add_bytes(field.value)
@@ -127,7 +129,7 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
 
 
 def _integers(column: pa.Array, valid: Valid) -> npt.NDArray[np.integer]:
-    """The numbers, or the bits of numbers with a fraction; 0 for nulls."""
+    """The integers of a column, or the bits of its floating point numbers; 0 for nulls."""
     dtype = np.dtype(f"i{column.type.bit_width // 8}")
     found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
     return found if valid is None else np.where(valid, found, dtype.type(0))
@@ -230,7 +232,9 @@ def _decimals(
 
 
 def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
-    """The decimals with the schema's scale; rows that it can't hold are refused, and 0."""
+    """The decimals with the schema's scale. Rows that the schema's type can't hold are refused, and
+    set to 0.
+    """
     large, scaled, lost = _rescaling(node, column)
     out.refuse(large, path, f"has more digits than decimal({node.precision},{node.scale})")
     out.refuse(lost, path, f"has more than the schema's {node.scale} decimal places")
@@ -238,8 +242,8 @@ def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) 
 
 
 def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
-    """Which rows have too many digits before the point, the column with the schema's scale and 0 in
-    these rows, and which rows have too many digits after the point.
+    """The rows with too many digits before the point, the rescaled column, and the rows with too
+    many digits after the point. The rescaled column has 0 in the first of these rows.
     """
     none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
     large = none
@@ -256,7 +260,7 @@ def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, M
 
 
 def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The bytes of each in two's complement, at least one."""
+    """The size of each number in two's complement, in bytes; at least one."""
     magnitude = values ^ (values >> 63)
     return unsigned_sizes(magnitude, int(highest(magnitude, initial=0)), 8).view(np.uint64)
 
@@ -274,7 +278,7 @@ def _enum(node: nodes.Symbols, column: pa.Array, valid: Valid, out: RowPieces, p
 def _timestamp(
     _: nodes.Timestamp, column: pa.Array, valid: Valid, out: RowPieces, path: str
 ) -> None:
-    """Nanoseconds are never negative."""
+    """Appends google.protobuf.Timestamp messages. The nanoseconds are never negative."""
     micros = _integers(column, valid).astype(np.int64)
     outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
     out.refuse(outside, path, "is not in the years 1 to 9999, as google.protobuf.Timestamp is")
@@ -299,7 +303,9 @@ def _json_text(
 
 
 def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa.DataType:
-    """The same type, changed so that nulls of the fields at the ends of ``ways`` are kept."""
+    """The Arrow type with marks on the fields at the ends of the paths ``ways``, whose nulls are
+    written.
+    """
     if pa.types.is_struct(kind):
         fields = []
         for index, field in enumerate(kind):
@@ -318,7 +324,9 @@ def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa
 
 
 def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
-    """The rows with a null at the end of ``way``, where no owner of that is null."""
+    """The rows with a null at the end of the path ``way``. A null in a parent of this value does
+    not count.
+    """
     rows, row_of = len(column), None
     for step in way:
         valid = valid_of(column)
@@ -342,8 +350,8 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """Adds the rows of ``inner`` to the rows of ``out`` that are ``valid``, maybe after their
-    length.
+    """Appends each row of ``inner`` as one piece to the ``valid`` rows of ``out``; with ``length``,
+    after its size in bytes.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -373,13 +381,15 @@ def _message(
 
 
 def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
-    """The rows that are not null, and an empty place for their bytes: a null may cover anything."""
+    """The rows of ``column`` that are not null, and an empty ``RowPieces`` for their bytes. A null
+    row may cover any values, so it must not be encoded.
+    """
     there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
     return there, RowPieces(len(there))
 
 
 def _add_nested(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool) -> None:
-    """Adds the rows of ``inner``, which are the ``valid`` rows of ``out``."""
+    """Appends the rows of ``inner``, and their refusals, to the ``valid`` rows of ``out``."""
     out.refuse_of(inner.refusals, np.arange(out.rows) if valid is None else valid.nonzero()[0])
     _add_joined(inner, out, valid, length=length)
 

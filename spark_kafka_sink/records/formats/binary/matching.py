@@ -1,6 +1,6 @@
-"""Columns against the fields of a schema, by their names.
+"""Matches columns with the fields of a schema, by their names.
 
-Owns: what matching with Avro, Protobuf and JSON has in common: which column is which field, and the
+Owns: the part of the match that Avro, Protobuf and JSON share: the column of each field, and the
 errors. Never: a type of a format.
 """
 
@@ -28,12 +28,12 @@ NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def below(path: str, name: str) -> str:
-    """The path to a field."""
+    """The path of the field ``name`` below ``path``, for messages."""
     return f"{path}.{name}" if path else name
 
 
 def fields_of(column: ColumnType, path: str) -> Iterator[tuple[str, ColumnType, str]]:
-    """Name and type of each field of a struct, and the path to it."""
+    """The name, the type and the path of each field of a struct column."""
     for name, child in zip(column.names, column.children, strict=True):
         yield name, child, below(path, name)
 
@@ -45,9 +45,11 @@ def matched_fields(
     owner: str,
     written: Callable[[F, ColumnType | None, str], Value | bytes],
 ) -> tuple[Field, ...]:
-    """The fields of a record, each given after its names, as ``written`` says for the column that
-    is for it, or for None; what is no byte is left out. ``owner`` names the record. SchemaError
-    when a column is two fields, or none.
+    """Matches the columns with the ``fields`` of a record, in the order of the fields.
+
+    Each field comes with its names. ``written`` returns a field's encoding for its column, or for
+    None if the field has no column. Fields with an empty encoding are left out. ``owner`` names the
+    record in messages. Raises SchemaError if a column matches two fields, or none.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
@@ -82,13 +84,13 @@ def matched_fields(
 
 
 def check_map_key(column: ColumnType, path: str) -> None:
-    """SchemaError for a map whose keys are no strings."""
+    """Raises SchemaError for a map column whose keys are not strings."""
     if column.children[0].kind is not ColumnKind.STRING:
         raise unfit(column, path, "and a map's keys are strings in this format")
 
 
 def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
-    """SchemaError for a column whose name can't be a field's in a schema made of columns."""
+    """Raises SchemaError for a column whose name is not a legal field name in a derived schema."""
     if NAME.fullmatch(name) is None:
         raise SchemaError(
             f"column {safe_text(path)} has a name that {format_} does not allow for a field",
@@ -97,7 +99,7 @@ def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
-    """The error for a column of a type that can't be written; ``what`` ends the sentence."""
+    """The error for a column whose type can't be encoded; ``what`` ends the sentence."""
     return misfit(
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
         f" {what}",
@@ -106,7 +108,7 @@ def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
 
 
 def missing(path: str, why: str, hint: str = "") -> SchemaError:
-    """The error for the field ``path`` of a schema, which has no column."""
+    """The error for a field of a schema, at ``path``, that has no column."""
     return misfit(
         f"the schema's field {safe_text(path)} {why}, and there is no column for it",
         f"add a column of that name{hint}",
@@ -114,10 +116,10 @@ def missing(path: str, why: str, hint: str = "") -> SchemaError:
 
 
 def misfit(message: str, hint: str) -> SchemaError:
-    """The error for columns that don't fit a schema."""
+    """The error for columns that do not fit a schema."""
     return SchemaError(message, hint=hint, kind=Kind.COLUMNS_AND_SCHEMA)
 
 
 def unusable(problem: str, hint: str | None = None) -> SchemaError:
-    """The error for a schema that nothing can be written with."""
+    """The error for a schema that the sink can't write with."""
     return SchemaError(problem, hint=hint, kind=Kind.UNUSABLE_SCHEMA)
