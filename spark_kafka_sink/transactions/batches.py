@@ -1,8 +1,8 @@
 """The batches of a key: their rows' transactions, their order, and the batch that may come next.
 
 Owns: :class:`Batch`, :class:`Block`, the refusal of a batch that is not the next batch or differs
-from the batch written with its number, the decision that a batch leads to. Never: the run that may
-write it (``ownership.py``), the next step (``table.py``).
+from the batch written with its number, the decision for a batch. Never: which run may write the
+batch (``ownership.py``), the next step of a commit (``table.py``).
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Several writes of one batch that are decided together; ``token`` distinguishes it from every
-    other block. ``writes`` is None for a single write, which is only recorded. For the last step,
-    which has no rows and decides all writes, it is their number.
+    """Several writes of one batch that are decided together.
 
-    ``number`` is the number of a write, from 0 on. The id of the driver's own transaction for the
-    write contains it: under one id, writes in threads would end each other's transactions. (A
-    number that is counted in the log is not enough: two writes may read it before one of them has
-    written its part.)
+    ``token`` distinguishes the block from every other block. ``writes`` is None for a single write,
+    which is only recorded. The last step of the block has no rows and decides all writes; its
+    ``writes`` is their number.
 
-    ``letters`` are the counts of one write, like in :class:`Part`; ``check_letters`` checks the
-    sums of all writes before the decision, and raises.
+    ``number`` counts the writes of the block from 0. The transactional id of the driver's own
+    transaction contains ``number``, because writes in several threads would end each other's
+    transactions if they shared an id. (Counting writes in the log is not enough: two writes may
+    read the log before one of them has recorded its part.)
+
+    ``letters`` are the dead letters and the rows of one write, like in :class:`Part`.
+    ``check_letters`` checks the sums of all writes before the decision, and raises.
     """
 
     token: str
@@ -62,11 +64,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Micro-batch ``number``, or version of a job; its prepared transactions, one per task that
-    wrote a row.
+    """A micro-batch or a version of a job, with its number and its prepared transactions.
 
-    ``payload`` is the sum over all tasks, for written rows and for rows of a batch that was found
-    done (None: not counted). ``digest`` identifies the batch's input; empty when that is unknown.
+    Each task that wrote a row has one transaction. ``payload`` is the sum over all tasks; tasks
+    that find the batch done count their rows, too (None: not counted). ``digest`` identifies the
+    batch's input, and is empty if that is unknown.
     """
 
     number: int
@@ -84,7 +86,9 @@ class Batch:
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """None when ``batch``, whose number is done, is the same batch, so that it is dropped."""
+    """The refusal of a batch whose number is done, or None when it is the same batch, which is
+    dropped.
+    """
     if batch.transactions and state.done_batch(batch.number) is None:
         # It was not done when it was planned, and wrote; a later one was committed meanwhile.
         return refused(WrittenMeanwhile(batch.number, state.last_done))
@@ -94,8 +98,10 @@ def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
 def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
-    """None when batch ``number`` of query ``query_id`` (empty: not known) is the last or the next
-    one: a batch that is dropped by mistake is lost silently.
+    """The refusal of batch ``number``, or None when it is the last or the next batch of its query.
+
+    ``query_id`` is empty when the query is unknown. A batch that is dropped by mistake is lost
+    silently.
     """
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
@@ -113,8 +119,11 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """None unless version ``number`` is older than all versions that the log remembers: whether it
-    was ever written is not known, so a write that drops it as done may lose its rows.
+    """The refusal of a version that is older than all versions in the log, or None for other
+    versions.
+
+    The log does not show whether such an old version was ever written, so dropping it as done may
+    lose its rows.
     """
     if number >= state.last_done or state.done_batch(number) is not None:
         return None
@@ -125,9 +134,10 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """None when ``batch``, which is about to be dropped, equals the batch that was written with its
-    number: it has the same digest or, where a digest is unknown, the same rows. An earlier attempt
-    of the commit may have recorded its part ``name``.
+    """The refusal of a batch that differs from the batch written with its number, or None.
+
+    Two batches are equal if they have the same digest or, where a digest is unknown, the same rows.
+    An earlier attempt of the commit may have recorded its part ``name``.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -152,7 +162,9 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """The decision for the batch, or for all recorded writes of its block; or its refusal."""
+    """The decision for the batch, or for all recorded writes of its block; or the refusal of the
+    batch.
+    """
     block = batch.block
     if block is None:
         payload = batch.payload or Payload()

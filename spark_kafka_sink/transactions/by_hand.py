@@ -1,7 +1,7 @@
-"""Ends transactions for an operator.
+"""Ends transactions for an operator's command.
 
-Owns: the requests of these two steps. Never: the choice of transactions, the records of the log
-(``table.py``).
+Owns: the EndTxn requests of the steps ``AbortExactly`` and ``EndRest``. Never: the choice of
+transactions, the records of the log (``table.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
-    """Aborts the transactions, unless others have ended them since they were described."""
+    """Aborts the step's transactions, except those that others have ended since they were
+    described.
+    """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
     open_ = {}
@@ -40,7 +42,9 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """The transactions that could not be ended in this way, or were ended otherwise."""
+    """Ends the rest of a decision's transactions; returns the ids that could not be ended as
+    wanted.
+    """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())
     outcomes = {

@@ -48,21 +48,27 @@ _LONGEST_ID: Final = 400
 
 
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """EndTxn of a write got no definite response in time. Opening the key shows the outcome."""
+    """EndTxn of a write got no definite response in time. Opening the key again shows
+    the outcome.
+    """
 
 
 class LogChangedError(SupersededError):
-    """Another driver has opened the key, or it was read from a deposed leader. Nothing was written.
+    """Another driver has opened the key, or a deposed leader returned an old state. Nothing was
+    written.
+
     The next opening of the key shows its owner.
     """
 
 
 class NewerStateError(CommitLogError):
-    """A newer version of this package wrote the key, so its state is not damaged."""
+    """A newer version of this package wrote the state of the key; the state is not damaged."""
 
 
 class NoLeaderError(CommitError):
-    """A partition of the batch has no leader; it may have one when the key is opened next."""
+    """A partition of the batch has no leader; the partition may have a leader when the key is
+    opened next.
+    """
 
 
 class Phase(Enum):
@@ -84,10 +90,13 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The measure for the comparison of two writes: writes of the same rows have the same payload,
-    however they are split into tasks. ``bytes`` counts keys and values; ``topic`` is empty when
-    each row has its own. ``letters`` counts the rows that became dead letters for a reason that
-    does not pass with time; None when their number is unknown.
+    """The number of rows, their size and their topic, which two writes of the same rows have in
+    common.
+
+    The payload does not depend on how the rows are split into tasks. ``bytes`` counts keys and
+    values; ``topic`` is empty when each row has its own topic. ``letters`` counts the rows that
+    became dead letters for a reason that does not pass with time; None when their number is
+    unknown.
     """
 
     rows: int = 0
@@ -102,7 +111,9 @@ class Payload:
 
 
 def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
-    """The ``writes``, without dead letters if the number is unknown for some of them."""
+    """Counts the equal payloads of each write list, without dead letters if a number of dead
+    letters is unknown.
+    """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
     return [Counter(payloads) for payloads in writes]
@@ -110,8 +121,10 @@ def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Batch ``number`` is committed. ``digest`` identifies its input, empty when that is unknown;
-    ``payloads`` are the payloads of its writes, in any order, empty when they are not kept.
+    """A committed batch.
+
+    ``digest`` identifies the input of the batch, and is empty when that is unknown. ``payloads``
+    are the payloads of its writes, in any order, and empty when they are not kept.
     """
 
     number: int
@@ -121,10 +134,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A write of a batch with several writes. All its tasks have prepared their transactions; if
-    the batch is done already, the write has no transactions and is only counted. ``name`` is
-    unique, so that a repeated commit does not record the write twice. ``letters`` are the rows that
-    became dead letters, and the rows that came in; both are 0 when there is no limit for them.
+    """One write of a batch that has several writes, all its tasks having prepared their
+    transactions.
+
+    If the batch is done already, the write has no transactions and is only counted. ``name`` is
+    unique, so that a repeated commit does not record the write twice. ``letters`` is the number of
+    dead letters and the number of rows that came in; both are 0 without a limit for dead letters.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -135,8 +150,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Batch ``number`` is to be committed, with all of these transactions. The other fields are the
-    same as in Done.
+    """The decision to commit batch ``number`` with all of these transactions. The other fields are
+    the same as in :class:`Done`.
     """
 
     number: int
@@ -151,14 +166,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """``run_id`` owns the key in this ``generation``; empty when it was aborted. ``superseded`` are
-    the run ids of earlier owners and of aborted runs.
+    """The state of one key: the run that owns the key, its done batches and its decision in
+    progress.
+
+    ``run_id`` owns the key in this ``generation``; it is empty when the owner was aborted.
+    ``superseded`` are the run ids of earlier owners and of aborted runs.
 
     ``done`` are the newest done batches (micro-batch ids, or txnVersions), oldest first;
     ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the decision
-    in progress, or None; ``lost`` its transactional ids that the broker aborted. ``parts`` are the
-    writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
-    ``other`` are fields of a newer version, kept unchanged: name and JSON.
+    in progress, or None; ``lost`` are its transactional ids that the broker aborted. ``parts`` are
+    the writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
+    ``other`` are fields of a newer version, kept unchanged as pairs of name and JSON.
     """
 
     generation: int = 0
@@ -182,13 +200,17 @@ class CommitState:
 
     @property
     def newest_run(self) -> str:
-        """The owner, or the run that was aborted last; empty when no run is known."""
+        """The run id of the owner, or of the run that was aborted last; empty when no
+        run is known.
+        """
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """Whether that run may decide what it planned at generation ``planned`` (None: unknown):
-        the owner may, a superseded run never. That needs no record of the run: a driver that
-        crashes before its first commit has none::
+        """Whether run ``run_id`` may decide a batch that it planned at generation ``planned``
+        (None: unknown).
+
+        The owner may decide, a superseded run never. A run needs no record in the log, because a
+        driver that crashes before its first commit has none::
 
             A, B and C have planned when the log was at generation 1; their tasks have begun
             A crashes. B takes over: generation 2
@@ -203,12 +225,14 @@ class CommitState:
         return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
     def done_batch(self, number: int) -> Done | None:
-        """Batch ``number``, if it is among the kept batches."""
+        """The done batch ``number``, or None if it is not among the kept batches."""
         return next((one for one in self.done if one.number == number), None)
 
     def has_done(self, decision: Decision) -> bool:
-        """Whether the batch was finished. False for a batch that was resolved as done, because its
-        digest and payloads are not kept.
+        """Whether the batch of ``decision`` was finished.
+
+        False for a batch that an operator resolved as done, because its digest and payloads are not
+        kept.
         """
         done = self.done_batch(decision.number)
         if done is None or done.digest != decision.digest:
@@ -233,9 +257,11 @@ class CommitState:
         ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
-        """``run_id`` was aborted, and must not decide anything any more; the key has no owner if it
-        was the owner. The generation stays, so that a run that was planned with it can take over:
-        but not when an earlier run is forgotten for it, which must not decide, either.
+        """The state after ``run_id`` was aborted: the run decides nothing any more.
+
+        If the run was the owner, the key has no owner then. The generation stays, so that a run
+        that was planned with it can take over. Exception: the generation is raised if an earlier
+        run is dropped from ``superseded`` to make room, because that run must not decide either.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -253,8 +279,9 @@ class CommitState:
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
-        """The state with one more prepared write of the block ``token`` of batch ``number``. Parts
-        of another block are dropped: that block was abandoned, or it fails when it is to be
+        """The state with one more prepared write of the block ``token`` of batch ``number``.
+
+        Parts of another block are dropped: that block was abandoned, or it fails when it is to be
         decided.
         """
         self._require(Phase.DONE)
@@ -263,7 +290,7 @@ class CommitState:
         return replace(self, parts_of=number, parts_token=token, parts=parts)
 
     def parts_by(self, number: int, token: str) -> tuple[Part, ...]:
-        """The recorded writes of that block."""
+        """The recorded writes of the block ``token`` of batch ``number``."""
         return self.parts if (self.parts_of, self.parts_token) == (number, token) else ()
 
     def without_parts(self) -> CommitState:
@@ -274,7 +301,7 @@ class CommitState:
         return replace(self, decision=decision).without_parts()
 
     def finished(self) -> CommitState:
-        """Every transaction of the decision is committed."""
+        """The state after every transaction of the decision was committed."""
         self._require(Phase.DECIDED)
         assert self.decision is not None
         decision = self.decision
@@ -282,13 +309,17 @@ class CommitState:
         return replace(self._with_done(done), decision=None)
 
     def skipped_to(self, done: Done) -> CommitState:
-        """The batch had no rows, so there was nothing to decide."""
+        """The state after a batch without rows, which needs no decision: the batch
+        counts as done.
+        """
         self._require(Phase.DONE)
         return self._with_done(done).without_parts()
 
     def _with_done(self, done: Done) -> CommitState:
-        """Adds a done batch. For an earlier batch with several writes only number and digest are
-        kept, because a query replays its last batch only.
+        """The state with one more done batch.
+
+        For an earlier batch with several writes only number and digest are kept, because a query
+        replays its last batch only.
         """
         kept = tuple(
             replace(one, payloads=one.payloads if len(one.payloads) < 2 else ())
@@ -298,7 +329,9 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The broker aborted these transactions of the decision (they timed out)."""
+        """The state after brokers aborted the transactions ``ids`` of the decision (they timed
+        out).
+        """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))
 
@@ -322,8 +355,8 @@ class CommitState:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")
 
     def encode(self) -> bytes:
-        """All but the parts: JSON in UTF-8, for any consumer. A transactional id is stored as stem
-        and number.
+        """The state without its parts as bytes: JSON in UTF-8, for any consumer. A transactional id
+        is stored as its stem and its number.
         """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
@@ -357,7 +390,7 @@ class CommitState:
         return _json(fields)
 
     def encode_parts(self) -> list[bytes]:
-        """Each part as bytes, in their order."""
+        """Each part as bytes, in the order of the parts."""
         return [
             _json(
                 {
@@ -375,11 +408,12 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
-        """If ``parts`` belong to another block than ``value`` names, they are leftovers.
+        """Decodes the state of ``key``. ``parts`` of another block than ``value`` names are
+        leftovers, and are ignored.
 
-        Raises CommitLogError for bytes of a newer version, bytes that are not a state, and bytes
-        that name a transaction of another key: a principal that may write to the topic must not end
-        other clients' transactions with our rights.
+        Raises CommitLogError for bytes of a newer version, for bytes that are not a state, and for
+        bytes that name a transaction of another key: a principal that may write to the topic must
+        not end other clients' transactions with our rights.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
@@ -450,8 +484,10 @@ def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
 
 
 def _payloads(fields: Iterable[Any], letters: Sequence[Any] | None = None) -> tuple[Payload, ...]:
-    """``letters`` has a number, or None, for each payload. Another count of numbers does not
-    belong to these payloads, and is left out.
+    """Decodes payloads.
+
+    ``letters`` has a number of dead letters, or None, for each payload. If it has another length it
+    does not belong to these payloads, and is ignored.
     """
     found = tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
     if letters is None or len(letters) != len(found):
@@ -470,7 +506,7 @@ def _two(numbers: Sequence[Any]) -> tuple[int, int]:
 
 
 def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
-    """The parts of this block among ``texts``."""
+    """The parts among ``texts`` that belong to block ``token`` of batch ``number``."""
     fields = (json.loads(text) for text in texts)
     return tuple(
         Part(
@@ -520,14 +556,18 @@ def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
 
 
 def _int64(value: object) -> int:
-    """An integer of 64 bits in JSON; ValueError for any other value, including 1.0 and true."""
+    """An integer of 64 bits from JSON. Raises ValueError for any other value, including 1.0 and
+    true.
+    """
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise ValueError
     return value
 
 
 def _id(stem: object, number: object) -> str:
-    """The inverse of :func:`split_number`; ValueError for any other text."""
+    """Joins stem and number to a transactional id, the inverse of :func:`split_number`. Raises
+    ValueError for other values.
+    """
     text, count = _text(stem, _LONGEST_ID), _int64(number)
     if not text.endswith("~") or count < 0:
         raise ValueError
@@ -535,6 +575,6 @@ def _id(stem: object, number: object) -> str:
 
 
 def split_number(transactional_id: str) -> tuple[str, int]:
-    """The stem and the number at the end."""
+    """Splits a transactional id into its stem and the number at its end."""
     stem, separator, number = transactional_id.rpartition("~")
     return stem + separator, int(number)

@@ -1,13 +1,15 @@
-"""Commits, aborts and rolls forward batches: performs the steps of the table, also an operator's.
+"""Performs the steps of ``table.py``: commits, aborts and rolls forward batches, and ends them for
+an operator.
 
 Owns: the loop that performs one step after another, which is the only place that writes the commit
 log. Never: the next step (``table.py``), the conditions of a decision (``deciding.py``), the
 meaning of an unclear response (``outcomes.py``).
 
 **The commit point** is the log's own transaction: once its EndTxn(commit) has succeeded, batch N is
-DECIDED, and the next driver commits its transactions if this one does not. Before it, they can only
-be aborted; after it, only committed. Exception: if brokers aborted a part of a decision before any
-transaction was committed, all of it is aborted, and the batch is written again.
+DECIDED, and the next driver commits its transactions if this one does not. Before the commit point
+the transactions can only be aborted; afterwards they can only be committed. Exception: if brokers
+aborted a part of a decision before any transaction was committed, all its transactions are aborted,
+and the batch is written again.
 """
 
 from __future__ import annotations
@@ -86,9 +88,10 @@ KILLED_AFTER_MS: Final = 5_000
 
 
 class Committer:
-    """Commits, aborts and rolls forward, over the connections of ``client``. max.block.ms limits
-    each step before a decision, and delivery.timeout.ms limits the commit of a decided batch. The
-    age of a transaction has its own limit.
+    """Commits, aborts and rolls forward batches, over the connections of ``client``.
+
+    max.block.ms limits each step before a decision, and delivery.timeout.ms limits the commit of a
+    decided batch. The age of a transaction has its own limit.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -102,9 +105,12 @@ class Committer:
         *,
         only_lost: bool = False,
     ) -> CommitState:
-        """The state of ``key``, after committing a batch that an earlier driver decided, or undoing
-        it (see :func:`end_decided`). ``check`` raises CommitError for a state that it refuses, and
-        SupersededError for a state that another run has taken over.
+        """Ends the decision of an earlier driver, if there is one, and returns the state of
+        ``key``.
+
+        The decided batch is committed or undone (see :func:`end_decided`). ``check`` raises
+        CommitError for a state that it refuses, and SupersededError for a state that another run
+        has taken over.
 
         Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
         CommitOutcomeUnknownError when its transactions can't be committed now.
@@ -120,11 +126,11 @@ class Committer:
         return self.perform(RollForward(key, refusal, only_lost)).state
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
-        """Make ``batch`` visible as a whole, or raise.
+        """Makes ``batch`` visible as a whole, or raises.
 
-        Raises a :class:`BatchError`, whose subclass shows what is visible, or another KafkaError:
-        then nothing is decided, so that nothing is visible. Its prepared transactions are then
-        aborted, or will be aborted.
+        Raises a :class:`BatchError`, whose subclass shows which rows are visible, or another
+        KafkaError. After another KafkaError nothing is decided, so that nothing is visible; the
+        prepared transactions are aborted then, or will be aborted.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None
@@ -138,13 +144,12 @@ class Committer:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Abort ``transactions`` unless they are decided, and every open transaction of this run;
-        returns the ids of the orphans that were swept.
+        """Aborts ``transactions`` unless they are decided, and every open transaction of this run.
 
-        It may follow a commit that succeeded: a decision is never undone. A superseded run sweeps
-        too: the ids of its transactions contain the run id, and no other run decides about them.
-        ``tasks_may_run``: a task without a commit message may still write for a moment (Spark kills
-        it later), so there is a second sweep.
+        Returns the ids of the orphans that were swept. An abort may follow a commit that succeeded:
+        a decision is never undone. A superseded run sweeps too: the ids of its transactions contain
+        the run id, and no other run decides about them. With ``tasks_may_run`` there is a second
+        sweep, because a task without a commit message may still write until Spark kills it.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -153,13 +158,17 @@ class Committer:
         return view.swept
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """Like :meth:`abort`, for a batch without a commit message, so that its run is unknown: all
-        runs with an open transaction that is ``mine`` are aborted, with their transactions.
+        """Aborts a batch without a commit message, whose run is therefore unknown.
+
+        All runs with an open transaction that is ``mine`` are aborted, with their transactions.
+        Returns the ids of the aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
     def perform(self, goal: Goal) -> View:
-        """The view when ``goal`` is reached. Raises a KafkaError when it is not reached."""
+        """Performs steps until ``goal`` is reached, and returns the last view. Raises a KafkaError
+        when the goal is not reached.
+        """
         view = self.ended(goal)
         if view.refused is None:
             return view
@@ -168,12 +177,14 @@ class Committer:
         raise error from (None if cause is error else cause)
 
     def ended(self, goal: Goal) -> View:
-        """The view when ``goal`` is reached, or ``refused``."""
+        """Performs steps until ``goal`` is reached, and returns the last view, with ``refused`` if
+        the goal is not reached.
+        """
         return _Performance(self._decisions, self._client, goal).to_its_end()
 
 
 class _Performance:
-    """The performance of a goal, with the session of its key."""
+    """The steps of one goal, with the log session of its key."""
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
         self._log = log
@@ -199,7 +210,7 @@ class _Performance:
                 view = with_failure(view, step, failure_of(error), error, now)
 
     def _after(self, step: Step, view: View) -> View:
-        """The view with the results of ``step``."""
+        """Performs ``step``, and returns the view with its results."""
         client = self._client
         match step:
             case LookAt(decision):
@@ -225,7 +236,7 @@ class _Performance:
         return self._after_log(step, view)
 
     def _after_log(self, step: Step, view: View) -> View:
-        """The view after a step that reads or writes the log."""
+        """Performs a step that reads or writes the log, and returns the view with its results."""
         client = self._client
         match step:
             case Read():
@@ -270,9 +281,10 @@ class _Performance:
         return opened(view, session.state, clock.wall_ms(), begun_ms)
 
     def _left_open(self, view: View) -> LogSession | None:
-        """The key as an earlier commit of this process has left it open. Only if the log is written
-        next: nothing but a write shows that another process has opened the key since. Then it
-        fails, and the key is opened again.
+        """The view of the key that an earlier commit of this process has kept open, or None.
+
+        The kept session is used only if the log is written next: only a write shows that another
+        process has opened the key since. In that case the write fails, and the key is opened again.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
@@ -309,8 +321,10 @@ class _Performance:
         return with_write(view, step)
 
     def _decided(self, state: CommitState, view: View) -> View:
-        """The commit point. The transactions are checked within the lease of the log's transaction,
-        so that a decision is never made later than its check allows.
+        """Writes a decision, the commit point, and returns the view after the write.
+
+        The transactions are checked within the lease of the log's transaction, so that a decision
+        is never made later than its check allows.
         """
         decision = state.decision
         assert decision is not None
@@ -330,11 +344,11 @@ class _Performance:
         deadline_ms: int,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Writes the commit log; the only place that does."""
+        """Writes the commit log; no other function writes it."""
         self._open_session.write(state, deadline_ms, check=check)
 
     def _ended(self, step: EndAll, view: View) -> View:
-        """Ends the transactions of a decision."""
+        """Ends the transactions of a decision, and returns the view with the outcomes."""
         decision, config = step.decision, self._client.config
         if not view.is_fresh:
             _log.info(
@@ -358,7 +372,10 @@ class _Performance:
         return replace(view, runs=frozenset(runs), searches=view.searches + 1)
 
     def _swept(self, step: Sweep, view: View) -> View:
-        """After a commit errors are only logged: an orphan is swept later, or times out."""
+        """Aborts orphans, and returns the view with their ids.
+
+        After a commit, errors are only logged: an orphan is swept later, or times out.
+        """
         key, state = self._goal.key, view.state
 
         def is_orphan(one: TransactionalId) -> bool:

@@ -1,4 +1,5 @@
-"""Before a decision: the driver's own transactions, and whether all of the batch may be committed.
+"""Prepares a decision: the driver's own transactions, and the check that the batch may be
+committed.
 
 Owns: the ids and the content of the driver's own transactions, the check of a decision. Never: the
 decision, which is a write of the log (``committer.py``).
@@ -44,8 +45,10 @@ _REPORT: Final = "report"
 
 
 def decision_deadline(client: TransactionClient) -> int:
-    """The deadline for writing a decision: at most half of the margin (:func:`margin_ms`) from
-    now. The other half is left for ending the decided transactions.
+    """The time by which a decision must be written, in milliseconds: half of the margin
+    (:func:`margin_ms`) from now, or earlier.
+
+    The other half of the margin is left for ending the decided transactions.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -58,8 +61,11 @@ def prepared_once(
     number: int,
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
-    """The driver's own transactions of ``batch``. If an earlier attempt of the commit has prepared
-    them (``before``) and they are still open, they are used again, because new ones need other ids.
+    """The driver's own transactions of ``batch``, prepared now or by an earlier attempt of the
+    commit.
+
+    The transactions of an earlier attempt (``before``) are used again if they are still open,
+    because new transactions need other ids.
     """
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
@@ -70,7 +76,7 @@ def prepared_once(
 def _prepared_by_us(
     client: TransactionClient, owner: Owner, batch: Batch, number: int
 ) -> tuple[PreparedTransaction, ...]:
-    """The driver's own transactions of ``batch``, which share its decision."""
+    """Prepares the driver's own transactions of ``batch``, which share its decision."""
     deadline = client.deadline()
     try:
         return tuple(
@@ -86,8 +92,9 @@ def _prepared_by_us(
 
 
 def _own_id(client: TransactionClient, owner: Owner, name: str, number: int, deadline: int) -> str:
-    """The first id that is new or whose last transaction was committed; workers choose likewise
-    (``transactional_producers.py``).
+    """The first transactional id that is new, or whose last transaction was committed.
+
+    Workers choose their ids likewise (``transactional_producers.py``).
     """
     tried = 0
     while True:
@@ -107,10 +114,14 @@ def _own_id(client: TransactionClient, owner: Owner, name: str, number: int, dea
 def unready(
     client: TransactionClient, decision: Decision, log: str, deadline: int
 ) -> Refuse | None:
-    """None if each transaction is prepared and far from its timeout, and their partitions have
-    leaders; otherwise the reason, and if it is not a leader all are aborted. ``log`` is the id of
-    the log's writer, whose partition needs a leader, too: without the marker of the decision the
-    next start would write the batch again, and without an abort's it could not read the log.
+    """The reason why ``decision`` can't be written now, or None.
+
+    Each transaction must be prepared and far from its timeout, and its partitions must have
+    leaders. All transactions are aborted, except when only a leader is missing.
+
+    ``log`` is the id of the log's writer. Its partition needs a leader, too: without the decision's
+    marker the next start would write the batch again, and without an abort's marker it could not
+    read the log.
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # the tasks', as a rule

@@ -1,7 +1,8 @@
 """Transactions that the driver fills itself: with offsets, a report, a state of the commit log.
 
-Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: what
-they mean, its end, which follows the decision like every other transaction's.
+Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: the
+meaning of the records, the end of the transaction, which follows the decision like every other
+transaction's.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _LATEST_PRODUCE: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record for partition 0 of ``topic``, which ``option`` names: all of them have one order."""
+    """A record for partition 0 of ``topic``, so that all records of the topic are in one order.
+    ``option`` is the option that names the topic.
+    """
 
     topic: str
     value: bytes = field(repr=False)
@@ -55,7 +58,9 @@ class TopicRecord:
     def calls(
         self, client: TransactionClient, to: PreparedTransaction | None
     ) -> list[Call[ProduceResponse]]:
-        """``to`` None: without a transaction."""
+        """The requests that write the record in transaction ``to``, or without a transaction if
+        ``to`` is None.
+        """
         return [produce_call(client, self.tp, [(self.key, self.value)], self.right, to)]
 
 
@@ -65,15 +70,16 @@ def prepare(
     content: TopicRecord | GroupOffsets,
     deadline_ms: int,
 ) -> PreparedTransaction:
-    """Begin a transaction of ``transactional_id``, and write ``content`` in it.
+    """Begins a transaction of ``transactional_id``, and writes ``content`` in it.
 
-    Raises AuthorizationError (naming the missing right), ProducerFencedError when the id has
-    another owner by now, other ApiErrors of the brokers, ConfigError for a timeout above the
-    broker's limit, and KafkaTimeoutError without a definite response. After any of them the
+    Raises AuthorizationError (naming the missing right), ProducerFencedError when another producer
+    uses the id by now, other ApiErrors of the brokers, ConfigError for a timeout above the broker's
+    limit, and KafkaTimeoutError without a definite response. After any of these errors the
     transaction may be open, and the caller must end it.
 
-    The first requests are sent once: InitProducerId that arrives late would abort what the id has
-    open by then, and what is added behind the commit would open another transaction.
+    The first requests are sent only once. A late InitProducerId would abort the transaction that
+    the id has open by then, and a late AddPartitionsToTxn after the commit would open another
+    transaction.
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
@@ -89,7 +95,7 @@ def prepare(
 
 
 def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
-    """Write ``record`` without a transaction, at least once."""
+    """Writes ``record`` without a transaction, at least once."""
     (call,) = record.calls(client, None)
     client.loop.send_and_receive(call, deadline_ms)
 
@@ -97,7 +103,7 @@ def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: in
 def add_partition_call(
     to: PreparedTransaction, tp: TopicPartition, right: str, *, once: bool = False
 ) -> Call[AddPartitionsToTxnResponse]:
-    """AddPartitionsToTxn, which version 1 needs."""
+    """The request AddPartitionsToTxn for partition ``tp``, which transactions of version 1 need."""
     one = to.transactional_id
     return Call(
         add_partitions_to_txn(one, ProducerIdAndEpoch(to.producer_id, to.producer_epoch), [tp]),
@@ -117,7 +123,9 @@ def produce_call(
     within: PreparedTransaction | None,
     sequence: int = 0,
 ) -> Call[ProduceResponse]:
-    """Produce of keys and values, in one batch; ``within`` None: without a transaction."""
+    """The Produce request for keys and values, in one batch; without a transaction if ``within`` is
+    None.
+    """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.single_record import batch_of
 

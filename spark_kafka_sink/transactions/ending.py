@@ -1,7 +1,7 @@
 """Ends the transactions of a decided batch, each until its outcome is known.
 
-Owns: the rounds of EndTxn and DescribeTransactions, and the times when a decision is committed or
-undone. Never: the decision (``committer.py``), the meaning of a response (``outcomes.py``).
+Owns: the rounds of EndTxn and DescribeTransactions, and the ages at which a decision is committed
+or undone. Never: the decision (``committer.py``), the meaning of a response (``outcomes.py``).
 
 A driver commits its decision while another driver, started a moment ago, finds the same decision
 about to time out, and undoes it. Without a rule for both, the batch would be committed in part::
@@ -56,12 +56,12 @@ _OVERDUE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """Transactional ids: ``lost`` were aborted, the outcome of ``unknown`` is not known, for
-    ``unclear`` no definite response came in time.
+    """The transactional ids of a decision whose commit did not succeed, by outcome.
 
-    ``expired`` are the ids of ``unknown`` that coordinators no longer have; they have the others in
-    a state that this transaction does not explain. ``overdue`` are the ids of ``unclear`` that are
-    open for longer than brokers would leave them.
+    Brokers have aborted ``lost``. The outcome of ``unknown`` is unknown: the coordinators no longer
+    have the ids ``expired``, and have the other ids in a state that does not show the outcome. For
+    ``unclear`` no definite response came in time; of these ids, ``overdue`` have been open for
+    longer than brokers would leave them.
     """
 
     lost: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class CommitOutcomes:
 
 
 class Ending(Enum):
-    """The allowed action for a decision."""
+    """The action that is allowed for a decision."""
 
     #: Commit, for a while.
     COMMIT = auto()
@@ -87,7 +87,7 @@ class Ending(Enum):
 
 
 class Age(Enum):
-    """How old the open transactions of a decision are, for the process that looks."""
+    """The age of a decision's open transactions, compared with the times of ``ending.py``."""
 
     #: All are young enough for *commit*.
     YOUNG = auto()
@@ -105,10 +105,12 @@ def end_decided(
     checked_until_ms: int,
     only_lost: bool,
 ) -> CommitOutcomes:
-    """Commit all of a decision; or abort all, which are ``lost`` then, if none is committed, and
-    brokers have aborted some, or are about to (not with ``only_lost``).
+    """Commits all transactions of a decision, or aborts all of them.
 
-    The first look is at ``checked_until_ms``: until then they are known to be young.
+    They are aborted, and ``lost`` then, if none is committed and brokers have aborted some of them
+    or are about to. With ``only_lost`` they are aborted only if brokers have already aborted some.
+    The transactions are first described at ``checked_until_ms``: until then they are known to be
+    young.
     """
     until_ms = checked_until_ms
     found: Mapping[str, TransactionDescription] = {}
@@ -141,9 +143,11 @@ def ending(
     away: bool,
     only_lost: bool,
 ) -> Ending | None:
-    """The action that is allowed after ``found`` was seen, by the times of
-    docs/design/commit-protocol.md. ``away``: a partition of an open transaction has no leader. None
-    when the action depends on an unknown age.
+    """The action that is allowed after ``found`` was described, by the times of
+    docs/design/commit-protocol.md.
+
+    ``away``: a partition of an open transaction has no leader. None when the action depends on an
+    unknown age.
     """
     if not _lost_or_open(transactions, found):
         if not away:
@@ -186,7 +190,9 @@ def _age(
     *,
     only_lost: bool,
 ) -> Age:
-    """Each is judged by its own time-out: its writer may have had other options than we have."""
+    """The age of the open transactions, each compared with its own timeout, because its writer may
+    have had other options than this process.
+    """
     if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
         return Age.YOUNG
     wait_until, last = (3, 1) if only_lost else (8, 6)
@@ -206,8 +212,9 @@ def commit_all(
     *,
     first_by_ms: int = NEVER,
 ) -> CommitOutcomes:
-    """Commit each of ``transactions``; harmless for those that are committed already. It ends at
-    ``first_by_ms`` when none is committed by then.
+    """Commits each of ``transactions``, with no effect on transactions that are committed already.
+
+    Returns at ``first_by_ms`` if none is committed by then.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -242,8 +249,8 @@ def commit_all(
 def _overdue(
     client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
 ) -> tuple[str, ...]:
-    """The ``ids`` that brokers should have aborted long ago, by this machine's clock: only a
-    hint.
+    """The ``ids`` that brokers should have aborted long ago, by this machine's clock. This is only
+    a hint.
     """
     now_ms = client.clock.wall_ms()
     return tuple(
@@ -258,7 +265,9 @@ def _overdue(
 def described_when_ended(
     client: TransactionClient, ids: Collection[str], deadline_ms: int, wait_ms: int = _MARKERS_MS
 ) -> Mapping[str, TransactionDescription]:
-    """Describes ``ids``; waits up to ``wait_ms`` for commits and aborts in progress."""
+    """Describes the transactions ``ids``, after waiting up to ``wait_ms`` for commits and aborts in
+    progress.
+    """
     found = dict(client.describe(ids, deadline_ms))
     until_ms, attempts = min(deadline_ms, client.clock.now_ms() + wait_ms), 0
     while (left := [i for i, one in found.items() if one.state in ENDING]) and (
@@ -273,9 +282,10 @@ def described_when_ended(
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Aborts each transaction that is open. True: each got a definite response. If a transaction
-    can't be described in time, or a partition of it has no leader, it is left open: a sweep checks
-    it again, or it times out.
+    """Aborts each transaction that is open; True if each request got a definite response.
+
+    A transaction that can't be described in time, or whose partition has no leader, stays open: a
+    later sweep aborts it, or it times out.
     """
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
@@ -293,7 +303,9 @@ def undo(
     deadline_ms: int,
     until_ms: int,
 ) -> bool:
-    """Abort all, unless one is committed; True: all are aborted. The first by ``until_ms``."""
+    """Aborts all transactions, unless one is committed; True if all are aborted. The first EndTxn
+    is sent by ``until_ms``.
+    """
     ids = [t.transactional_id for t in transactions]
     # Again: one that another driver has committed meanwhile is in no list of open ones, either.
     found = client.describe(ids, deadline_ms)
@@ -310,7 +322,7 @@ def undo(
 def _lost_or_open(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """None of them is committed, about to be, or not known."""
+    """Whether each transaction is aborted or still open, and none is committed or unknown."""
     return all(
         is_prepared(t, found[t.transactional_id])
         or outcome_of(t, found[t.transactional_id]) is Outcome.LOST
@@ -327,8 +339,10 @@ def near_timeout(
     only_listed: bool = False,
     beside: Beside | None = None,
 ) -> frozenset[str]:
-    """The transactions of ``found`` that are open for longer than their own timeout less its margin
-    (see ``TransactionClient.older_than``). Brokers before 3.8 don't return ages; then this
+    """The transactions of ``found`` that are near their timeout: open for longer than the timeout
+    less ``margin_of(timeout)``, in milliseconds.
+
+    Brokers before 3.8 don't return ages (see ``TransactionClient.older_than``). With them this
     machine's clock counts, which may differ from theirs.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)

@@ -33,8 +33,11 @@ _KEPT: Final = 4
 
 
 class ExactlyOnceDriver:
-    """Over one :class:`TransactionClient`, one thread at a time. ``config`` is the tasks', whose
-    transaction.timeout.ms the brokers must allow; ``log_topic`` keeps the decisions.
+    """Plans, commits and aborts for one cluster, over one :class:`TransactionClient`, in one thread
+    at a time.
+
+    ``config`` is the config of the tasks, whose transaction.timeout.ms the brokers must allow.
+    ``log_topic`` is the topic of the commit log.
     """
 
     def __init__(
@@ -60,15 +63,16 @@ class ExactlyOnceDriver:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Closes every connection."""
         self.client.close()
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
-        """The state of ``key``, after every earlier decision is committed; for ``check`` see
+        """The state of ``key``, after every earlier decision was committed. For ``check`` see
         :meth:`Committer.roll_forward`.
 
-        Raises before any task starts: for missing rights on the transactional ids and on the log's
-        topic, a transaction.timeout.ms above the broker's limit, brokers that are too old.
+        Raises before any task starts for missing rights on the transactional ids and on the log's
+        topic, for a transaction.timeout.ms above the broker's limit, and for brokers that are too
+        old.
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:
@@ -78,9 +82,11 @@ class ExactlyOnceDriver:
 
 
 def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> None:
-    """Raises for missing rights on the transactional ids of ``prefix``, a timeout above the
-    brokers' limit (ConfigError) and brokers that are too old. Fences no driver: only this function
-    uses the id.
+    """Raises an error if the brokers would refuse transactions of ``prefix``.
+
+    The reasons are missing rights on the transactional ids, a timeout above the brokers' limit
+    (ConfigError) and brokers that are too old. No driver is fenced: only this function uses the id
+    that it initializes.
     """
     transactional_id, weaker = check_id(prefix), "none"
     try:
@@ -108,7 +114,9 @@ _shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = Pro
 
 @contextmanager
 def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
-    """The driver that this process keeps for these options; closed after an error."""
+    """Context manager: the driver that this process keeps for these options. An error closes the
+    driver.
+    """
     kept = _shared()
     driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)
     try:

@@ -6,8 +6,8 @@ A batch is decided while its transactions are open, and they must stay open unti
 Brokers abort one when it is ``timeout`` old, so none may be older than ``timeout - margin``. And a
 decision must not be made long after its check, whatever happens to the driver in between (a
 SIGSTOP, a migrating VM, an unavailable coordinator): it is written in a transaction of the log,
-whose timeout is the lease. It begins before the check, and the log's EndTxn comes within it, and a
-late scan of the coordinator, or never.
+whose timeout is the lease. The lease begins before the check. The log's EndTxn comes within the
+lease and one late scan of the coordinator, or never.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ _LONGEST_MS: Final = 15_000
 
 
 def margin_ms(timeout_ms: int) -> int:
-    """How much of transaction.timeout.ms is reserved for the driver's commit (by judgement: a
-    tenth, and at least 30 s, but never more than half of it).
+    """The part of transaction.timeout.ms that is reserved for the driver's commit, in milliseconds.
+
+    Chosen by judgement: a tenth, and at least 30 s, but never more than half of it.
     """
     return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
 
 
 def lease_ms(timeout_ms: int) -> int:
-    """The longest time of a decision in the log before its EndTxn: 15 s, or half of the time that a
-    late scan leaves of a shorter margin. Below ``cross_checks.SHORT_TIMEOUT_MS`` it is a second,
-    which guarantees nothing.
+    """The longest time between the decision in the log and its EndTxn, in milliseconds.
+
+    15 s, or half of the time that a late scan leaves of a shorter margin. Below
+    ``cross_checks.SHORT_TIMEOUT_MS`` the lease is one second, which guarantees nothing.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

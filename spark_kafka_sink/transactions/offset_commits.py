@@ -1,15 +1,16 @@
-"""Offsets with the data: a consumer group's offsets in a transaction that the driver commits.
+"""A consumer group's offsets that are committed in a transaction of the driver, together with the
+data.
 
-Owns: :class:`GroupOffsets`: the requests that add a group's offsets to a transaction, their
-brokers, and the errors that are retried. Never: the transaction's end, the source of the offsets
-(``datasource/exactly_once/source_offsets.py``).
+Owns: :class:`GroupOffsets`: the requests that add a group's offsets to a transaction, the brokers
+of these requests, and the errors that are retried. Never: the transaction's end, the source of the
+offsets (``datasource/exactly_once/source_offsets.py``).
 
-They become the group's offsets when the transaction is committed (KIP-98). With transactions of
-version 1 the transaction's coordinator is notified of the group first, by AddOffsetsToTxn; with
-version 2 the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
+The offsets become the group's offsets when the transaction is committed (KIP-98). With transactions
+of version 1, AddOffsetsToTxn first notifies the transaction's coordinator of the group. With
+version 2, the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
 
 The requests name no member, so the offsets are committed even if consumers use that group, like
-with Java's producer without ``ConsumerGroupMetadata``. They are idempotent.
+with Java's producer without ``ConsumerGroupMetadata``. The requests are idempotent.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ _MISSING_TIMEOUT_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """The next offsets to read of a consumer group after a batch. Their topics must be in the
-    cluster that is written to.
+    """The next offsets that a consumer group reads after a batch. Their topics must be in the
+    cluster of the sink.
 
-    DescribeTransactions shows the partitions of such a transaction only to a principal that may see
+    DescribeTransactions shows the partitions of the transaction only to a principal that may see
     the topic __consumer_offsets.
     """
 
@@ -73,7 +74,9 @@ class GroupOffsets:
     def calls(
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
-        """InvalidMetadataError for a partition that the cluster does not have."""
+        """The requests that add the offsets to transaction ``to``. Raises InvalidMetadataError for
+        a partition that the cluster does not have.
+        """
         what = f"TxnOffsetCommit of group '{self.group_id}'"
         return [
             Call(
@@ -93,7 +96,9 @@ class GroupOffsets:
 def _error_in_offsets(
     client: TransactionClient, what: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
-    """The whole request is retried until every offset is committed."""
+    """A function that returns the error of a TxnOffsetCommit response, so that the whole request is
+    retried until every offset is committed.
+    """
     unknown_until: int | None = None
 
     def error_in(response: TxnOffsetCommitResponse) -> ErrorCode:

@@ -19,8 +19,8 @@ NOTHING_UNDONE: Final = (
 
 
 def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
-    """The hint for the decided batch ``number`` of ``key``; ``ended`` has the ids without an
-    outcome.
+    """The hint of an error for the decided batch ``number`` of ``key``; ``ended`` has the ids whose
+    outcome is unknown.
     """
     if ended.overdue:
         return (
@@ -49,6 +49,8 @@ def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """The arguments of ``kprod txn abort`` for ``ids``: their run, which wrote all of the batch."""
+    """The arguments of ``kprod txn abort`` for ``ids``: the prefix and the run that wrote all of
+    the batch.
+    """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

@@ -1,6 +1,7 @@
 """The outcome of a transaction after an unclear response to EndTxn(commit), by a table.
 
-Owns: the outcome by DescribeTransactions. Never: a broker, a retry (``ending.py``).
+Owns: the outcome for each response of DescribeTransactions. Never: a broker, a retry
+(``ending.py``).
 
 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
 "not committable now", both for a transaction that the broker aborted and for a transaction that was
@@ -19,7 +20,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 
 class Outcome(Enum):
-    """The outcome of a transaction that is to be committed."""
+    """The outcome of a transaction whose commit was requested."""
 
     COMMITTED = "committed"
     #: The transaction is not committed or aborted yet.
@@ -70,13 +71,15 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 
 
 def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether its coordinator has decided to commit it; markers may follow."""
+    """Whether the coordinator of ``transaction`` has decided to commit it; markers may follow."""
     return found.state.is_committed and outcome_of(transaction, found) is not Outcome.UNKNOWN
 
 
 def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether it was aborted. With version 1, if its id wrote after its commit and that was
-    aborted, the state looks the same, but the transaction is not lost.
+    """Whether ``transaction`` was aborted.
+
+    With version 1, a later transaction of the same id and epoch that was aborted leaves the same
+    state at the coordinator. Such a state does not count as lost.
     """
     is_its_own = (
         transaction.transaction_version > 1 or found.producer_epoch == transaction.producer_epoch
@@ -85,7 +88,7 @@ def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> 
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether it is open and unchanged since its task prepared it."""
+    """Whether ``transaction`` is open, and has not changed since its task prepared it."""
     return (
         found.error is ErrorCode.NONE
         and found.state is _S.ONGOING

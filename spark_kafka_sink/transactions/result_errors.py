@@ -2,7 +2,7 @@
 
 Owns: the type, the text, the kind and the hint, made from a result. The type depends on how the
 goal ended, so that it agrees with the rows that readers see; the text depends on the reason. Never:
-a judgement (``results.py``), the next step (``table.py``).
+the result itself (``results.py``), the next step (``table.py``).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Text:
 
 
 def error_of(key: str, found: Refuse) -> KafkaError:
-    """The exception for a goal of ``key`` that ended with ``found``."""
+    """The exception for a goal of ``key`` that failed with the result ``found``."""
     reason = found.reason
     if isinstance(reason, Raised):
         return reason.error
@@ -110,7 +110,7 @@ def error_of(key: str, found: Refuse) -> KafkaError:
 
 
 def raise_refusal(key: str, found: Refuse | None) -> None:
-    """Raises the exception for ``found``, if there is one."""
+    """Raises the exception for the failure ``found``; does nothing for None."""
     if found is not None:
         raise error_of(key, found)
 

@@ -37,7 +37,10 @@ class Visible(Enum):
 
 
 class Commit(Enum):
-    """How a commit ends. The first four ends are successes. Other goals fail in the same ways."""
+    """The end of a commit. The first four members are successes.
+
+    Plannings, aborts and operators' changes fail with the same members.
+    """
 
     COMMITTED = "committed"
     #: An earlier write of the same batch is visible, and the rows of this write are aborted.
@@ -126,7 +129,9 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """The key is at batch ``last_done`` of query ``done_query``."""
+    """Batch ``number`` does not follow ``last_done``, the last batch that the key has, of query
+    ``done_query``.
+    """
 
     number: int
     query: str
@@ -136,7 +141,9 @@ class NotTheNextOne:
 
 @dataclass(frozen=True, slots=True)
 class OtherRows:
-    """Batch ``number`` is done with ``written``, and is now written with ``now``."""
+    """Batch ``number`` was committed with the rows ``written``, and is now written with the rows
+    ``now``.
+    """
 
     number: int
     written: str
@@ -154,7 +161,7 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """``gone`` of the ``of`` transactions of a batch are not open any more, before a decision."""
+    """Before a decision, ``gone`` of the ``of`` transactions of a batch are not open any more."""
 
     number: int
     of: int
@@ -165,8 +172,8 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """``late`` of the ``of`` transactions of a batch are older than ``young_ms``, too near to their
-    timeout for a decision.
+    """Before a decision, ``late`` of the ``of`` transactions of a batch are older than
+    ``young_ms``, too near to their timeout.
     """
 
     number: int
@@ -179,7 +186,7 @@ class TooOld:
 
 @dataclass(frozen=True, slots=True)
 class NoLeader:
-    """``partitions`` of a batch have no leader."""
+    """Partitions ``partitions`` of a batch have no leader."""
 
     number: int
     partitions: tuple[str, ...]
@@ -203,7 +210,7 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """Whether the log has a write of a block is not known: the block is not decided."""
+    """The log may or may not have a write of a block, so the block is not decided."""
 
     number: int
     error: KafkaError
@@ -284,8 +291,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """An operator's change finds another state than planned. ``is_tried``: a write of the change
-    may have been applied before.
+    """The state has changed since an operator's change was planned.
+
+    ``is_tried``: a write of the change may have been applied before.
     """
 
     is_tried: bool
@@ -293,7 +301,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """An operator resolves a batch as ``done`` or not, and ``ids`` can't be ended so."""
+    """An operator resolves a batch as done or as replayed (``done``), and the transactions ``ids``
+    can't be ended accordingly.
+    """
 
     ids: tuple[str, ...]
     done: bool
@@ -301,7 +311,7 @@ class Contradicted:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A step has raised ``error``, or a caller's own check of the state has."""
+    """A step of the goal, or a caller's own check of the state, has raised ``error``."""
 
     error: KafkaError
 
@@ -316,7 +326,7 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A step, the last one: the goal has failed as ``how``, because of ``reason``."""
+    """The last step of a goal that failed: ``how`` it ended, and the ``reason``."""
 
     how: Commit
     reason: Reason
@@ -327,7 +337,7 @@ class Refuse:
 
 
 def refused(reason: Reason) -> Refuse:
-    """The end of a commit that decides nothing, because of ``reason``."""
+    """The failure of a commit that decides nothing, because of ``reason``."""
     return Refuse(Commit.NOT_VISIBLE, reason)
 
 
@@ -340,32 +350,37 @@ _HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
 
 
 def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
-    """The end of a goal with ``error``, whose type shows how; ``otherwise`` for all other types."""
+    """The failure of a goal with ``error``.
+
+    The type of ``error`` determines the kind of failure; ``otherwise`` is the kind for all other
+    types.
+    """
     how = next((how for kind, how in _HOW if isinstance(error, kind)), otherwise)
     return Refuse(how, Raised(error))
 
 
 def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
-    """The end of a decision that is committed without ``lost``."""
+    """The failure of a decision that is committed without the transactions ``lost``."""
     return Refuse(Commit.PARTIAL, InPart(decision.number, len(decision.ids), lost))
 
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
-    """The end with ``error`` of a commit whose decision may be in the log."""
+    """The failure with ``error`` of a commit whose decision ``tried`` may be in the log."""
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """The end with ``error`` of a goal whose batch is decided."""
+    """The failure with ``error`` of a goal whose batch is decided."""
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
 
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """The result of ``tried``, a decision that may have been in the log and is not there any more:
-    COMMITTED, or a failure when it is visible in part or its outcome is unknown; None: no row of it
-    is visible.
+    """The result of a decision that may have been in the log and is not there any more.
+
+    COMMITTED when all of ``tried`` is committed, a failure when it is committed in part or its
+    outcome is unknown, and None when no row of it is visible.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

@@ -37,8 +37,8 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """The goal: make ``batch`` of ``owner`` visible as a whole, or record it as a write of a
-    block.
+    """The goal: make ``batch`` of ``owner`` visible as a whole, or record the batch as one write of
+    a block.
     """
 
     owner: Owner
@@ -50,13 +50,15 @@ class CommitBatch:
 
 
 def _expected(_: CommitState) -> None:
-    """Refuses no state."""
+    """Accepts every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
-    """The goal: the state of ``key``, with its decision ended. ``refusal`` refuses a state that the
-    caller does not expect. ``only_lost``: undo only a decision that brokers have aborted in part.
+    """The goal: end the decision of ``key``, if there is one.
+
+    ``refusal`` refuses a state that the caller does not expect. ``only_lost``: a decision is undone
+    only if brokers have aborted a part of it.
     """
 
     key: str
@@ -82,8 +84,8 @@ class AbortBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
-    """The goal: abort a batch of ``key`` with an unknown run, for each run that has an open
-    transaction which is ``mine``.
+    """The goal: abort a batch of ``key`` whose run is unknown, for each run with an open
+    transaction that is ``mine``.
     """
 
     key: str
@@ -92,9 +94,11 @@ class AbortUnknown:
 
 @dataclass(frozen=True, slots=True)
 class EndByHand:
-    """The goal of an operator: abort ``transactions``, as they were described. Transactions of a
-    decision are only aborted if they are in ``even_decided``, and the owner's only with
-    ``even_owners``. Their runs can't decide any more; with ``may_decide`` they still may.
+    """The goal of an operator: abort ``transactions``, if they are still as they were described.
+
+    Transactions of a decision are only aborted if they are in ``even_decided``, and transactions of
+    the owner only with ``even_owners``. ``may_decide``: some of their runs may still decide, so the
+    key is opened first, and their runs are recorded as aborted.
     """
 
     key: str
@@ -106,8 +110,10 @@ class EndByHand:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """The goal of an operator: end the batch in progress, which then counts as done, or is written
-    again. ``planned`` is the state that the operator has seen, with these transactions ``gone``.
+    """The goal of an operator: end the batch in progress, which then counts as done (``done``) or
+    is written again.
+
+    ``planned`` is the state that the operator has seen, with the transactions ``gone``.
     """
 
     key: str
@@ -129,7 +135,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The goal of an operator: remove the records of ``key``, which can't be read."""
+    """The goal of an operator: remove the unreadable records of ``key``."""
 
     key: str
 
@@ -139,8 +145,10 @@ Goal = CommitBatch | RollForward | AbortBatch | AbortUnknown | EndByHand | Resol
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Transactional ids: ``aborted``; ``meanwhile``, ended by others; and ``failed``, which may
-    still be open, with the code of the answer (None: no answer).
+    """The result of an operator's abort, by transactional id.
+
+    ``meanwhile`` were ended by others. ``failed`` may still be open; each has the error code of the
+    response (None: no response).
     """
 
     aborted: tuple[str, ...] = ()
@@ -156,7 +164,7 @@ _NEVER_WRITTEN: Final = CommitState()
 
 
 class Failure(Enum):
-    """The effect of a failed step on the goal."""
+    """The effect of a failed step on its goal."""
 
     SHUT_OUT = "others have opened the key, or it was read from a deposed leader"
     NO_LEADER = "a partition has no leader"
@@ -166,7 +174,7 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """``step`` has failed, at ``at_ms``."""
+    """The failure of ``step``, at the time ``at_ms``."""
 
     how: Failure
     step: Step
@@ -176,8 +184,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The knowledge of a goal's process. ``state`` is the log's state when it was opened or read,
-    and changes with each write; ``wall_ms`` is the time when the key was opened.
+    """The knowledge of the process that performs a goal.
+
+    ``state`` is the log's state when it was opened or read, and changes with each write.
+    ``wall_ms`` is the time when the key was opened.
     """
 
     state: CommitState = _NEVER_WRITTEN
@@ -264,7 +274,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open the key after a pause. The pause is a random time between 0 and ``up_to_ms``, cut to
+    """Opens the key after a pause: a random time between 0 and ``up_to_ms``, but at most
     ``most_ms``.
     """
 
@@ -289,14 +299,14 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class LookAt:
-    """Describe the transactions of ``decision``, which the log does not have."""
+    """Describes the transactions of ``decision``, which the log does not have."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """End the transactions of ``decision``, as ``ending.py`` does."""
+    """Ends the transactions of ``decision`` with ``end_decided``."""
 
     decision: Decision
     only_lost: bool = False
@@ -304,8 +314,10 @@ class EndAll:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Replaces the state of the key (None removes it). Then the commit has succeeded as ``how``.
-    ``may_fail``: the goal is reached without the write.
+    """Replaces the state of the key (None removes the key).
+
+    After the write the commit has succeeded as ``how``. ``may_fail``: the goal is reached without
+    the write.
     """
 
     state: CommitState | None
@@ -316,8 +328,8 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Write ``state``, which has a decision, if its transactions are open, young, and have leaders:
-    the commit point.
+    """Writes the decision of ``state``, the commit point, if its transactions are open and young,
+    and their partitions have leaders.
     """
 
     state: CommitState
@@ -325,7 +337,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Writes report and offsets, each in a separate transaction of the driver with this
+    """Writes the report and the offsets, each in a transaction of the driver whose id contains
     ``number``.
     """
 
@@ -334,15 +346,16 @@ class PrepareOwn:
 
 @dataclass(frozen=True, slots=True)
 class AbortAll:
-    """Abort ``transactions``, which tasks have prepared, as far as they are open."""
+    """Aborts those of ``transactions``, which tasks have prepared, that are still open."""
 
     transactions: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """List the runs that have an open transaction of the batch; ``when_killed``: after Spark has
-    killed its tasks.
+    """Lists the runs that have an open transaction of the batch.
+
+    ``when_killed``: the search waits until Spark has killed the batch's tasks.
     """
 
     when_killed: bool = False
@@ -350,9 +363,11 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Aborts the open transactions of ``runs`` and of superseded runs (``superseded``), except for
-    the run ``spared`` and for the transactions of a decision. For ``when_killed`` see Search.
-    ``may_fail``: the goal is reached without the sweep, with ``how``.
+    """Aborts the open transactions of ``runs`` and, with ``superseded``, of superseded runs.
+
+    The run ``spared`` and the transactions of a decision are left out. ``when_killed``: the sweep
+    waits until Spark has killed the batch's tasks. ``may_fail``: the goal is reached without the
+    sweep. ``how`` is the end of the commit.
     """
 
     runs: frozenset[str] = frozenset()
@@ -375,7 +390,7 @@ class AbortExactly:
 
 @dataclass(frozen=True, slots=True)
 class EndRest:
-    """Commit (``done``) or abort what is open of ``decision``, without those ``gone``."""
+    """Commits (``done``) or aborts the open transactions of ``decision``, except for ``gone``."""
 
     decision: Decision
     done: bool
@@ -384,7 +399,7 @@ class EndRest:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The goal is reached; a commit has succeeded as ``how``."""
+    """The goal is reached. For a commit, ``how`` is its end."""
 
     how: Commit | None = None
 
@@ -399,13 +414,15 @@ Step = (
 
 
 def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
-    """The view after the key was read, and not opened."""
+    """The view after the key was read without opening it."""
     return replace(view, state=state, is_read=True, is_settled=is_settled)
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """The view after the key was opened, with ``before`` as the view before; opening began at
-    ``begun_ms``. If the log has the decision that it may have had, the batch was decided.
+    """The view after the key was opened; ``before`` is the view before, ``begun_ms`` the time when
+    the opening began.
+
+    If the log has the decision whose write was unclear, the batch was decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -455,7 +472,8 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """The view after the transactions of the decision that may have been in the log were described.
+    """The view after the transactions of a decision that may have been in the log were described.
+
     If all of them are lost, it does not matter whether the batch was decided.
     """
     tried = view.tried

@@ -1,11 +1,11 @@
 """Orphans: transactions that a crashed, killed or superseded task attempt left open.
 
-Owns: finding and ending them. Never: which run may decide about them (``ownership.py``): a
-transaction may be swept when no decision names it and its run can't decide any more, or when its
-own run sweeps it.
+Owns: the search for orphans and their abort. Never: which run may decide about a transaction
+(``ownership.py``). A transaction may be swept when no decision names it and its run can't decide
+any more, or when its own run sweeps it.
 
-An orphan blocks every read_committed consumer of its partitions until it times out. It is ended
-under exactly the identity that its coordinator reports (``TransactionClient.abort_exactly``), so
+An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn has
+exactly the identity that the orphan's coordinator reports (``TransactionClient.abort_exactly``), so
 that a late request does not affect the id's later transactions.
 
 With version 2, Empty ids are ended, too: an attempt has its identity, and its first rows may be in
@@ -15,7 +15,7 @@ flight. Seen on a real broker, where a Produce opens the transaction::
     attempt 1: writes, prepares; the driver commits and sweeps: attempt 0 is not Ongoing
     attempt 0's Produce arrives: it opens a transaction that stays open until it times out
 
-After that the id is CompleteAbort, and is not found again.
+The EndTxn of a sweep leaves such an id in CompleteAbort, so later sweeps don't find it again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _S = TransactionState
 def open_runs(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
 ) -> set[str]:
-    """Runs that have an open transaction of ``key`` that is ``mine``. The caller acts on it only
-    once, so this waits for brokers that don't respond.
+    """The run ids with an open transaction of ``key`` that is ``mine``.
+
+    The caller acts on the result only once, so this function waits for brokers that don't respond.
     """
     return {
         one.run
@@ -60,8 +61,10 @@ def sweep(
     keep: Collection[str] = (),
     patient: bool = False,
 ) -> tuple[str, ...]:
-    """Aborts the open transactions of ``key`` that are ``is_orphan``, except ``keep``, and never
-    those of another key: "a" is not "a.b". Returns their ids. For ``patient`` see
+    """Aborts the open transactions of ``key`` that are ``is_orphan``, except ``keep``; returns
+    their ids.
+
+    Transactions of another key are not touched: "a" is not "a.b". For ``patient`` see
     ``open_transactions``.
     """
     version = client.transaction_version(deadline_ms)
@@ -92,7 +95,7 @@ def sweep(
 def _listed(
     client: TransactionClient, key: str, deadline_ms: int, *, patient: bool
 ) -> dict[TransactionalId, TransactionState]:
-    """Ongoing and Empty ids of exactly this key."""
+    """The Ongoing and Empty transactional ids of exactly this key, with their states."""
     found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
     if found.silent:
         silent = f"{', '.join(found.silent)}, which did not respond"
@@ -105,7 +108,7 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """``what`` is why some may still be open."""
+    """Warns that some orphans of ``key`` may still be open, because of ``what``."""
     warn(
         _log,
         Kind.ORPHANS_UNSEEN,
@@ -116,5 +119,5 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:
-    """Whether its run can't decide about it any more."""
+    """Whether the run of transaction ``one`` can't decide about it any more."""
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED

@@ -1,8 +1,9 @@
-"""The rows of "Who may act when" of docs/design/commit-protocol.md: for each goal a table, whose
-first row that applies gives the next step.
+"""The rules of "Who may act when" of docs/design/commit-protocol.md, as a table for each goal.
 
-Owns: :func:`next_step`, a pure function of what is wanted and what is known. Never: a broker, a
-clock, a log line (``committer.py`` performs the steps, and adds to the view what they have shown).
+The first row of a goal's table that applies gives the next step.
+
+Owns: :func:`next_step`, a pure function of a goal and a view. Never: a broker, a clock, a log line
+(``committer.py`` performs the steps, and adds their results to the view).
 """
 
 from __future__ import annotations
@@ -102,9 +103,11 @@ _FATES: Final = {
 
 
 def next_step(goal: Goal, view: View) -> Step:
-    """The step of the first row that applies. If a batch is refused, or found in part, because of
-    the log's content, this counts only when the log was read from its leader. (A record that
-    another run has taken over is true wherever it was read, and a write would fence that run.)
+    """The step of the first row that applies.
+
+    If a batch is refused, or found in part, because of the log's content, the refusal counts only
+    when the log was read from its leader; otherwise the step is to confirm the state. (A record
+    that another run has taken over is true wherever it was read, and a write would fence that run.)
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -114,9 +117,10 @@ def next_step(goal: Goal, view: View) -> Step:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the key of ``view``, which was just opened, is written by the next step, a decision
-    (the driver's own transactions may be prepared before). Such a write shows whether another
-    process has opened the key since.
+    """Whether the next step for a key that was just opened writes a decision, so that it shows
+    whether another process has opened the key since.
+
+    The driver's own transactions may be prepared before the write.
     """
     return isinstance(next_step(goal, replace(view, own=())), Decide)
 
@@ -149,7 +153,7 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
 
 
 def the_key_is_not_open(_: Goal, view: View) -> Step | None:
-    """The step opens the key, which fences every earlier writer of it."""
+    """The step opens the key, which fences every earlier writer of the key."""
     return None if view.is_open else Open()
 
 
@@ -179,7 +183,9 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """It is committed or undone, and DONE, undone or `lost` is written."""
+    """The decided batch is committed or undone, and then DONE, the undone state or `lost` is
+    written.
+    """
     decision = view.state.decision
     if decision is None:
         return None
@@ -212,8 +218,8 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """Open transactions of its run and of superseded runs are aborted, and the commit ends. A write
-    of a block aborts none, because its batch is not over.
+    """Open transactions of this run and of superseded runs are aborted, and the commit ends. A
+    write of a block aborts no transaction, because its batch is not over.
     """
     if view.how is None:
         return None
@@ -223,8 +229,8 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
-    """The decision is ended, and that is recorded. An operator may have aborted the run since: some
-    of it may be visible.
+    """The transactions of the decision are ended, and the result is written. If an operator has
+    aborted the run since, some rows may be visible.
     """
     decision, tried = view.state.decision, view.tried
     if decision is None or tried is None or set(decision.ids) != set(tried.ids):
@@ -233,13 +239,16 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails: brokers have aborted its transactions before one was committed."""
+    """The commit fails: brokers have aborted the transactions of its decision before one was
+    committed.
+    """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """The log may have had it, and does not have it now: its transactions are described. If all are
-    committed, the commit has succeeded. If some are, or that is not known, it fails.
+    """The log may have had the decision, and does not have it now: its transactions are described.
+    If all are committed, the commit has succeeded. If some are committed, or that is not known, the
+    commit fails.
     """
     if view.tried is None:
         return None
@@ -253,8 +262,8 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
-    """The commit is refused, because its run is superseded or was aborted. A version that is
-    repeated, and wrote nothing, decides nothing, and is not refused.
+    """The commit is refused, because its run is superseded or was aborted. Exception: a repeated
+    version that wrote nothing decides nothing, and is not refused.
     """
     owner, batch = goal.owner, goal.batch
     is_repeated = not batch.transactions and view.state.done_batch(batch.number) is not None
@@ -264,19 +273,21 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """It is rolled forward, as at planning."""
+    """The other decision is rolled forward, as at planning."""
     decision = view.state.decision
     return None if decision is None else _end(goal, view, decision)
 
 
 def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
-    """The commit is refused, because of its number or its query."""
+    """The commit is refused, because of its batch number or its query."""
     owner = goal.owner
     return number_refusal(owner.numbering, owner.query_id, goal.batch.number, view.state)
 
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
-    """Its transactions are aborted. The same batch is dropped, and another one is refused."""
+    """The transactions of this write are aborted. The same batch is dropped, and a different batch
+    with this number is refused.
+    """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
 
@@ -287,7 +298,7 @@ def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     """The key is taken over, the driver's own transactions are prepared, and DECIDED is written
-    after its check. A batch without transactions is recorded as done.
+    after the check of all transactions. A batch without transactions is recorded as done.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -326,18 +337,19 @@ COMMIT: Final = (
 
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
-    """It is put into `superseded`: no commit of it decides anything, not even one that begins now.
+    """The run is put into `superseded`: no commit of the run decides anything, not even a commit
+    that begins now.
 
-    Fencing alone stops only a commit that has opened the log before. Spark may call abort during a
-    commit that it no longer waits for (its user stopped a query that hung)::
+    Fencing alone stops only a commit that has opened the log before. Spark may call abort while a
+    commit still runs that Spark no longer waits for (a user stopped a query that hung)::
 
         abort opens the log, and finds no decision
         the commit opens the log, and finds all transactions prepared
         abort ends them
         the commit writes DECIDED: a batch whose transactions are gone
 
-    A superseded run can't decide, wherever that was read. If a deposed leader returned a log that
-    is older than the run's plan, the write fails.
+    A superseded run can't decide, whichever broker returned the log. If a deposed leader returned a
+    log that is older than the run's plan, the write fails.
     """
     owner, state = goal.owner, view.state
     decision = state.decision
@@ -359,20 +371,23 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
-    """They are aborted, except for those that can't be described or lack a partition's leader."""
+    """The transactions of the batch are aborted, except for those that can't be described or lack a
+    partition's leader.
+    """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """All of its run and of superseded runs is aborted. A batch that was rolled forward had no
-    commit that swept the latter.
+    """All open transactions of this run and of superseded runs are aborted. A batch that was rolled
+    forward had no commit that swept superseded runs.
     """
     runs = frozenset([goal.owner.run_id])
     return None if view.sweeps else Sweep(runs, superseded=True)
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """Spark kills a task without a commit message later: there is a second sweep then.
+    """A second sweep follows when Spark has killed the tasks: a task without a commit message may
+    write until then.
 
     (A run whose batch is decided may have decided its next version meanwhile.)
     """
@@ -411,8 +426,9 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """They are searched. If none is found, they are searched once more when Spark has killed its
-    tasks: a killed task that had only its identity may still open a transaction with it.
+    """The runs with an open transaction of the batch are searched. If none is found, they are
+    searched once more when Spark has killed the tasks: a killed task that had only its identity may
+    still open a transaction.
     """
     if view.runs or view.searches > 1:
         return None
@@ -425,13 +441,15 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """They are put into `superseded`, as in the abort of a batch."""
+    """The runs are put into `superseded`, as in the abort of a batch."""
     state = _with_aborted_runs(view.state, view.runs)
     return None if state == view.state else Write(state, Writing.ABORTED)
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """Undecided transactions are aborted, and once more when Spark has killed the tasks."""
+    """Undecided transactions of the runs are aborted, and once more when Spark has killed the
+    tasks.
+    """
     return None if view.sweeps > 1 else Sweep(view.runs, when_killed=view.sweeps > 0)
 
 
@@ -449,9 +467,9 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """It is opened. Transactions of superseded runs don't need it.
+    """The key is opened, except for transactions of superseded runs, which don't need it.
 
-    Without that, before an abort::
+    Without opening the key, before an abort::
 
         we read: no decision names transaction T        driver: all are prepared
         we abort T                                      driver: writes DECIDED with T: a partial
@@ -507,13 +525,15 @@ BY_HAND: Final = (
 
 
 def it_is_resolved(goal: Resolve, view: View) -> Step | None:
-    """The command ends: this attempt or an earlier one has written it."""
+    """The command ends: this attempt or an earlier one has written the resolution."""
     is_there = view.state == goal.planned.resolved(done=goal.done)
     return Return() if view.is_recorded or is_there else None
 
 
 def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
-    """The command is refused, because the operator has seen another one."""
+    """The command is refused, because the decision is not the decision that the operator
+    has seen.
+    """
     if view.state.decision == goal.planned.decision:
         return None
     return Refuse(Commit.NOT_REACHED, Changed(view.was_unclear))
@@ -529,14 +549,16 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command is refused, except with force."""
+    """The command is refused, except with force: some transactions can't be ended as the operator
+    wants.
+    """
     if not view.contrary or goal.force:
         return None
     return Refuse(Commit.NOT_REACHED, Contradicted(view.contrary, goal.done))
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """DONE, or undone, is written."""
+    """The state is written, with the batch as DONE or as undone."""
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 
 
@@ -555,13 +577,13 @@ RESOLVE: Final = (
 
 
 def it_is_reset(goal: Reset, view: View) -> Step | None:
-    """The command ends: this attempt or an earlier one has written it."""
+    """The command ends: this attempt or an earlier one has written the reset."""
     is_there = view.state == (_reset(goal) or CommitState())
     return Return() if view.is_recorded or is_there else None
 
 
 def the_state_has_changed(goal: Reset, view: View) -> Step | None:
-    """The command is refused, because the operator has seen another one."""
+    """The command is refused, because the state is not the state that the operator has seen."""
     is_as_planned = view.state == goal.planned
     return None if is_as_planned else Refuse(Commit.NOT_REACHED, Changed(view.was_unclear))
 
@@ -585,13 +607,13 @@ RESET: Final = (
 
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
-    """It is tried again, or the goal fails; its records are never decoded."""
+    """The removal is tried again, or the goal fails; the key's records are never decoded."""
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
 
 
 def it_is_to_be_removed(_: Forget, view: View) -> Step | None:
-    """Its records are removed. Whether its last batch is committed stays unknown."""
+    """The records of the key are removed. Whether its last batch is committed stays unknown."""
     return None if view.is_recorded else Remove()
 
 
@@ -613,18 +635,20 @@ TABLES: Final[dict[type[Goal], tuple[Callable[..., Step | None], ...]]] = {
 
 
 def decided_ids(state: CommitState) -> frozenset[str]:
-    """Transactions that must not be aborted."""
+    """The transactional ids of the decision in progress, which must not be aborted."""
     return frozenset() if state.decision is None else frozenset(state.decision.ids)
 
 
 def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescription, ...]:
-    """The transactions of ``goal`` to end."""
+    """The transactions of ``goal`` that are aborted: all except ``kept_by_hand``."""
     kept = kept_by_hand(goal, state)
     return tuple(one for one in goal.transactions if one.transactional_id not in kept)
 
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
-    """The transactions that are decided or the owner's, by transactional id, with the reason."""
+    """The transactions of ``goal`` that are kept because they are decided or the owner's, by
+    transactional id with the reason.
+    """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
     for t in goal.transactions:
@@ -657,7 +681,9 @@ def _with_aborted_runs(state: CommitState, runs: frozenset[str]) -> CommitState:
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The next attempt; None when another attempt would not help, or when max.block.ms is over."""
+    """The step for another attempt, or None if another attempt would not help or max.block.ms is
+    over.
+    """
     if failed.how is Failure.UNCLEAR:
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
         return None if is_over else Open()
@@ -672,7 +698,7 @@ def _again(view: View, failed: Failed) -> Open | None:
 
 
 def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
-    """The end of a goal after a failed step."""
+    """The failure of a goal after a failed step."""
     if isinstance(failed.step, Open) and view.unclear is not None:
         failed = view.unclear  # the outcome of that write can't be read
     how, step, error = failed.how, failed.step, failed.error
@@ -715,7 +741,7 @@ def _end(
     is_ours: bool = False,
     only_lost: bool = False,
 ) -> Step:
-    """The step that commits or undoes a decision, and then the write of the result."""
+    """The step that commits or undoes a decision, and then the step that writes the result."""
     state, ended = view.state, view.ended
     if state.lost:
         return in_part(decision, state.lost)
@@ -743,7 +769,9 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The batch is done: it is the same batch, or it is refused."""
+    """The step for a batch that is already done: it is dropped if it is the same batch, and
+    otherwise refused.
+    """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
     if refusal is not None:
@@ -766,7 +794,7 @@ def _drop(goal: CommitBatch, view: View) -> Step:
 
 
 def _record(goal: CommitBatch, view: View) -> Step:
-    """Records a write of a block, which waits for its decision."""
+    """The step that records a write of a block, which waits for the decision of the block."""
     batch = goal.batch
     assert batch.block is not None
     block, state = batch.block, _taken_over(goal, view)
@@ -781,8 +809,10 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, view: View, how: Commit) -> Sweep:
-    """The sweep. A version that does not decide must not end transactions that a thread of its run
-    is about to decide about.
+    """The step that aborts orphans after a commit.
+
+    A version that does not decide must not end transactions that a thread of its run is about to
+    decide about.
     """
     run = goal.owner.run_id
     decides_alone = how is Commit.COMMITTED and view.is_fresh

@@ -1,10 +1,11 @@
 """The commit log: a compacted topic in the cluster that the data goes to.
 
-Owns: :class:`CommitLog` and its sessions, the topic's creation and its configs, the partition
-of a key. Never: a decision (``transactions/committer.py``), bytes of records
-(``log_parts.py``), the requests (``log_reader.py``, ``log_writer.py``).
+Owns: :class:`CommitLog` and its sessions, the topic's creation and its configs, the partition of a
+key. Never: a decision (``transactions/committer.py``), bytes of records (``log_parts.py``), the
+requests (``log_reader.py``, ``log_writer.py``).
 
-In the same cluster it has the same failures and credentials, and InitProducerId is a free fence.
+A log in the data's cluster fails together with the data and needs no other credentials, and
+InitProducerId fences its writers without a further service.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """``settled`` is False while a write is in progress: ``state`` is the state before that
-    write.
+    """A state read from the log. ``settled`` is False while a write is in progress: then ``state``
+    is the state before that write.
     """
 
     state: CommitState | None
@@ -81,7 +82,7 @@ class LogRead(NamedTuple):
 
 
 class CommitLog:
-    """States by key (``transactional_ids.log_key``) on ``topic``, over ``client``'s connections.
+    """The commit log: the state of each key (``transactional_ids.log_key``), on ``topic``.
 
     Every call may also raise ConfigError for a topic that is not compacted, and an
     AuthorizationError that names the topic and the missing rights.
@@ -106,15 +107,19 @@ class CommitLog:
         self._reader = LogReader(client, self._rights)
 
     def read(self, key: str, deadline_ms: int) -> LogRead:
-        """The newest state, without fencing, and without waiting for a write in progress."""
+        """The newest state of ``key``, read without fencing and without waiting for a write in
+        progress.
+        """
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
         snapshot = self._settled(read, tp, key, deadline_ms, _MARKERS_MS)
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """The error of records of ``key`` that are not a state; None when they are a state, or when
-        there is no record or no topic. Raises NewerStateError for a state of a newer version.
+        """The error that decoding the records of ``key`` raises, or None.
+
+        None means that the records are a state, that the key has no records, or that the topic is
+        missing. Raises NewerStateError for a state of a newer version.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -131,8 +136,10 @@ class CommitLog:
         return None
 
     def remove(self, key: str, deadline_ms: int) -> None:
-        """Remove all records of ``key`` after :meth:`open` would have fenced its writers; a session
-        can't remove records that are not a state. Raises as :meth:`LogSession.write`.
+        """Removes all records of ``key``, also records that can't be decoded, after fencing its
+        writers.
+
+        Raises like :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
 
@@ -144,13 +151,17 @@ class CommitLog:
             writer.commit(lambda _: dict.fromkeys(snapshot.records), deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Fence every earlier writer of ``key`` (InitProducerId, which aborts what a crashed one
-        left open), then read to the end.
+        """Fences every earlier writer of ``key`` by InitProducerId, and reads the partition to its
+        end.
+
+        InitProducerId also aborts the transaction that a crashed writer left open.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
     def keep(self, session: LogSession) -> None:
-        """Leaves the key open for the next commit of this process, after a write that succeeded."""
+        """Keeps the session of a key open for the next commit of this process, after a successful
+        write.
+        """
         topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
         until_ms = self._client.clock.now_ms() + _KEPT_MS
         self._kept.pop(session.key, None)
@@ -159,9 +170,11 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """The open key that an earlier commit of this process has left, once; None when it is too
-        old, and when the topic is another one since. Whether another process has opened the key
-        meanwhile is shown by a write alone, which fails then.
+        """The session that an earlier commit of this process has kept for ``key``; removed from the
+        cache.
+
+        None when the session is too old, or when the topic was deleted and created again. Only a
+        write shows whether another process has opened the key meanwhile: the write fails then.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -183,7 +196,9 @@ class CommitLog:
         )
 
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
-            """No record of ``key`` is between the end that was read and ``first_offset``."""
+            """Whether no record of ``key`` lies between the end of the snapshot and
+            ``first_offset``.
+            """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
                 tp, name, end, first_offset, deadline_ms
@@ -195,8 +210,11 @@ class CommitLog:
         return snapshot, writer, is_newest
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """The states of all keys of exactly this prefix, without fencing, with all writes that had
-        begun before; None when the topic is missing: it is not created. Reads the whole log.
+        """The states of all keys of exactly this prefix, by key; reads the whole log and fences
+        nobody.
+
+        Includes all writes that had begun before the call. None when the topic is missing; the
+        topic is not created.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -221,9 +239,10 @@ class CommitLog:
         deadline_ms: int,
         wait_ms: int | None = None,
     ) -> LogSnapshot:
-        """Repeats ``read`` until each write that was in progress at first has ended: markers follow
-        an EndTxn in milliseconds, except when a broker is lost. Waits at most ``wait_ms``; None:
-        until the deadline, and then KafkaTimeoutError.
+        """Repeats ``read`` until each write that was in progress at first has ended.
+
+        The markers follow an EndTxn in milliseconds, except when a broker is lost. Waits at most
+        ``wait_ms``. None waits until the deadline, and then raises KafkaTimeoutError.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -258,7 +277,9 @@ class CommitLog:
         return snapshot
 
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
-        """The partition of ``key``, in an existing and compacted topic; and the topic's id."""
+        """The partition of ``key`` and the id of its topic, after checking that the topic is
+        compacted.
+        """
         loop = self._client.loop
         if self._topic not in loop.cluster.topics:
             self._find_or_create(deadline_ms)
@@ -266,12 +287,14 @@ class CommitLog:
         return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
 
     def _partitions(self) -> int:
-        """The number of partitions that keys hash over."""
+        """The number of partitions that keys are hashed over."""
         count = len(self._client.loop.cluster.topics[self._topic])
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """False when it is missing and ``create`` is False."""
+        """Finds the topic or creates it; False when the topic is missing and ``create``
+        is False.
+        """
         client, topic = self._client, self._topic
         try:
             try:
@@ -297,7 +320,7 @@ class CommitLog:
         return True
 
     def check_creation(self, deadline_ms: int) -> None:
-        """Raise what a write would raise that creates the topic; nothing is created."""
+        """Raises the errors that creating the missing topic would raise; creates nothing."""
         try:
             self._create(deadline_ms, validate_only=True)
         except AuthorizationError as error:
@@ -328,8 +351,9 @@ class CommitLog:
             create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
-        """A topic that deletes loses decisions, and so does an unclean leader election; without the
-        right to read the configs nothing is checked.
+        """Checks the topic's configs: deletion and unclean leader election both lose decisions.
+
+        Without the right to read the configs nothing is checked.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -357,17 +381,18 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """The state is the newest, and the write that has shown it is not to be committed."""
+    """Raised to abort a write that was only made to confirm that the state is the newest."""
 
 
 class LogSession:
-    """The only writer of a key, until it is opened again; ``state`` was read after every earlier
-    writer was fenced (the first one, if there is none). After an error of :meth:`write` the key
-    must be opened again.
+    """The only writer of a key, until another session opens the key.
 
-    ``is_newest`` is called for the first write, with its offset and deadline, before it counts;
-    from then on this is the only writer. Without it a batch may be committed twice, when a leader
-    is partitioned from its peers and from the controller, but not from us::
+    ``state`` was read after every earlier writer was fenced; it is the first state if the key has
+    none. After an error of :meth:`write` the key must be opened again.
+
+    ``is_newest`` is called for the first write, with its offset and deadline, before the write
+    counts. Without this check a batch may be committed twice, when the leader is partitioned from
+    its peers and from the controller, but not from us::
 
         run 0: DECIDED 1, DONE 1 at the new leader; crashes before Spark records batch 1
         run 1: plans, and later opens the log: the old leader returns DONE 0; batch 1 is written
@@ -393,8 +418,9 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Its last write has succeeded: :attr:`state` was the newest then, and still is unless
-        another process has opened the key, which the next write shows.
+        """Whether the session's last write succeeded, so that :attr:`state` was the newest then.
+
+        If another process has opened the key since, the next write fails.
         """
         return self._is_newest is None and self._writer.is_usable
 
@@ -405,16 +431,17 @@ class LogSession:
         *,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Replace the state, durably (None removes the key): its documents that have changed, and
-        at least one record.
+        """Replaces the state durably (None removes the key).
 
-        ``check`` is called when the record is in the log but not committed yet. From then on the
-        write is a lease: a broker aborts it when it isn't ended within seconds, whatever happens to
-        this process. If ``check`` raises, the exception is raised, and nothing is written.
+        Writes the documents of the state that have changed, at least one record. ``check`` is
+        called when the record is in the log but not committed yet. From then on the write is a
+        lease: a broker aborts it when it isn't ended within seconds, whatever happens to this
+        process. If ``check`` raises, the exception is raised, and nothing is written.
 
-        Raises LogChangedError when another session was opened meanwhile, or when :attr:`state` was
-        not the newest (read from a deposed leader): nothing was written. LogOutcomeUnknownError
-        when it may or may not be written. Any other KafkaError: it is not written.
+        Raises LogChangedError if another session was opened meanwhile, or if :attr:`state` was not
+        the newest because a deposed leader returned it: nothing was written. Raises
+        LogOutcomeUnknownError if the state may or may not be written. After any other KafkaError it
+        is not written.
         """
         if state is None and not self._records and check is None:
             return  # there is nothing to remove
@@ -439,9 +466,11 @@ class LogSession:
         self.state = state or CommitState()
 
     def confirm(self, deadline_ms: int) -> None:
-        """Raises LogChangedError when :attr:`state` is not the newest: it was read from a deposed
-        leader, which only a write detects. That write is aborted. (After another write this does
-        nothing.)
+        """Raises LogChangedError if :attr:`state` is not the newest because a deposed leader
+        returned it.
+
+        Only a write detects a deposed leader, so the state is written, and that write is aborted.
+        After an earlier write of this session nothing is done.
         """
         if self._is_newest is None:
             return

@@ -1,4 +1,4 @@
-"""How a state is stored in the commit log: which records, and their keys.
+"""The format of a state in the commit log: its records and their keys.
 
 Owns: the keys and the values of these records (docs/design/commit-protocol.md, "The topic"); pure
 functions. Never: what a state means (``transactions/commit_state.py``), a topic.
@@ -25,13 +25,15 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """A state and the parts of its block, each by the key of its (first) record."""
+    """The documents of a state: the state itself and each part of its block, by the key of the
+    document's first record.
+    """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """The parts of a block that are there. Raises as :func:`join`."""
+    """The parts of a block that the records contain, in their order. Raises like :func:`join`."""
     found: list[bytes] = []
     while (part := join(_part_key(key, len(found)), records)) is not None:
         found.append(part)
@@ -44,8 +46,9 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """The records to write so that exactly ``documents`` are in the log: existing documents are not
-    written again. A value None is a tombstone.
+    """The records to write so that exactly ``documents`` are in the log, by record key.
+
+    Unchanged documents are not written again. A value None is a tombstone.
     """
     written: dict[bytes, bytes | None] = {}
     kept: set[bytes] = set()
@@ -61,7 +64,9 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """The records of a document."""
+    """Splits a document into records of at most ``limit`` bytes each; returns them by
+    record key.
+    """
     # (A document that begins like a piece would be read as one.)
     if len(document) <= limit and not document.startswith(_PIECE):
         return {name: document}
@@ -75,14 +80,15 @@ def cut(
 
 
 def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """The document, or None. Raises CommitLogError when one of its records is missing, or was
-    written by another program.
+    """The document whose first record has the key ``name``, or None.
+
+    Raises CommitLogError when one of its records is missing or was written by another program.
     """
     return _read(name, records)[0]
 
 
 def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, set[bytes]]:
-    """The document, and the keys of its records."""
+    """The document, and the keys of all its records."""
     first = records.get(name)
     if first is None or not first.startswith(_PIECE):
         return first, set() if first is None else {name}

@@ -38,13 +38,15 @@ _MOST_KEPT: Final = 2 * 1024 * 1024
 
 
 class _CutOffError(Exception):
-    """The log does not have the requested offset."""
+    """The log no longer has, or does not have yet, the requested offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The records below ``next_offset``: value by record key. That is before ``end``, the end that
-    was read, when a write is in progress.
+    """The records below ``next_offset``, by record key.
+
+    ``end`` is the end of the partition that was read. ``next_offset`` is below ``end`` while a
+    write is in progress.
     """
 
     next_offset: int = 0
@@ -54,8 +56,10 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """``key``, or with ``prefix`` every key of that prefix. Only batches with a matching key are
-    decompressed, so another key's corrupt batch does no harm.
+    """A filter for one key or, with ``prefix``, for every key of a prefix.
+
+    Only batches with a matching key are decompressed, so a corrupt batch of another key does no
+    harm.
     """
 
     key: bytes
@@ -67,7 +71,7 @@ class KeyFilter:
 
 
 class LogReader:
-    """Reads one topic; ``rights`` are what an AuthorizationError names."""
+    """Reads the commit log's topic. ``rights`` are the rights that an AuthorizationError names."""
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
         self._client = client
@@ -76,8 +80,9 @@ class LogReader:
     def read_keys(
         self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
-        """``snapshot``, advanced to the partition's current end, with the records of the ``wanted``
-        keys. KafkaTimeoutError when a leader does not respond in time.
+        """Advances ``snapshot`` to the partition's current end, for the ``wanted`` keys.
+
+        Raises KafkaTimeoutError if the leader does not respond in time.
         """
         # (Also of an empty log: a missing right to READ is an error now, not at the first start
         # that finds a record.)
@@ -99,7 +104,9 @@ class LogReader:
         deadline_ms: int,
         fetched: FetchedPartition | None = None,
     ) -> LogSnapshot:
-        """``fetched`` are the first batches, if they are fetched."""
+        """Reads up to ``end``; ``fetched`` are the first batches, if an earlier request has fetched
+        them.
+        """
         records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
         for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms, fetched):
@@ -115,7 +122,9 @@ class LogReader:
     def has_records(
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
     ) -> bool:
-        """Whether [first, end) has a record of ``key``, committed or not, or can't be read."""
+        """Whether offsets [first, end) have a record of ``key``, committed or not, or can't be
+        read.
+        """
         batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
         try:
             return any(batch.records and batch.base_offset < end for batch in batches)
@@ -131,10 +140,12 @@ class LogReader:
         deadline_ms: int,
         ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
-        """Transactional batches and markers in [first, end), and after it in the last Fetch. Other
-        batches are not ours, and are skipped: a principal that may write to the topic must not
-        block every key of the partition. CommitLogError when a wanted batch can't be read,
-        KafkaTimeoutError when the batches take until the deadline.
+        """Fetches the transactional batches and markers from ``first`` on, up to the Fetch that
+        reaches ``end``.
+
+        Other batches are not ours, and are skipped: a principal that may write to the topic must
+        not block every key of the partition. Raises CommitLogError when a wanted batch can't be
+        read, and KafkaTimeoutError when the batches take until the deadline.
         """
         attempts = 0
         while first < end:
@@ -171,7 +182,7 @@ class LogReader:
 
 
 def apply(records: dict[bytes, bytes], written: Mapping[bytes, bytes | None]) -> None:
-    """Update ``records``; None removes one."""
+    """Applies written records to ``records``, in place; a value None removes the record."""
     for key, value in written.items():
         if value is None:
             records.pop(key, None)

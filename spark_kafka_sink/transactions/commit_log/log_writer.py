@@ -57,7 +57,10 @@ _ABORT_MS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class LogWriter:
-    """``producer`` is a new identity by InitProducerId. Not usable after an error."""
+    """Writes the transactions of one transactional id to one partition. Not usable after an error.
+
+    ``producer`` is a new identity by InitProducerId.
+    """
 
     client: TransactionClient
     tp: TopicPartition
@@ -77,7 +80,7 @@ class LogWriter:
 
     @property
     def is_usable(self) -> bool:
-        """No write has failed."""
+        """Whether no write has failed."""
         return not self._failed
 
     def commit(
@@ -86,12 +89,14 @@ class LogWriter:
         deadline_ms: int,
         check: Callable[[int], None],
     ) -> Mapping[bytes, bytes | None]:
-        """Write all of ``records_of`` a number that is unique in the log (None: a tombstone), or
-        none; returns them. ``check`` is called before EndTxn with the offset of the first one (-1:
-        the broker no longer has it); when it raises, nothing is written.
+        """Writes records in one transaction, all or none, and returns them.
 
-        Raises LogChangedError and every other KafkaError when nothing is written,
-        LogOutcomeUnknownError when that is not known.
+        ``records_of`` gets a number that is unique in the log, and returns the values by key (None:
+        a tombstone). ``check`` is called before EndTxn with the offset of the first record (-1: the
+        broker no longer has it). If ``check`` raises, nothing is written.
+
+        Raises LogChangedError and every other KafkaError when nothing is written, and
+        LogOutcomeUnknownError when the outcome is unknown.
         """
         if self._failed:
             raise IllegalStateError(
@@ -139,9 +144,10 @@ class LogWriter:
         self._run(add_partition_call(self._transaction(), self.tp, self.rights), deadline_ms)
 
     def _await_markers(self, deadline_ms: int) -> None:
-        """A leader that gets a new transaction before the markers of the previous one waits for
-        them, 20 ms at a time (Kafka's add.partitions.to.txn.retry.backoff.ms). They take a few
-        milliseconds, so poll the coordinator first.
+        """Waits until the coordinator has written the markers of the previous transaction.
+
+        Otherwise the leader would wait for them when it gets the new transaction, 20 ms at a time
+        (Kafka's add.partitions.to.txn.retry.backoff.ms), although they take a few milliseconds.
         """
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0
@@ -193,7 +199,7 @@ class LogWriter:
             self.producer = successor
 
     def _abort(self, deadline_ms: int) -> None:
-        """Abort, so that no reader waits for the transaction's timeout. Best effort."""
+        """Aborts the transaction, so that no reader waits for its timeout. Errors are ignored."""
         soon = min(deadline_ms, self.client.clock.now_ms() + _ABORT_MS)
         with suppress(KafkaError):
             self.client.end([self._transaction()], committed=False, deadline_ms=soon)

@@ -1,7 +1,8 @@
 """The open transactions in a topic, which block its read_committed consumers.
 
-Owns: finding them, of any client, and the advice to end each. Never: the ending. KIP-664: leaders
-report their producers (DescribeProducers), coordinators their transactional ids (ListTransactions).
+Owns: the search for open transactions of any client, and the advice to end each. Never: the end of
+a transaction. By KIP-664 leaders report their producers (DescribeProducers), coordinators their
+transactional ids (ListTransactions).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from spark_kafka_sink.transactions.transactional_ids import is_drivers, is_once,
 
 
 class Whose(StrEnum):
-    """The owner of an open transaction, in the order of the display."""
+    """The owner of an open transaction. The order of the members is the order of the display."""
 
     #: Of a run that another one has replaced: no driver ends it.
     ORPHAN = "orphan"
@@ -55,14 +56,16 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction in a topic, by its producer.
+    """An open transaction in a topic, identified by its producer.
 
-    ``starts`` are partitions and the offsets of its first record. In the partitions of ``held`` it
-    is the oldest transaction, which holds the last stable offset. ``transactional_id`` is None when
-    no coordinator lists it as open; ``committed`` is its id if it is nevertheless committed: the
-    partition had no leader at that time, and brokers dropped the marker. ``standing`` is the
-    standing of its run, None for another client; ``age_ms`` is by this machine's clock, None when
-    it is unknown.
+    ``starts`` has the offset of its first record by partition. In the partitions of ``held`` it is
+    the oldest transaction, which holds the last stable offset.
+
+    ``transactional_id`` is None when no coordinator lists the transaction as open. ``committed`` is
+    the transactional id of a transaction that is committed and nevertheless open in a partition:
+    the partition had no leader at that time, and brokers dropped the marker. ``standing`` is the
+    standing of the transaction's run, None for another client. ``age_ms`` is by this machine's
+    clock, None when it is unknown.
     """
 
     topic: str
@@ -89,7 +92,7 @@ class Blocker:
 
     @property
     def owner(self) -> str:
-        """A description of its owner."""
+        """A description of the transaction's owner."""
         if self.whose is Whose.DECIDED and self.decided is not None:
             return f"batch {self.decided.number} of {self.decided.key}, which is decided"
         if self.committed is not None:
@@ -128,7 +131,7 @@ class Blocker:
         return _ADVICE[self.whose].format(name=name)
 
     def is_older_than(self, age_ms: int) -> bool:
-        """Whether it is older; also True if its age is unknown."""
+        """Whether the transaction is older than ``age_ms``; also True if its age is unknown."""
         return self.age_ms is None or self.age_ms > age_ms
 
 
@@ -159,9 +162,10 @@ _ADVICE: Final = {
 def blockers(
     client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
-    """Every open transaction in ``topic``, sorted by owner. Transactions that hold a last stable
-    offset come first. Raises AuthorizationError without READ on the topic, KafkaTimeoutError, and
-    the error of a missing topic.
+    """Every open transaction in ``topic``, sorted by owner.
+
+    Transactions that hold a last stable offset come first. Raises AuthorizationError without READ
+    on the topic, KafkaTimeoutError, and the error of a missing topic.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -200,12 +204,12 @@ def blockers(
 def _producers_with_ids(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> tuple[Mapping[TopicPartition, Sequence[ProducerState]], Mapping[int, str]]:
-    """For each partition, its producers with an open transaction; and the transactional ids of
-    these producers, as coordinators list them.
+    """The producers with an open transaction, by partition, and the transactional ids that
+    coordinators list as open, by producer id.
 
     A transaction may end between the request to the leader and the request to the coordinators,
-    which then don't list it as open. So the leader is asked again: only a transaction that is still
-    open there hangs::
+    which then don't list it as open. So a second request goes to the leader: only a transaction
+    that is still open there hangs::
 
         leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
         coordinators: 7 is not open      leader, again: 7 is not open
@@ -232,7 +236,7 @@ def _is_there(one: ProducerState, again: Sequence[ProducerState]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A transaction as its coordinator and the commit log have it."""
+    """The state of a transaction at its coordinator and in the commit log."""
 
     found: TransactionDescription
     standing: Standing | None
@@ -281,8 +285,9 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """The transactional ids of the committed transactions among them. (Version 2 raises the epoch
-    with the commit.)
+    """The transactional ids of committed transactions, by those of ``identities`` that wrote them.
+
+    An identity is a producer id with an epoch. Version 2 raises the epoch with the commit.
     """
     if not identities:
         return {}
@@ -306,9 +311,11 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """Transactions in ``states`` of every client that the principal may DESCRIBE, from every
-    broker; with ``producer_ids`` only theirs. KafkaTimeoutError when a broker does not respond,
-    because its transactions are not known.
+    """The transactions in ``states`` of every client, from every broker, as far as the principal
+    may DESCRIBE them.
+
+    With ``producer_ids`` only the transactions of these producers. Raises KafkaTimeoutError when a
+    broker does not respond, because its transactions are not known.
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
@@ -319,7 +326,7 @@ def every_listed(
 def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-    """The producers with an open transaction, of each partition that has one."""
+    """The producers with an open transaction, by partition; without partitions that have none."""
     calls = [
         Call(
             describe_producers(tp),

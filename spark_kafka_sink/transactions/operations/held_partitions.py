@@ -1,7 +1,7 @@
 """The offsets after an open transaction, and the consumer groups that wait for it.
 
-Owns: :class:`HeldPartition`, and the requests for it: ListOffsets, ListGroups, OffsetFetch. Never:
-the owner of the transaction (``blockers.py``).
+Owns: :class:`HeldPartition`, and the requests ListOffsets, ListGroups and OffsetFetch. Never: the
+owner of the transaction (``blockers.py``).
 
 No API of Kafka has the host of a transaction's client.
 """
@@ -31,7 +31,8 @@ _SHARE = "share"
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """A partition with the last stable offset ``offset``, and ``behind`` offsets after it.
+    """A partition whose last stable offset is ``offset``, with ``behind`` further offsets that
+    consumers can't read yet.
 
     ``groups`` are the groups with members that have committed ``offset`` or less, with the number
     of offsets that they can still read. Groups that the principal may not describe are left out.
@@ -46,9 +47,10 @@ class HeldPartition:
 def held_partitions(
     client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
 ) -> tuple[HeldPartition, ...]:
-    """The HeldPartition of each partition with its last stable offset. Raises KafkaTimeoutError,
-    and AuthorizationError for the offsets; groups are left out when brokers don't support that
-    (before 3.0).
+    """The held partitions for ``stable``, which has the last stable offset of each partition.
+
+    Raises KafkaTimeoutError, and AuthorizationError for the offsets. Groups are left out when
+    brokers can't list them by state (before 3.0).
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)
@@ -70,7 +72,7 @@ def held_partitions(
 def _ends(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[TopicPartition, int]:
-    """The high watermarks."""
+    """The high watermark of each partition."""
     calls = [
         Call(
             list_offsets(tp),
@@ -90,7 +92,9 @@ def _ends(
 def _committed(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """The offsets of every group with members, as far as brokers and rights allow."""
+    """The committed offsets of every group with members, by group, as far as brokers and rights
+    allow.
+    """
     try:
         groups = _groups(client, deadline_ms)
         calls = {
@@ -113,8 +117,8 @@ def _committed(
 
 
 def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
-    """The request for the committed offsets of a group, sent to its coordinator. Needs DESCRIBE on
-    the group.
+    """The OffsetFetch request for the committed offsets of a group, sent to its coordinator. Needs
+    DESCRIBE on the group.
     """
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
@@ -124,7 +128,7 @@ def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> Offse
 
 
 def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, int]:
-    """The committed offsets, without partitions that have none."""
+    """The committed offsets in a response to OffsetFetch, without partitions that have none."""
     group = response.groups[0]
     if group.error_code is not ErrorCode.NONE:
         return {}
@@ -156,5 +160,7 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """A group that may not be described, or is gone by now, has no offsets here."""
+    """The error to raise: none for a group that may not be described or is gone, which counts as a
+    group without offsets.
+    """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

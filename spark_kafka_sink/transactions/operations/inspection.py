@@ -4,8 +4,8 @@ Owns: :class:`Inspector`, and its findings: open transactions with the standing 
 of the log with the outcome of each decided transaction. Never: a change (``operator.py``), a
 terminal. No write uses it.
 
-Inspecting fences no driver, so the results may be out of date a moment later: before a change they
-are read again, after fencing.
+Inspecting fences no driver, so the results may be out of date a moment later. An operator's change
+therefore reads the state again, after fencing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class DecidedBy:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """``age_ms`` is by this machine's clock, None when its coordinator doesn't report a start."""
+    """An open transaction with the standing of its run, and the decision that names it.
+
+    ``age_ms`` is by this machine's clock, None when the coordinator doesn't report a start.
+    """
 
     id: TransactionalId
     found: TransactionDescription
@@ -58,7 +61,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DecidedTransaction:
-    """A transaction of a decision, and its coordinator's current state of it."""
+    """A transaction of a decision, with its current state at its coordinator and its outcome."""
 
     transaction: PreparedTransaction
     found: TransactionDescription
@@ -67,7 +70,9 @@ class DecidedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """A key of the log; ``transactions`` are its decision's, none when nothing is under way."""
+    """A key of the commit log, with the transactions of its decision (none without a decision in
+    progress).
+    """
 
     key: str
     state: CommitState
@@ -79,8 +84,10 @@ class KeyReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One prefix. ``keys`` is None when the log's topic is missing; ``silent`` are the brokers that
-    did not respond: their open transactions are not known.
+    """The open transactions and the keys of one prefix.
+
+    ``keys`` is None when the log's topic is missing. ``silent`` are the brokers that did not
+    respond: their open transactions are not known.
     """
 
     open: tuple[OpenTransaction, ...]
@@ -88,12 +95,16 @@ class Overview:
     silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
-        """RefusedError when the topic is missing: another topic may hold decisions."""
+        """The keys of the prefix. Raises RefusedError when the log's topic is missing: another
+        topic may hold decisions.
+        """
         return _known(self.keys)
 
 
 class Inspector:
-    """Reads only; max.block.ms bounds each step."""
+    """Reads the state of exactly-once for operators, and changes nothing. max.block.ms limits each
+    step.
+    """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self._log = log
@@ -116,8 +127,9 @@ class Inspector:
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
-        """Each of ``ids`` (data ids) as its coordinator has it, oldest first; ended transactions
-        are left out, unless ``all_``.
+        """The transactions ``ids``, oldest first, as their coordinators describe them.
+
+        ``ids`` are ids of tasks. Ended transactions are left out, except with ``all_``.
         """
         if not ids:
             return ()
@@ -135,9 +147,9 @@ class Inspector:
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
     def describe(self, name: str) -> tuple[KeyReport, ...]:
-        """The key ``name``, or every key of the prefix ``name``.
+        """The report of key ``name``, or of every key of the prefix ``name``.
 
-        Raises RefusedError when there is none; it lists the existing keys.
+        Raises RefusedError when there is no such key; the error lists the existing keys.
         """
         if SEPARATOR in name:
             return (self.key(name),)
@@ -147,19 +159,23 @@ class Inspector:
         return tuple(self.report(key, state) for key, state in sorted(keys.items()))
 
     def key(self, key: str) -> KeyReport:
-        """Exactly this key. Raises RefusedError when it does not exist."""
+        """The report of exactly this key. Raises RefusedError when the key does not exist."""
         keys = self.keys(prefix_of_key(check_key(key)))
         if key not in keys:
             raise self._no_such_key(key, keys)
         return self.report(key, keys[key])
 
     def keys(self, prefix: str) -> Mapping[str, CommitState]:
-        """All keys of the prefix. RefusedError as :meth:`Overview.known_keys`."""
+        """The reports of all keys of the prefix. Raises RefusedError like
+        :meth:`Overview.known_keys`.
+        """
         check_part("PREFIX", prefix)
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """``state`` of ``key`` with the coordinators' states of its decision's transactions."""
+        """The report of ``key`` with state ``state``: the transactions of its decision as their
+        coordinators describe them.
+        """
         if state.decision is None:
             return KeyReport(key, state)
         found = self._client.describe(state.decision.ids, self._client.deadline())
@@ -196,7 +212,9 @@ def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
 
 
 def check_key(key: str) -> str:
-    """``key`` if it may be one: a prefix, or a prefix and a name. Else ConfigError."""
+    """``key``, if it is a legal key: a prefix, or a prefix and a name. Raises ConfigError
+    otherwise.
+    """
     parts = key.split(SEPARATOR)
     if len(parts) > 2:
         raise ConfigError(
@@ -209,7 +227,9 @@ def check_key(key: str) -> str:
 
 
 def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
-    """Every transactional id that a decision under way names."""
+    """The transactional ids in all decisions in progress, each with the key and the batch of the
+    decision.
+    """
     return {
         one: DecidedBy(key, state.decision.number)
         for key, state in states.items()
@@ -219,6 +239,6 @@ def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
 
 
 def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
-    """The standing of its run in its key's state."""
+    """The standing of the transaction's run in the state of its key."""
     state = states.get(one.key)
     return Standing.UNKNOWN if state is None else state.standing(one.run, one.planned)

@@ -1,20 +1,20 @@
 """An operator's changes: commit, abort, sweep, resolve, reset.
 
-Owns: :class:`Operator`, what is refused and why, and the order of fencing, checking again and
-changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running
-driver (``transactions/committer.py``). No write uses it.
+Owns: :class:`Operator`, the refusals with their reasons, and the order of fencing, checking again
+and changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running driver
+(``transactions/committer.py``). No write uses it.
 
-Each change has two steps. ``plan_...`` only reads: it returns what would be done, or raises
+Each change has two steps. ``plan_...`` only reads: it returns a plan of the change, or raises
 RefusedError. Then the change **reads again after fencing**, since a driver may be running::
 
     we read: no decision names transaction T        driver: all are prepared
     we abort T                                      driver: writes DECIDED with T: a partial batch
 
 So before T is aborted, the key of its driver's decisions is opened (InitProducerId of the log's
-id): that shows a DECIDED that was written before, and fences every earlier session. Then T's run is
+id): this shows a DECIDED that was written before, and fences every earlier session. Then T's run is
 recorded as aborted, so that a later session of that run decides nothing, either. The driver's
-commit fails, and nothing of its batch is visible. Transactions of superseded runs need neither:
-their driver finds itself superseded when it opens the key.
+commit fails, and nothing of its batch is visible. Transactions of superseded runs need neither
+step, because their driver finds itself superseded when it opens the key.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ _LOST_MARKERS: Final = (
 
 
 def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
-    """Checks ids. Raises ConfigError for an id that can't belong to a task of ours."""
+    """Parses the transactional ids of tasks. Raises ConfigError for an id that no task of this
+    package can have.
+    """
     found = []
     for one in ids:
         data_id = parse(one)
@@ -92,7 +94,9 @@ def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
-    """``transactions`` are to be aborted. ``kept`` are not, by transactional id with the reason.
+    """A plan to abort ``transactions``. ``kept`` are not aborted, by transactional id with the
+    reason.
+
     Transactions that turn out to be decided at the second check are also kept, except
     ``even_decided``, which were decided before. Without ``even_owners`` the owner's transactions
     are kept as well. ``silent`` are brokers whose open transactions are unknown.
@@ -107,8 +111,10 @@ class EndPlan:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The result by transactional id: ``ended``, ``kept`` (with the reason), ``failed`` (with the
-    error; they may still be open). ``runs`` can't commit any more.
+    """The result of an abort, by transactional id.
+
+    ``kept`` has the reasons, ``failed`` the errors; failed transactions may still be open. ``runs``
+    can't commit any more.
     """
 
     ended: tuple[str, ...] = ()
@@ -119,7 +125,9 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The batch in progress at ``report.key`` counts as done, or is to be written again."""
+    """A plan to end the batch in progress at ``report.key``, which then counts as done or is
+    written again.
+    """
 
     report: KeyReport
     done: bool
@@ -127,7 +135,7 @@ class Resolution:
 
     @property
     def open_ids(self) -> tuple[str, ...]:
-        """Transactions of the batch that are open, and will be ended."""
+        """The transactional ids of the batch that are open, and will be ended."""
         return tuple(
             t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
         )
@@ -141,7 +149,7 @@ class Committed(NamedTuple):
 
 
 class Operator:
-    """The operator's commands over one cluster. max.block.ms limits each step."""
+    """An operator's changes in one cluster. max.block.ms limits each step."""
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self.inspector = Inspector(log, client)
@@ -152,8 +160,10 @@ class Operator:
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """The decision of ``key``; without a decision there is nothing to commit. Raises
-        RefusedError for a key that does not exist, or whose batch is PARTIAL.
+        """The report of ``key``, whose decision would be committed; without a decision there is
+        nothing to commit.
+
+        Raises RefusedError for a key that does not exist, or whose batch is PARTIAL.
         """
         report = self.inspector.key(key)
         if report.state.phase is Phase.PARTIAL:
@@ -168,13 +178,14 @@ class Operator:
         return report
 
     def commit(self, report: KeyReport) -> Committed:
-        """Commit every transaction of the decision. None is aborted, unless brokers have aborted
-        some and none is committed: then the batch is undone.
+        """Commits every transaction of the decision, and checks that its rows are visible.
 
-        When it is committed its rows are visible. By its transactions, not by the log: its driver,
-        or another command, may have ended it since ``report``. Raises PartialCommitError,
-        CommitOutcomeUnknownError, RefusedError when others have ended it and not all of it is
-        committed, and KafkaTimeoutError when markers are missing.
+        None is aborted, with one exception: if brokers have aborted some and none is committed, the
+        batch is undone. The result comes from the transactions, not from the log, because the
+        batch's driver or another command may have ended the batch since ``report``.
+
+        Raises PartialCommitError, CommitOutcomeUnknownError, RefusedError when others have ended
+        the batch and not all of it is committed, and KafkaTimeoutError when markers are missing.
         """
         state = self._committer.roll_forward(report.key, only_lost=True)
         decision = report.state.decision
@@ -197,7 +208,9 @@ class Operator:
         return Committed(state, committed=True)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
-        """The number of transactions of the decision by outcome, after all markers are written."""
+        """The number of transactions of the decision by outcome, after all their markers are
+        written.
+        """
         wait_ms = self._client.config.max_block_ms
         deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
         found = described_when_ended(self._client, decision.ids, deadline, wait_ms)
@@ -213,8 +226,10 @@ class Operator:
         return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
 
     def _check_visible(self, report: KeyReport, decision: Decision) -> None:
-        """Requests the markers from the partitions' leaders, as far as the principal may READ them:
-        a coordinator drops the marker of a partition without a leader, and still reports
+        """Waits until the partitions' leaders have the markers of all transactions, as far as the
+        principal may READ the topics.
+
+        A coordinator drops the marker of a partition without a leader, and still reports
         CompleteCommit.
         """
         client = self._client
@@ -280,7 +295,9 @@ class Operator:
     def _open_producers(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[tuple[int, int]]]:
-        """Producer ids and epochs, without topics that the principal may not READ."""
+        """The producer ids and epochs with an open transaction, by partition, without topics that
+        the principal may not READ.
+        """
         found: dict[TopicPartition, Collection[tuple[int, int]]] = {}
         for topic in dict.fromkeys(tp.topic for tp in partitions):
             of_topic = [tp for tp in partitions if tp.topic == topic]
@@ -293,9 +310,10 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Plans to abort exactly these transactions. For ConfigError see :func:`task_ids`.
-        RefusedError for transactions that are not open, and without ``force`` also for transactions
-        of a decision or of the run that owns the key.
+        """Plans to abort exactly the transactions ``ids``. For ConfigError see :func:`task_ids`.
+
+        Raises RefusedError for transactions that are not open, and without ``force`` also for
+        transactions of a decision or of the run that owns the key.
         """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
@@ -343,12 +361,13 @@ class Operator:
         older_than_ms: int | None = None,
         force: bool = False,
     ) -> EndPlan:
-        """Plans to end orphans of ``prefix``: transactions that are open, not decided, and not of a
-        run that owns a key of the log (with ``force`` also of owners).
+        """Plans to abort orphans of ``prefix``: open transactions that no decision names, and whose
+        run owns no key of the log.
 
         A run that has not committed a batch yet is not in the log and looks like an orphan.
-        ``older_than_ms`` is by the brokers' clocks if they support that (since 3.8). RefusedError
-        when ``run`` owns a key, without ``force``.
+        ``older_than_ms`` is by the brokers' clocks if they support that (since 3.8). With ``force``
+        owners' transactions are aborted too. Without ``force``, raises RefusedError when ``run``
+        owns a key.
         """
         overview = self.inspector.overview(prefix)
         states = overview.known_keys()
@@ -380,9 +399,12 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Fence, check again, record the runs as aborted, abort: key by key. Raises
-        KafkaTimeoutError, AuthorizationError, and SupersededError when a driver keeps opening the
-        log; with several keys, their transactions have failed then.
+        """Performs an abort, key by key: fences the key, checks again, records the runs as aborted,
+        and aborts.
+
+        Raises KafkaTimeoutError, AuthorizationError, and SupersededError when a driver keeps
+        opening the log. With several keys, these errors are reported as failures of the key's
+        transactions.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
@@ -422,8 +444,10 @@ class Operator:
     # -- resolve ------------------------------------------------------------------------------
 
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
-        """Plans to end the PARTIAL batch ``number``. With ``force`` it also ends a DECIDED batch
-        whose outcome is unknown because ids have expired. RefusedError in all other cases.
+        """Plans to end the PARTIAL batch ``number`` of ``key``.
+
+        With ``force`` a DECIDED batch is ended too, if its outcome is unknown because ids have
+        expired. Raises RefusedError in all other cases.
         """
         report = self.inspector.key(key)
         decision = report.state.decision
@@ -463,8 +487,10 @@ class Operator:
     # -- reset --------------------------------------------------------------------------------
 
     def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
-        """Remove ``key``. RefusedError while a batch is in progress or a transaction of its owner
-        is open, unless ``force``.
+        """Plans to remove the state of ``key``.
+
+        Without ``force``, raises RefusedError while a batch is in progress or a transaction of the
+        owner is open.
         """
         report = self.inspector.key(key)
         if force:
@@ -495,20 +521,22 @@ class Operator:
         return report
 
     def reset(self, report: KeyReport) -> None:
-        """Removes the key, after fencing. RefusedError when the state has changed since the
-        plan.
+        """Forgets the state of the key, after fencing. Raises RefusedError when the state has
+        changed since the plan.
         """
         self._committer.perform(Reset(report.key, report.state))
 
     def damage(self, key: str) -> CommitLogError | None:
-        """The reason why the records of ``key`` can't be read; None when they can. Raises
-        NewerStateError for a state of a newer version, which is not damaged.
+        """The reason why the records of ``key`` can't be read; None when they can be read.
+
+        Raises NewerStateError for a state of a newer version, which is not damaged.
         """
         return self._log.damage(key, self._client.deadline())
 
     def forget(self, key: str) -> None:
-        """Remove the records of ``key``, which can't be read, after fencing. Whether its last batch
-        is committed stays unknown.
+        """Removes the records of ``key``, which can't be read, after fencing.
+
+        Whether the last batch of the key is committed stays unknown.
         """
         self._committer.perform(Forget(key))
 
@@ -523,7 +551,7 @@ def _is_owned(run: str, key: str) -> RefusedError:
 
 
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
-    """The transactions to end; the coordinators are ending the others already."""
+    """The Ongoing transactions of ``found``; coordinators are already ending the others."""
     return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
 
 
@@ -532,7 +560,7 @@ def _answer(code: ErrorCode | None) -> str:
 
 
 def _gone(report: KeyReport) -> Sequence[str]:
-    """Transactions whose rows are lost, or may be."""
+    """The transactional ids whose rows are lost or may be lost."""
     gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
     return [t.transaction.transactional_id for t in gone]
 
