@@ -1,8 +1,9 @@
 """Connections to brokers: a non-blocking loop over sockets on one thread.
 
-Owns: requests out, responses in. Never: the meaning of a request to a producer.
+Owns: the sending of requests and the receipt of responses. Never: the meaning of a request to a
+producer.
 
-Its own files are shared by all its rooms: ``transport_layer`` (plain bytes), ``frame_reader``
-(responses). Above them ``tls`` and ``auth``, then ``channel`` (one connection, and the
-selector over all), then ``client`` (nodes and requests).
+The files of this package are shared by all its subpackages: ``transport_layer`` (plain bytes),
+``frame_reader`` (responses). Above them are ``tls`` and ``auth``, then ``channel`` (one connection,
+and the selector over all connections), then ``client`` (nodes and requests).
 """

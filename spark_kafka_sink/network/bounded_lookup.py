@@ -1,11 +1,12 @@
-"""A name lookup with a bound: the operating system's resolver blocks, for 15 s and more when a name
-server is silent.
+"""A name lookup with a time limit, because the operating system's resolver may block for 15 s and
+more.
+
+The resolver blocks so long when a name server is silent. A thread can't be interrupted in the
+resolver: it is a daemon, ends with its lookup, and holds only the name and the place for its
+result.
 
 Owns: :func:`resolve_within`, and the thread of a lookup. Never: a lookup
 (``client/host_resolver.py``), a client that must not block (``client/lookup_threads.py``).
-
-A thread can't be interrupted in the resolver. It is a daemon, ends with its lookup, and holds
-nothing but the name and where its answer goes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ T = TypeVar("T")
 
 
 def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
-    """The result of ``look_up`` for ``host``. Raises OSError, also when the look-up takes too
-    long.
+    """The result of ``look_up`` for ``host``. Raises OSError, also when the lookup takes longer
+    than ``seconds``.
     """
     late = TimeoutError(f"no answer to the lookup of its name within {max(seconds, 0):.1f} s")
     if seconds <= 0:
@@ -39,7 +40,7 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
-    """The result of ``look_up()``, or its failure as an OSError."""
+    """The result of ``look_up()``, or its failure as an OSError object."""
     try:
         return look_up()
     except OSError as error:
@@ -49,7 +50,7 @@ def answer_of(look_up: Callable[[], T]) -> T | OSError:
 
 
 def start(run: Callable[[], None]) -> None:
-    """OSError when the process may have no more threads."""
+    """Starts a daemon thread. Raises OSError when the process may have no more threads."""
     try:
         run_aside(run, "kafka-name-lookup")
     except RuntimeError as error:

@@ -74,7 +74,7 @@ class FrameReader:
             self._filled += count
 
     def _begin(self) -> None:
-        """Allocate a buffer for the frame whose length has arrived."""
+        """Allocates a buffer for the frame whose length has arrived."""
         limit = self._limit if self._started else self._first_limit
         self._size = frame_size(bytes(self._prefix), limit, first=not self._started)
         self._buffer = bytearray(min(self._size, FIRST_BUFFER_SIZE))

@@ -1,10 +1,10 @@
 """The client of a schema registry: Confluent's REST API, which Apicurio and others also implement.
 
-Owns: :class:`ConfluentRegistry`: three requests, credentials, retries, and the checks of an answer.
-Never: the choice of a write's schema (``datasource/schemas``); a task.
+Owns: :class:`ConfluentRegistry`: three requests, credentials, retries, and the checks of a
+response. Never: the choice of a write's schema (``datasource/schemas``); a task.
 
-Confluent's own client (confluent-kafka 2.16) is not used: it reads answers of any length without a
-time limit, and does not support the stores and references that connections to brokers support.
+Confluent's own client (confluent-kafka 2.16) is not used: it reads responses of any length without
+a time limit, and does not support the stores and references that connections to brokers support.
 """
 
 from __future__ import annotations
@@ -68,9 +68,11 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """``unusable`` is the reason why rows can't be written with the schema; None: they can. Not all
+    """A schema of a registry.
+
+    ``unusable`` is the reason why rows can't be written with the schema, or None. Not all
     registries have GUIDs. ``references`` are the referenced schemas, each with the name of the
-    reference, in an order that puts a schema after the schemas that it needs.
+    reference; a schema comes after the schemas that it needs.
     """
 
     id: int
@@ -82,8 +84,9 @@ class RegisteredSchema:
 
 
 class ConfluentRegistry:
-    """The registry of ``options`` (by their names, references not looked up). Requests block, for
-    at most ``limit_ms`` from the creation on.
+    """The client of the registry that ``options`` name (references not resolved).
+
+    Requests block, for at most ``limit_ms`` from the creation of this object on.
     """
 
     def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
@@ -108,17 +111,18 @@ class ConfluentRegistry:
         return self._shown
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema of an id."""
+        """The schema with the id ``schema_id``."""
         return self._schema(self._request(f"/schemas/ids/{schema_id}"), schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version of a subject; None when there is no such subject."""
+        """The newest version of a subject; None when the subject does not exist."""
         answer = self._request(f"{_subject(subject)}/versions/latest", may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """The id of a schema under a subject, which gets it as a version if ``register``; None when
-        it is not there.
+        """The id of a schema under a subject; None when the subject does not have the schema.
+
+        With ``register`` the schema becomes a new version of the subject.
         """
         path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
         fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
@@ -143,6 +147,7 @@ class ConfluentRegistry:
 
     def _add_references(self, answer: Mapping[str, Any], found: _Found, depth: int = 0) -> None:
         """Adds the schemas that ``answer`` refers to, each once, after the schemas that it needs.
+
         No schema can refer to itself, because a schema is registered after its references.
         """
         given = answer.get("references") or []
@@ -171,8 +176,9 @@ class ConfluentRegistry:
     def _request(
         self, path: str, body: bytes | None = None, *, may_miss: bool = False
     ) -> Mapping[str, Any] | None:
-        """The answer; None if the requested item does not exist. After a transient failure the next
-        address is tried.
+        """The response of the registry; None if the requested item does not exist.
+
+        After a transient failure the next address is tried.
         """
         what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"
@@ -197,7 +203,7 @@ class ConfluentRegistry:
     def _answer(
         self, url: str, body: bytes | None, timeout_ms: int, what: str, *, may_miss: bool
     ) -> Mapping[str, Any] | None:
-        """A single attempt. OSError for a failure that a later attempt may not meet."""
+        """Sends a request once. Raises OSError for a failure that a later attempt may not meet."""
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
         method = "GET"
         if body is not None:
@@ -293,7 +299,7 @@ _OF_READERS: Final = frozenset({"READ", "UPGRADE", "DOWNGRADE", "UPDOWN"})
 
 
 def _has_rules_of_writes(rules: object) -> bool:
-    """Whether a rule set has any that its writers must apply. Migration rules are for readers."""
+    """Whether a rule set has rules that writers must apply. Migration rules are for readers."""
     if not isinstance(rules, dict):
         return True
     for kind, given in rules.items():

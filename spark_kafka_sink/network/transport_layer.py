@@ -1,9 +1,9 @@
 """Bytes in and out of one socket (Java's ``TransportLayer``).
 
 Owns: the :class:`TransportLayer` protocol, and its plaintext implementation. Never: frames,
-requests, or waiting: no call blocks. TLS implements the same protocol: its handshake needs several
-calls, its reads may leave decrypted bytes buffered (``has_bytes_buffered``), its writes may leave
-encrypted bytes buffered (``has_pending_writes``).
+requests, or waiting: no call blocks. ``tls`` implements the same protocol for TLS: its handshake
+needs several calls, its reads may leave decrypted bytes buffered (``has_bytes_buffered``), its
+writes may leave encrypted bytes buffered (``has_pending_writes``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.request import Buffer
 
 
 class TransportLayer(Protocol):
-    """The bytes of a connection. Errors of the operating system leave as OSError."""
+    """The bytes of a connection. Errors of the operating system are raised as OSError."""
 
     @property
     def socket(self) -> socket.socket:
@@ -26,34 +26,39 @@ class TransportLayer(Protocol):
         ...
 
     def finish_connect(self) -> bool:
-        """True once connected; False while connecting; OSError when the connection failed."""
+        """Whether the connection is established; False while connecting. Raises OSError when the
+        connection failed.
+        """
         ...
 
     @property
     def ready(self) -> bool:
-        """True when the handshake is complete: reads and writes transfer the caller's bytes."""
+        """Whether the handshake is complete, so that reads and writes transfer the
+        caller's bytes.
+        """
         ...
 
     def handshake(self) -> None:
-        """Continue the handshake as far as the socket allows. Raises AuthenticationError."""
+        """Continues the handshake as far as the socket allows. Raises AuthenticationError."""
         ...
 
     @property
     def wants_write(self) -> bool:
-        """The handshake or a pending write waits for the socket to become writable."""
+        """Whether the handshake or a pending write waits for the socket to become writable."""
         ...
 
     def read_into(self, target: memoryview) -> int:
-        """Bytes read into ``target``, 0 when there are none now.
+        """Reads bytes into ``target``; returns their number, 0 when there are none now.
 
-        ConnectionError when the broker closed the connection and everything was read.
+        Raises ConnectionError when the broker closed the connection and everything was read.
         """
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Bytes accepted from ``buffers`` (at most :data:`IOV_MAX` of them), 0 when blocked.
+        """Writes bytes from ``buffers`` (at most :data:`IOV_MAX` of them); returns the number of
+        accepted bytes, 0 when blocked.
 
-        Pending writes go first, and alone when there are no buffers.
+        Pending bytes are written first. With no buffers, only pending bytes are written.
         """
         ...
 
@@ -64,7 +69,7 @@ class TransportLayer(Protocol):
 
     @property
     def has_pending_writes(self) -> bool:
-        """Bytes accepted by :meth:`write` are not yet written to the socket."""
+        """Whether bytes accepted by :meth:`write` are not yet written to the socket."""
         ...
 
     def close(self) -> None: ...
@@ -86,7 +91,7 @@ _BROKER_CLOSED = "the broker closed the connection"
 
 
 class PlaintextTransportLayer:
-    """Unencrypted bytes."""
+    """The transport layer without encryption."""
 
     __slots__ = ("_recv_into", "_sendmsg", "socket")
 

@@ -22,18 +22,22 @@ _NOTHING = memoryview(b"")
 
 
 class Authenticator(Protocol):
-    """The authentication of a connection. The channel calls until :attr:`complete`."""
+    """The authentication of a connection. The channel calls :meth:`authenticate` until
+    :attr:`complete`.
+    """
 
     @property
     def complete(self) -> bool: ...
 
     def authenticate(self, now: int) -> None:
-        """Continue as far as the socket allows. Raises AuthenticationError."""
+        """Continues the authentication as far as the socket allows. Raises AuthenticationError."""
         ...
 
     @property
     def wants_write(self) -> bool:
-        """Whether it waits for a writable socket; otherwise it waits for a readable socket."""
+        """Whether the authentication waits for a writable socket; otherwise it waits for a readable
+        socket.
+        """
         ...
 
     @property
@@ -54,14 +58,16 @@ class Authenticator(Protocol):
         ...
 
     def receive(self, payload: memoryview, now: int) -> None:
-        """A frame of a re-authentication."""
+        """Handles a frame of a re-authentication."""
         ...
 
     def close(self) -> None: ...
 
 
 class PlaintextAuthenticator:
-    """Complete immediately: no authentication, or by our TLS certificate."""
+    """The authenticator of PLAINTEXT and SSL, which is complete immediately: at most our TLS
+    certificate authenticates.
+    """
 
     __slots__ = ()
 
@@ -74,10 +80,10 @@ class PlaintextAuthenticator:
         """Does nothing."""
 
     def begin_reauthentication(self) -> None:
-        """Never called: there is no session to renew."""
+        """Never called, because there is no session to renew."""
 
     def receive(self, payload: memoryview, now: int) -> None:
-        """Never called."""
+        """Never called, because there is no re-authentication."""
 
     def close(self) -> None:
         """Does nothing."""
@@ -151,7 +157,7 @@ class SaslAuthenticator:
             self._out = memoryview(following)
 
     def _flush(self) -> bool:
-        """True when everything is with the socket."""
+        """Writes pending bytes; True when the socket has accepted all of them."""
         transport = self._transport
         while self._out:
             written = transport.write((self._out,))

@@ -1,7 +1,8 @@
-"""Amazon MSK's IAM authentication: the mechanism AWS_MSK_IAM, and its form as a token.
+"""Amazon MSK's IAM authentication: the mechanism AWS_MSK_IAM, and the same signature as an OAuth
+token.
 
 Owns: both messages, the region of a broker, and fetching credentials, which blocks. botocore (the
-extra ``aws``) finds the credentials and signs; what is signed here is never sent to AWS by us.
+extra ``aws``) finds the credentials and signs; the client never sends the signed request to AWS.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _ROLE_SESSION: Final = "spark-kafka-sink"
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """``session_token`` None: keys of a user, which do not end."""
+    """AWS credentials. ``session_token`` is None for a user's keys, which do not expire."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -57,7 +58,7 @@ class AwsKeys:
 
 
 class Keys:
-    """Credentials, and the region to sign for when a broker's name does not contain it."""
+    """Credentials, and the region to sign for if a broker's name does not contain a region."""
 
     __slots__ = ("keys", "region")
 
@@ -78,7 +79,9 @@ class Keys:
 
 
 class AwsMskIamMechanism(SaslMechanism):
-    """A single message, a signed request as JSON; the broker's answer has an id of its request."""
+    """The mechanism AWS_MSK_IAM: a single message with a signed request as JSON. The broker's
+    response has a request id.
+    """
 
     __slots__ = ("_host", "_keys", "complete")
 
@@ -109,8 +112,8 @@ class AwsMskIamMechanism(SaslMechanism):
 
 
 def signed_url(keys: AwsKeys, region: str, host: str) -> str:
-    """``https://host/?Action=kafka-cluster:Connect``, signed (AWS Signature Version 4, in the
-    query) at this moment.
+    """The URL ``https://host/?Action=kafka-cluster:Connect``, signed in the query now (AWS
+    Signature Version 4).
     """
     auth, credentials = _botocore("botocore.auth"), _botocore("botocore.credentials")
     request = _botocore("botocore.awsrequest").AWSRequest(
@@ -123,7 +126,7 @@ def signed_url(keys: AwsKeys, region: str, host: str) -> str:
 
 
 def msk_token(keys: Keys, host: str) -> Token:
-    """The same as a token for OAUTHBEARER: the signed URL of AWS's endpoint for the region."""
+    """A token for OAUTHBEARER: the signed URL of the region's AWS endpoint."""
     region = keys.region_of(host)
     url = signed_url(keys.keys, region, f"kafka.{region}.amazonaws.com")
     url += f"&User-Agent={quote(_USER_AGENT, safe='')}"
@@ -131,8 +134,8 @@ def msk_token(keys: Keys, host: str) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
-    """Returns a function that fetches AWS's credentials. ConfigError when botocore, or a provider,
-    is missing.
+    """Returns a function that fetches AWS credentials. Raises ConfigError when botocore or a
+    credential provider is missing.
     """
     errors = _botocore("botocore.exceptions")
     source = _Source(login)
@@ -157,7 +160,7 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
 
 
 class _Source:
-    """A session that refreshes its credentials; used only on the login's thread."""
+    """A botocore session that refreshes its credentials; used only on the login's thread."""
 
     def __init__(self, login: AwsLogin) -> None:
         self._login = login

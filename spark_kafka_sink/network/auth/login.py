@@ -1,10 +1,11 @@
 """The source of a connection's credential (Java's ``LoginManager``).
 
 Owns: the :class:`Login` protocol, the login with a static credential, and the login that fetches
-credentials on its own thread and caches them. Never: a frame, the way to fetch a credential.
+credentials on its own thread and caches them. Never: a frame, how a credential is fetched.
 
 There is no timer: an authentication requests a credential, and a credential that is about to expire
-is refreshed before it is used. The connection waits for that; the network thread does not wait.
+is refreshed before it is used. The connection waits for the refresh; the network thread does not
+wait.
 """
 
 from __future__ import annotations
@@ -49,19 +50,20 @@ class Login(ABC):
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
         """A new exchange with the broker ``host``; None while the credential is being fetched.
 
-        The attached wakeup is then called when to try again. Raises AuthenticationError when no
-        credential can be obtained, ConnectionError when there is temporarily none.
+        After None, the attached wakeup is called when the caller may try again. Raises
+        AuthenticationError when no credential can be obtained, ConnectionError when no credential
+        is available for the moment.
         """
 
     def attach(self, wakeup: Callable[[], None]) -> None:  # noqa: B027 - not for all
-        """Set what is called, from any thread, when a credential was fetched."""
+        """Sets the function that is called, from any thread, when a credential was fetched."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """No more calls of the wakeup."""
+        """Stops the calls of the wakeup."""
 
 
 class StaticLogin(Login):
-    """The login of mechanisms whose credential is in the options."""
+    """The login of mechanisms whose credential is an option, such as a password."""
 
     __slots__ = ("_make",)
 
@@ -75,9 +77,10 @@ class StaticLogin(Login):
 
 @dataclass(frozen=True, slots=True)
 class FetchedCredential(Generic[T]):
-    """A credential and its lifetime, in milliseconds since it was fetched. After
-    ``refresh_after_ms`` a new credential is fetched before the next use. After ``expires_after_ms``
-    it is invalid; None: unknown.
+    """A credential and its lifetime, in milliseconds since it was fetched.
+
+    After ``refresh_after_ms`` a new credential is fetched before the next use. After
+    ``expires_after_ms`` the credential is invalid (None: unknown).
     """
 
     value: T
@@ -87,7 +90,9 @@ class FetchedCredential(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason of a failed fetch, as text: an exception would keep frames with secrets."""
+    """The reason of a failed fetch, as text, because an exception would keep frames that contain
+    secrets.
+    """
 
     message: str
     hint: str | None = None
@@ -102,7 +107,7 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Cached(Generic[T]):
-    """The state of one key. Times are the clock's milliseconds."""
+    """The cached credential of one key, or its failure. Times are the clock's milliseconds."""
 
     #: When the fetch in progress began; None when there is none.
     fetching_since: int | None = None
@@ -115,11 +120,12 @@ class _Cached(Generic[T]):
 
 
 class Fetcher(Generic[T]):
-    """Fetches with ``fetch(host)``, on a daemon thread, and makes exchanges with ``make``.
+    """Fetches credentials with ``fetch(host)`` on a daemon thread, and makes exchanges with
+    ``make``.
 
-    ``fetch`` may block; it raises KafkaError for a fatal error, OSError for a retriable one. With
-    ``per_host`` every broker has its own credential. Several producers may share one. ``_lock``
-    guards the cache and the wakeups.
+    ``fetch`` may block; it raises KafkaError for a fatal error, OSError for a retriable error. With
+    ``per_host`` every broker has a separate credential. Several producers may share a fetcher.
+    ``_lock`` guards the cache and the wakeups.
     """
 
     def __init__(
@@ -143,7 +149,7 @@ class Fetcher(Generic[T]):
         self._wakeups: list[Callable[[], None]] = []
 
     def add_wakeup(self, wakeup: Callable[[], None]) -> None:
-        """Call it, from any thread, after each fetch."""
+        """Adds a wakeup, which is called from any thread after each fetch."""
         with self._lock:
             self._wakeups.append(wakeup)
 
@@ -168,7 +174,9 @@ class Fetcher(Generic[T]):
         return None
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
-        """The cached credential, if it is usable, and whether to start a fetch. Under the lock."""
+        """The cached credential, if it is usable, and whether to start a fetch. Called under the
+        lock.
+        """
         since = cached.fetching_since
         if since is not None and now - since < _LONGEST_FETCH_MS:
             return None, False
@@ -183,7 +191,9 @@ class Fetcher(Generic[T]):
         return None, True
 
     def _run(self, cached: _Cached[T], host: str) -> None:
-        """The fetching thread: notifies the waiters with the result or the error."""
+        """Runs on the fetching thread: fetches, and notifies the waiters of the credential or the
+        error.
+        """
         fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None
         try:
@@ -222,7 +232,7 @@ class Fetcher(Generic[T]):
 
 
 class FetchingLogin(Login, Generic[T]):
-    """The part of one producer in a :class:`Fetcher`."""
+    """The login of one producer, over a :class:`Fetcher` that several producers share."""
 
     __slots__ = ("_fetcher", "_wakeup")
 

@@ -1,4 +1,4 @@
-"""Which login a mechanism's settings make, and that tokens are shared by a process's producers.
+"""Chooses the login for a mechanism's settings; producers of a process share the fetched tokens.
 
 Owns: :func:`new_login`. Never: a message.
 """
@@ -31,7 +31,8 @@ _MOST_SHARED = 8
 
 
 def new_login(settings: SaslSettings, clock: Clock) -> Login:
-    """The login of one producer's connections. ConfigError when a package is missing for it.
+    """The login for the connections of one producer. Raises ConfigError when a required package is
+    missing.
 
     Producers of a process with the same settings share the fetched credentials: a worker that runs
     many tasks fetches a single token for all of them.
@@ -44,7 +45,9 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
 
 
 class _Fetchers:
-    """The fetchers by settings; the oldest is evicted first. ``_lock`` guards them."""
+    """The fetchers of this process by settings; the oldest is evicted first. ``_lock`` guards the
+    fetchers.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

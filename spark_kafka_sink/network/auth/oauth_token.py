@@ -1,8 +1,8 @@
 """OAuth tokens: their format, their lifetime, and unsecured tokens.
 
-Owns: :class:`Token`, the reading of a JWT's lifetime, when it is fetched again (Java's
-``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never: whether a
-token is valid, which only the broker can decide.
+Owns: :class:`Token`, the reading of a JWT's lifetime, the time when a token is fetched again
+(Java's ``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never:
+whether a token is valid, which only the broker can decide.
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ _LAST_SECOND = 2**43
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``extensions`` are name and value pairs that travel with the token (KIP-342)."""
+    """An OAuth token. ``extensions`` are pairs of name and value that are sent with the token
+    (KIP-342).
+    """
 
     value: Password
     extensions: tuple[tuple[str, str], ...] = ()
 
 
 def checked_token(text: str, where: str) -> str:
-    """``text`` without the blanks around it, when it can be a token. AuthenticationError."""
+    """``text`` without surrounding white space, if it can be a token. Raises AuthenticationError
+    otherwise.
+    """
     token = text.strip()
     if len(token) > _LONGEST or _TOKEN.fullmatch(token) is None:
         raise AuthenticationError(
@@ -50,14 +54,16 @@ def checked_token(text: str, where: str) -> str:
 
 
 def expiry_of(token: str, where: str) -> float | None:
-    """The expiry of a JWT of ``where`` in seconds since the epoch; None for other tokens."""
+    """The expiry of a JWT, in seconds since the epoch; None for other tokens. ``where`` is the
+    token's source, for errors.
+    """
     return seconds(_claims(token).get("exp"), f"exp of the token of {where}")
 
 
 def seconds(value: object, what: str) -> float | None:
-    """A number of seconds from an external source; None when it is no number.
+    """A number of seconds from an external source; None when the value is no number.
 
-    AuthenticationError, naming ``what``, for an invalid time (NaN, 1e400).
+    Raises AuthenticationError, naming ``what``, for an invalid time (NaN, 1e400).
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
@@ -90,7 +96,8 @@ def fetched(
     where: str,
     random: Callable[[], float] = _random.random,
 ) -> FetchedCredential[Token]:
-    """``token`` with the time to fetch the next one; ``expires_at`` is seconds since the epoch.
+    """``token`` with the time to fetch the next token; ``expires_at`` is in seconds since the
+    epoch.
 
     An expired token is an error. A token of unknown lifetime is fetched for each use.
     """
@@ -113,7 +120,9 @@ def fetched(
 
 
 def unsecured_token(claims: Mapping[str, object], wall_ms: int, life_s: int) -> str:
-    """A JWS without a signature, which brokers take that use Kafka's own example validator."""
+    """A JWS without a signature, which brokers accept if they use Kafka's example validator for
+    unsecured tokens.
+    """
     issued = wall_ms / 1000
     body = {"iat": issued, "exp": issued + life_s} | dict(claims)
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, body))

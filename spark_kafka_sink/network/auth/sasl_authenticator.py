@@ -58,7 +58,7 @@ _MOST_ROUNDS: Final = 16
 
 
 class SaslState(Enum):
-    """The message that the exchange waits for."""
+    """The state of a SASL exchange: the message that it waits for."""
 
     INITIAL = "nothing sent yet"
     API_VERSIONS = "the answer to ApiVersions"
@@ -81,10 +81,11 @@ _TRANSITIONS: Final = {
 
 
 class SaslClientAuthenticator:
-    """``remote`` is the broker as messages show it; ``encrypted``: the connection uses TLS.
+    """The client's side of a SASL authentication, as frames in and frames out.
 
-    :meth:`start` returns the first frame, :meth:`receive` takes each frame of the broker (without
-    its length) and returns the next one to send, until :attr:`state` is COMPLETE. After an error
+    ``remote`` is the broker's address for messages; ``encrypted``: the connection uses TLS.
+    :meth:`start` returns the first frame. :meth:`receive` takes each frame of the broker (without
+    its length) and returns the next frame to send, until :attr:`state` is COMPLETE. After an error
     the connection must be closed.
     """
 
@@ -120,7 +121,9 @@ class SaslClientAuthenticator:
         return self._state is SaslState.COMPLETE
 
     def start(self, mechanism: SaslMechanism) -> bytes:
-        """The first frame of an authentication, or (when COMPLETE) of a re-authentication."""
+        """The first frame of an authentication. If the state is COMPLETE, it is a
+        re-authentication.
+        """
         if self._state not in (SaslState.INITIAL, SaslState.COMPLETE):
             raise IllegalStateError(
                 f"an authentication begins while waiting for {self._state.value}"
@@ -141,8 +144,8 @@ class SaslClientAuthenticator:
         """The next frame to send, or None when there is none.
 
         Raises AuthenticationError when the authentication of the client or of the broker fails,
-        RemoteProtocolError for an invalid response, and ConnectionError for a retriable error; the
-        state is FAILED then.
+        RemoteProtocolError for an invalid response, and ConnectionError for a retriable error.
+        After an error the state is FAILED.
         """
         try:
             return self._receive(payload, now)
@@ -151,7 +154,7 @@ class SaslClientAuthenticator:
             raise
 
     def describe_disconnect(self) -> str:
-        """Explains a disconnect in the current state."""
+        """The probable reason of a disconnect in the current state."""
         if self._state is SaslState.AUTHENTICATE:
             return (
                 f"the broker closed the connection instead of answering SASL "
@@ -288,7 +291,7 @@ class SaslClientAuthenticator:
         self._state = state
 
     def _refusal(self, code: ErrorCode, message: str | None) -> Exception:
-        """The exception of an error code. Only a retriable one may be tried again."""
+        """The exception for a broker's error code; only a ConnectionError may be retried."""
         mechanism = self._expected
         text = "" if not message else f": {self._without_secrets(message)}"
         if code.retriable:

@@ -1,7 +1,7 @@
 """GSSAPI (RFC 4752): Kerberos, through the package ``gssapi`` and the machine's own libraries.
 
-Owns: the order of the messages, and that no security layer is taken: TLS encrypts, if anything
-does. Never: tickets (``kinit``, or a keytab through the library).
+Owns: the order of the messages. No security layer of GSSAPI is used, because TLS encrypts the
+connection. Never: tickets (``kinit``, or a keytab through the library).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _REFRESH_MS: Final = 600_000
 
 
 class GssapiMechanism(SaslMechanism):
-    """Kerberos' own messages until the context is established, then one for the security layer."""
+    """The GSSAPI mechanism: Kerberos messages until the context is established, then one message
+    for the security layer.
+    """
 
     __slots__ = ("_chosen", "_context", "complete")
 
@@ -71,7 +73,9 @@ class GssapiMechanism(SaslMechanism):
         return self._guarded("Kerberos does not accept it", lambda c: c.step(token))
 
     def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
-        """Bytes of the library; its errors, of many kinds, as SaslError."""
+        """The bytes that ``call`` of the library returns; raises SaslError for all errors of the
+        library.
+        """
         try:
             return bytes(call(self._context) or b"")
         except Exception as error:  # noqa: BLE001 - see above
@@ -81,10 +85,11 @@ class GssapiMechanism(SaslMechanism):
 def gssapi_contexts(
     settings: KerberosSettings,
 ) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
-    """Two functions: the first gets a broker's ticket (and may block on a KDC), the second uses it.
+    """Two functions: the first gets a broker's Kerberos ticket and may block on a KDC, the second
+    uses the ticket.
 
     The first function makes a context and drops it: the library then has the ticket in its cache,
-    and the second function need not wait. ConfigError when the package is missing.
+    and the second function need not wait. Raises ConfigError when the package is missing.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)
@@ -124,7 +129,7 @@ def gssapi_contexts(
 
 
 def _check_keytab(keytab: Text) -> None:
-    """Raises ConfigError for a file that the library must not open, or would wait for."""
+    """Raises ConfigError for a keytab that the library must not open, or that it would wait for."""
     path, what = text_of(keytab).removeprefix("FILE:"), f"sasl.jaas.config: keyTab={keytab}"
     check_file(path, safe_text(what))
     try:
@@ -134,7 +139,7 @@ def _check_keytab(keytab: Text) -> None:
 
 
 def _name(error: Exception) -> str:
-    """GSS errors have a major and a minor reason, and no secret."""
+    """The text of a GSS error: its major and minor reason, without secrets."""
     return f"{type(error).__name__}: {safe_text(str(error))}"
 
 

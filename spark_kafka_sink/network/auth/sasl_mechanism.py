@@ -37,11 +37,13 @@ class SaslMechanism(Protocol):
         ...
 
     def refused(self) -> bool:
-        """Authentication failed. True when the next exchange will differ."""
+        """Notifies the mechanism that authentication failed; True when the next exchange will
+        differ.
+        """
         return False
 
     def first(self) -> bytes:
-        """The first message."""
+        """The first message to the broker."""
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
@@ -50,4 +52,4 @@ class SaslMechanism(Protocol):
 
 
 class SaslError(Exception):
-    """The error in the broker's message, without any part of it."""
+    """An error in the broker's message; the text contains no part of the message."""

@@ -1,6 +1,6 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): a token in one message. Owns: that message.
+"""OAUTHBEARER (RFC 7628, KIP-255): a token in one message.
 
-Never: the token's origin (``token_sources.py``).
+Owns: that message. Never: the token's origin (``token_sources.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HINT: Final = (
 
 
 class OAuthBearerMechanism(SaslMechanism):
-    """Sends the token; acknowledges an error of the broker (RFC 7628, 3.2.3)."""
+    """Sends the token, and acknowledges an error of the broker (RFC 7628, 3.2.3)."""
 
     __slots__ = ("_refused", "_token", "complete", "hint")
 

@@ -1,6 +1,6 @@
-"""PLAIN (RFC 4616): name and password, as they are. Owns: its one message.
+"""PLAIN (RFC 4616): name and password in one message, unencrypted.
 
-Never: whether it is wise (``cross_checks.py`` warns where nothing encrypts the connection).
+Owns: that message. Never: a warning about connections without TLS (``cross_checks.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslErr
 
 
 class PlainMechanism(SaslMechanism):
-    """A single message. The frame around the broker's empty answer shows whether it accepts."""
+    """The mechanism PLAIN: a single message. The frame around the broker's empty response shows
+    whether the broker accepts.
+    """
 
     __slots__ = ("_password", "_username", "complete")
 

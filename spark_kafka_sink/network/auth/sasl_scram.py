@@ -3,10 +3,10 @@
 Owns: the client's side of one exchange. The broker also proves that it has the password: a response
 without the right signature is an error. Never: bytes around a message.
 
-**Two forms of one password.** RFC 5802 requires prepared names and passwords (RFC 4013), while
-Kafka's brokers and tools use them unchanged (``ScramFormatter.normalize``). The two forms only
-differ for a few characters beyond ASCII. So the unchanged form is tried first. If the broker
-refuses it and the prepared form differs, the next connection uses the prepared form
+**Two forms of one password.** RFC 5802 requires names and passwords that are prepared by RFC 4013,
+while Kafka's brokers and tools use names and passwords unchanged (``ScramFormatter.normalize``).
+The two forms only differ for a few characters beyond ASCII. So the unchanged form is tried first.
+If the broker refuses it and the prepared form differs, the next connection uses the prepared form
 (:class:`ScramLogin`).
 """
 
@@ -65,7 +65,7 @@ def _new_nonce() -> str:
 
 
 class ScramMechanism(SaslMechanism):
-    """client-first, server-first, client-final, server-final."""
+    """One SCRAM exchange: client-first, server-first, client-final, server-final."""
 
     hint = CHECK_THE_USER
 
@@ -156,7 +156,9 @@ class ScramMechanism(SaslMechanism):
 
 
 class ScramLogin(Login):
-    """Name and password, in the form that the broker accepts. Only the network thread uses it."""
+    """The SCRAM login: name and password, in the form that the broker accepts. Only the network
+    thread uses it.
+    """
 
     __slots__ = ("_form", "_forms", "_mechanism")
 
@@ -197,9 +199,10 @@ def _text(message: bytes) -> str:
 
 
 def _fields(message: str, *names: str) -> dict[str, str]:
-    """The values of ``names``, which must come first and in this order. Later fields are
-    extensions, which are ignored. A mandatory extension (``m=``) would come before them, and is
-    refused.
+    """The values of the attributes ``names``, which must come first and in this order.
+
+    Later attributes are extensions, which are ignored. A mandatory extension (``m=``) comes before
+    ``names``, and is refused.
     """
     parts = message.split(",")
     if parts[0].startswith("m="):

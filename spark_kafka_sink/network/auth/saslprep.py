@@ -1,4 +1,5 @@
-"""SASLprep (RFC 4013): the common form of names and passwords that look the same.
+"""SASLprep (RFC 4013): one form for names and passwords that look the same but have different code
+points.
 
 Owns: the profile. Never: its use (``sasl_scram.py``).
 """
@@ -22,7 +23,9 @@ _PROHIBITED = (
 
 
 def saslprep(text: str) -> str | None:
-    """``text`` prepared as a query (unassigned code points pass); None when it is prohibited."""
+    """``text`` prepared as a query, in which unassigned code points are allowed; None when ``text``
+    is prohibited.
+    """
     mapped = "".join(
         " " if stringprep.in_table_c12(c) else c for c in text if not stringprep.in_table_b1(c)
     )
@@ -34,7 +37,9 @@ def saslprep(text: str) -> str | None:
 
 
 def _directions_agree(text: str) -> bool:
-    """RFC 3454, 6: text from right to left begins and ends so, and has nothing of the other."""
+    """Whether the text directions agree (RFC 3454, 6): text from right to left must begin and end
+    so, and contain no character from left to right.
+    """
     if not any(stringprep.in_table_d1(c) for c in text):
         return True
     return (

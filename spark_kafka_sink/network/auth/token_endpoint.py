@@ -1,10 +1,12 @@
 """An access token from an identity provider (RFC 6749, 4.4: client credentials; KIP-768).
 
-Owns: what is requested, and the meaning of the response. Never: the exchange itself
-(``network/http/http_exchange.py``), when it happens. It blocks, so only a login's thread and the
-client of a schema registry may call it: for at most ``sasl.login.connect.timeout.ms`` until TLS is
-established (after name resolution) and ``sasl.login.read.timeout.ms`` from then to the last byte.
-Nothing of a response is shown but OAuth's error fields.
+Owns: the content of the request and the meaning of the response. Never: the HTTP exchange itself
+(``network/http/http_exchange.py``), the time of the request.
+
+A request blocks, so only a login's thread and the client of a schema registry may call it. It
+blocks at most ``sasl.login.connect.timeout.ms`` until TLS is established (after name resolution)
+and ``sasl.login.read.timeout.ms`` from then to the last byte. Errors show nothing of a response
+except OAuth's error fields.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _FINAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """``expires_in`` is seconds; None when the response omits it. ``where`` names the endpoint."""
+    """The token in a provider's response. ``expires_in`` is seconds, None when the response omits
+    it. ``where`` names the endpoint.
+    """
 
     token: Password
     expires_in: float | None
@@ -42,7 +46,9 @@ class Grant:
 
 
 def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> Grant:
-    """Sends one request. AuthenticationError if a retry is useless, OSError if a retry may succeed.
+    """Requests a token once. Raises AuthenticationError if a retry is useless, OSError if a retry
+    may succeed.
+
     ``truststore`` is the name, in a hint, of the option for the CA of the endpoint.
     """
     where = _shown(client)
@@ -59,7 +65,9 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
 
 
 def _shown(client: ClientCredentials) -> str:
-    """The endpoint in messages: its reference, if it has one, and the URL without a query."""
+    """The endpoint in messages: its secret reference, if it has one, and the URL without
+    a query.
+    """
     parts = urlsplit(text_of(client.url))
     port = f":{parts.port}" if parts.port else ""
     shown = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"

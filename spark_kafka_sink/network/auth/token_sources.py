@@ -1,6 +1,7 @@
-"""How the token of each source is fetched. Owns: :func:`token_fetcher`.
+"""The sources of OAuth tokens: functions that fetch a token.
 
-Never: a thread: the returned function may block and must run on a login's thread.
+Owns: :func:`token_fetcher`. Never: a thread; a returned function may block and must run on a
+login's thread.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 def token_fetcher(
     settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
 ) -> Callable[[str], FetchedCredential[Token]]:
-    """Returns a function that fetches a token; it ignores its argument, the broker's host.
+    """Returns a function that fetches a token, and ignores its argument, the broker's host.
 
-    ConfigError when a provider can't be imported or is no provider, and NotAllowedError for a file
-    or an endpoint that the operator's lists don't have.
+    Raises ConfigError when a provider can't be imported or is no provider, and NotAllowedError for
+    a file or an endpoint that the operator's allow-lists don't contain.
     """
     ask = _asker(settings, clock)
 
@@ -127,11 +128,12 @@ def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
 
 
 def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
-    """Fetches from the object that ``path`` names: it has ``token()``, or is callable.
+    """A function that fetches tokens from the user's provider, the object at ``path``.
 
-    The object returns a token, or a pair of the token and its end in seconds since the epoch. Two
-    more methods are called if they exist: ``configure(options)`` once, with the options of the
-    login module, and ``extensions()`` with every token.
+    The object is callable or has ``token()``. It returns a token, or a pair of the token and its
+    expiry in seconds since the epoch. Two more methods are called if they exist:
+    ``configure(options)`` once, with the options of the login module, and ``extensions()`` with
+    every token.
     """
     provider = import_paths.make(settings.path, settings.option)
     configure = getattr(provider, "configure", None)
@@ -167,8 +169,9 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
     """The result of ``call``, a user's code. Its errors are reported by name and place, because
-    their texts may hold a secret. OSError for a failure that may pass and is retried,
-    AuthenticationError for all others.
+    their texts may hold a secret.
+
+    Raises OSError for a failure that may pass and is retried, AuthenticationError for all others.
     """
     try:
         return call()

@@ -1,7 +1,7 @@
 """Creates the transport layer and authenticator of a connection (Java's ``ChannelBuilders``).
 
 Owns: the choice by ``security.protocol``, and applying a mechanism's settings. Never: an open
-connection. Callers do not depend on the builder in use.
+connection.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class ChannelBuilder:
     """Creates the channel of a connection; holds the state shared by connections.
 
-    With a TLS ``context``, which is called for each connection, they are encrypted; with a
-    ``login`` they authenticate with SASL. A process without them imports neither TLS nor SASL.
+    With a TLS ``context``, which is called for each connection, connections are encrypted. With a
+    ``login`` they authenticate with SASL. A process without these two imports neither TLS nor SASL.
     """
 
     __slots__ = ("_client_id", "_context", "_login")
@@ -54,8 +54,9 @@ class ChannelBuilder:
         clock: Clock | None = None,
     ) -> Self:
         """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` options
-        that are set. ConfigError for invalid options, or for a required package that is not
-        installed.
+        that are set.
+
+        Raises ConfigError for invalid options, or for a required package that is not installed.
         """
         protocol = security_protocol.upper()
         context = login = None
@@ -73,7 +74,9 @@ class ChannelBuilder:
     def build_channel(
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
-        """``host`` is the advertised name, which a certificate must carry; ``sock`` connects."""
+        """The channel of the connection ``node_id`` over ``sock``, which is connecting. ``host`` is
+        the advertised name, which a certificate must carry.
+        """
         transport: TransportLayer
         if self._context is None:
             transport = PlaintextTransportLayer(sock)
@@ -91,7 +94,7 @@ class ChannelBuilder:
         return KafkaChannel(node_id, remote, transport, authenticator, FrameReader())
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Set the wakeup (called from any thread) for when a channel can continue."""
+        """Sets the wakeup, which is called from any thread when a channel can continue."""
         if self._login is not None:
             self._login.attach(wakeup)
 

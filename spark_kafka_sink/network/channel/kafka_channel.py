@@ -35,7 +35,9 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaChannel:
-    """The connection ``node_id``, to ``remote`` (host, address and port as messages show them)."""
+    """The connection ``node_id`` to one broker. ``remote`` is the broker's host, address and port,
+    for messages.
+    """
 
     __slots__ = (
         "_authenticator",
@@ -111,7 +113,9 @@ class KafkaChannel:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
 
     def finish_connect(self) -> bool:
-        """True when connected. Raises OSError when the connection was refused."""
+        """Completes the TCP connection; True when connected. Raises OSError when the connection was
+        refused.
+        """
         if not self.transport.finish_connect():
             return False
         self.connected = True
@@ -120,7 +124,7 @@ class KafkaChannel:
         return True
 
     def prepare(self, now: int) -> None:
-        """Continue handshake and authentication. Raises AuthenticationError, OSError."""
+        """Continues handshake and authentication. Raises AuthenticationError, OSError."""
         if not self.transport.ready:
             self.transport.handshake()
         if self.transport.ready and not self._authenticator.complete:
@@ -130,7 +134,7 @@ class KafkaChannel:
             self.kind = ChannelStateKind.READY
 
     def set_send(self, send: NetworkSend) -> None:
-        """Begin ``send``. IllegalStateError while another is in progress."""
+        """Begins to send a frame. Raises IllegalStateError while another send is in progress."""
         if self.sending is not None:
             raise IllegalStateError(
                 f"a send to {self.remote} was begun while another one is in progress"
@@ -149,8 +153,8 @@ class KafkaChannel:
         None.
 
         When the session is about to expire, it is re-authenticated first (KIP-368), between two
-        frames. This does not wait for responses: a broker handles requests in order, so it has
-        answered all of them when it reads the first frame of the authentication.
+        frames. The re-authentication does not wait for responses: a broker handles requests in
+        order, so it has answered all of them when it reads the first frame of the authentication.
         """
         send = self.sending
         if send is None or self.reauthenticating:
@@ -182,8 +186,8 @@ class KafkaChannel:
         return send
 
     def flush(self) -> None:
-        """Write the transport's pending bytes: accepted earlier, or the response to a TLS key
-        update, which arrives during a read.
+        """Writes the transport's pending bytes: bytes accepted earlier, or the response to a TLS
+        key update, which arrives during a read.
         """
         if self.transport.has_pending_writes:
             self.transport.write(())

@@ -1,7 +1,7 @@
 """The readiness of sockets from the operating system: epoll, or poll(2) without it (macOS).
 
-Owns: one interface for both. Never: what a file number refers to (``selector.py``). Not Python's
-``selectors``: its lookups and tuples cost more than the system calls, at every request.
+Owns: one interface for both. Never: the connection of a file number (``selector.py``). Python's
+``selectors`` is not used: at every request its lookups and tuples cost more than the system calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Protocol
 
 
 class Poller(Protocol):
-    """Sockets by file number; ``events`` are POLLIN and POLLOUT, which epoll's bits equal."""
+    """The readiness of sockets by file number. ``events`` are POLLIN and POLLOUT, whose bits are
+    the same in epoll.
+    """
 
     def register(self, fd: int, events: int) -> None: ...
 
@@ -20,8 +22,8 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """File numbers and their events (including errors and hang-ups); waits up to ``timeout``
-        seconds.
+        """Waits up to ``timeout`` seconds; returns file numbers and their events, including errors
+        and hang-ups.
         """
         ...
 
@@ -29,7 +31,7 @@ class Poller(Protocol):
 
 
 class PollPoller:
-    """poll(2), which every POSIX system has."""
+    """The poller over poll(2), which every POSIX system has."""
 
     __slots__ = ("_poll", "modify", "register", "unregister")
 

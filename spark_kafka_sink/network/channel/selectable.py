@@ -86,18 +86,22 @@ class Selectable(Protocol):
         send_buffer: int,
         receive_buffer: int,
     ) -> None:
-        """Begin to connect to ``address`` (an IP and port). ``host`` is the advertised name, for
-        certificates and messages. A buffer size of -1 is the operating system's. Fails with OSError
-        immediately, or with a disconnect in a later poll.
+        """Begins to connect to ``address`` (an IP and port). ``host`` is the advertised name, for
+        certificates and messages.
+
+        A buffer size of -1 is the operating system's. A failure is an OSError, or a disconnect in a
+        later poll.
         """
         ...
 
     def send(self, send: NetworkSend) -> None:
-        """Queue one frame; at most one at a time for each channel (IllegalStateError)."""
+        """Queues one frame; at most one at a time for each channel (IllegalStateError)."""
         ...
 
     def poll(self, timeout_ms: int) -> int:
-        """Wait for events and transfer bytes; returns the time. Sets the four properties below."""
+        """Waits for events and transfers bytes; returns the time. Sets the four
+        properties below.
+        """
         ...
 
     @property
@@ -105,7 +109,7 @@ class Selectable(Protocol):
 
     @property
     def completed_receives(self) -> Sequence[NetworkReceive]:
-        """The responses of the last poll, in order; at most one for each channel."""
+        """The responses of the last poll, in the order of arrival; at most one for each channel."""
         ...
 
     @property
@@ -117,7 +121,7 @@ class Selectable(Protocol):
     def is_channel_ready(self, node_id: int) -> bool: ...
 
     def close_channel(self, node_id: int) -> None:
-        """Close immediately; no disconnect is reported for it."""
+        """Closes a connection immediately; no disconnect is reported for it."""
         ...
 
     def wakeup(self) -> None: ...

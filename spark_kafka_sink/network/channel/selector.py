@@ -46,7 +46,7 @@ _LONGEST_SELECT_MS = 24 * 3600 * 1000
 
 
 class Selector:
-    """Implements ``Selectable``. Single-threaded, except :meth:`wakeup`."""
+    """The ``Selectable`` over real sockets. Single-threaded, except :meth:`wakeup`."""
 
     def __init__(
         self,
@@ -145,11 +145,11 @@ class Selector:
         self._unsent.append(channel)
 
     def poll(self, timeout_ms: int) -> int:
-        """Transfer bytes until there is a result, a wakeup, or ``timeout_ms`` is over. Returns the
+        """Transfers bytes until there is a result, a wakeup, or ``timeout_ms`` is over. Returns the
         time.
 
-        Events that complete nothing (a partial write) are handled in here, without an iteration of
-        the caller's loop, which costs more than the system call.
+        Events that complete nothing (a partial write) are handled inside this call, because an
+        iteration of the caller's loop costs more than the system call.
         """
         if timeout_ms < 0:
             raise IllegalStateError("timeout should be >= 0")
@@ -235,7 +235,9 @@ class Selector:
                 self._watch(channel)
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
-        """Wait and handle events. Returns whether a wakeup was among them, and the time."""
+        """Waits for events and handles them. Returns whether a wakeup was among the events, and the
+        time.
+        """
         if timeout_ms == 0:
             events = self._poller.poll(0)
             now = self._clock.now_ms()
@@ -270,7 +272,7 @@ class Selector:
                 self._poll_channel(channel, events, now)
 
     def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Do what one connection can do now: connect, authenticate, read, write."""
+        """Does what one connection can do now: connect, authenticate, read, write."""
         channel.used_ms = now
         try:
             if not channel.connected:
@@ -295,7 +297,9 @@ class Selector:
             self._watch(channel)
 
     def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Continue handshake and authentication, then the reads and writes that waited for it."""
+        """Continues handshake and authentication, then the reads and writes that waited for the
+        handshake.
+        """
         renewed = channel.reauthenticating
         channel.prepare(now)
         if (channel.ready or channel.reauthenticating) and (
@@ -334,11 +338,11 @@ class Selector:
             self._buffered_reads[node_id] = channel
 
     def _has_received(self, node_id: int) -> bool:
-        """True when this poll already has a frame of this channel."""
+        """Whether this poll already has a frame of the channel ``node_id``."""
         return any(receive.source == node_id for receive in self.completed_receives)
 
     def _watch(self, channel: KafkaChannel) -> None:
-        """Register this channel's events with the poller; most frames change nothing."""
+        """Registers this channel's events with the poller; most frames change nothing."""
         wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
             wanted |= _WRITE
@@ -386,10 +390,10 @@ class Selector:
         self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
-        """Close connections that were not used for connections.max.idle.ms.
+        """Closes connections that were not used for connections.max.idle.ms.
 
-        There is no timer for it: a sleeping producer closes them at its next wakeup, before it can
-        use the connection. Brokers close idle connections a minute later.
+        There is no timer: a sleeping producer closes idle connections at its next wakeup, before it
+        can use them. Brokers close idle connections a minute later.
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
@@ -402,10 +406,11 @@ class Selector:
             self._close_gracefully(channel)
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
-        """Close and report the disconnect, after delivering the responses that arrived completely.
+        """Closes a connection and reports the disconnect, after delivering the responses that
+        arrived completely.
 
-        They may be acknowledgements: the connection may have failed while the next request was
-        written, and acknowledged batches need not be resent.
+        The responses may be acknowledgements: the connection may have failed while the next request
+        was written, and acknowledged batches need not be resent.
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):
@@ -436,7 +441,7 @@ class Selector:
         return True
 
     def _forget(self, channel: KafkaChannel) -> None:
-        """Remove from every table and from the poller; the socket stays open."""
+        """Removes a connection from every table and from the poller; the socket stays open."""
         node_id = channel.node_id
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
@@ -452,8 +457,8 @@ class Selector:
 
 
 def _socket_address(ip: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
-    """The address for ``connect``, which needs the zone of an address (``fe80::1%2``) apart from
-    its text.
+    """The socket address of ``ip``, in which the zone of an IPv6 address (``fe80::1%2``) is a
+    separate number.
     """
     address, _, zone = ip.partition("%")
     return (address, port, 0, int(zone)) if zone else (ip, port)

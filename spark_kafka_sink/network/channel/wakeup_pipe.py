@@ -12,7 +12,7 @@ import threading
 
 
 class WakeupPipe:
-    """``reader`` is readable while a wakeup is pending.
+    """A pair of connected sockets; ``reader`` is readable while a wakeup is pending.
 
     One lock (``_lock``) guards ``_closed`` and ``_pending``.
     """
@@ -28,7 +28,7 @@ class WakeupPipe:
         self._writer.settimeout(0)
 
     def wakeup(self) -> None:
-        """Make ``reader`` readable. Any thread; no effect after :meth:`close`."""
+        """Makes ``reader`` readable, from any thread. No effect after :meth:`close`."""
         # No wakeup is lost by relying on a pending one: the caller has published its change before
         # the call, the poll has not consumed the pending wakeup yet, and the loop reads all state
         # again after that.
@@ -43,20 +43,20 @@ class WakeupPipe:
             self._pending = True
 
     def consume(self) -> None:
-        """Consume the pending wakeup; a later one writes again."""
+        """Consumes the pending wakeup; a later wakeup writes a byte again."""
         with self._lock:
             with contextlib.suppress(BlockingIOError):
                 self.reader.recv(64)
             self._pending = False
 
     def begin_close(self) -> bool:
-        """Stop wakeups; False when already stopped."""
+        """Stops wakeups; False when they are already stopped."""
         with self._lock:
             closed, self._closed = self._closed, True
             return not closed
 
     def close(self) -> None:
-        """Close both sockets, after :meth:`begin_close`."""
+        """Closes both sockets, after :meth:`begin_close`."""
         try:
             self._writer.close()
         finally:

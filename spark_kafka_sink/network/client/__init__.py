@@ -2,6 +2,6 @@
 
 Owns: ``kafka_client`` (the interface for all callers), ``network_client`` (its implementation over
 sockets), and its parts: connection states, requests in flight, API versions, the least loaded node,
-metadata updates. ``metadata`` is the store that they fill. ``client_factory`` builds all of it from
-a configuration.
+metadata updates. ``metadata`` is the store of the cluster metadata. ``client_factory`` builds all
+of these from a configuration.
 """

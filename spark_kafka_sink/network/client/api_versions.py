@@ -1,8 +1,9 @@
 """The API versions of each connected node, and the nodes still to query (Java's ``ApiVersions``,
 and ``NetworkClient.nodesNeedingApiVersionsFetch``).
 
-Owns: the ApiVersions responses by node, the nodes that still need that request, with its version,
-and the version of other requests to a node. Never: sending, or the connection's state.
+Owns: the ApiVersions responses by node, the nodes that still need an ApiVersions request with the
+version of that request, and the version of other requests to a node. Never: sending, or the
+connection's state.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class ApiVersionsOutcome(Enum):
 
 
 class ApiVersions:
-    """The API versions by node id. ``request`` is the first request to each node."""
+    """The API versions by node id. ``request`` is the ApiVersions request that each node gets
+    first.
+    """
 
     __slots__ = ("_answered_in", "_asked", "_known", "_lost", "needing_fetch", "request")
 
@@ -61,10 +64,12 @@ class ApiVersions:
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
-        """The latest version that both support; the client's latest before the node's response.
+        """The latest version of ``request`` that client and node support; the client's latest
+        before the node's response.
 
-        A node may offer a version of ApiVersions and close the connection at it: a later request is
-        sent in the version that was answered. Raises UnsupportedVersionError when there is none.
+        Raises UnsupportedVersionError when there is no common version. A node may offer a version
+        of ApiVersions and close the connection when it gets that version, so a later ApiVersions
+        request is sent in the version that was answered.
         """
         known, ours = self._known.get(node_id), request.versions
         if known is None:
@@ -74,19 +79,19 @@ class ApiVersions:
         return known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """The node must be queried as soon as its channel is ready."""
+        """Marks the node as connected: it must be queried as soon as its channel is ready."""
         stage = self._lost.get(node_id, 0) // _TRIES
         self.needing_fetch[node_id] = FALLBACKS[min(stage, len(FALLBACKS) - 1)]
 
     def fetching(self, node_id: int) -> None:
-        """The request to the node is sent."""
+        """Notes that the ApiVersions request to the node is sent."""
         del self.needing_fetch[node_id]
         self._asked.add(node_id)
 
     def answered(
         self, node_id: int, version: int, response: ApiVersionsResponse
     ) -> ApiVersionsOutcome:
-        """Handle the response of a node to a request in ``version``."""
+        """Handles the ApiVersions response of a node to a request in ``version``."""
         self._asked.discard(node_id)
         versions = NodeApiVersions.of(response)
         if response.error_code is ErrorCode.UNSUPPORTED_VERSION and version > 0:
@@ -107,7 +112,9 @@ class ApiVersions:
         return ApiVersionsOutcome.KNOWN
 
     def disconnected(self, node_id: int) -> None:
-        """The next connection may reach a broker of another version."""
+        """Forgets the node's versions: the next connection may reach a broker of another
+        version.
+        """
         if node_id in self._asked:
             self._asked.discard(node_id)
             self._lost[node_id] = self._lost.get(node_id, 0) + 1

@@ -40,10 +40,10 @@ def new_network_client(
     selector: Selectable | None = None,
     metrics: SelectorMetrics | None = None,
 ) -> NetworkClient:
-    """A client over real sockets, unless a ``selector`` is given (a simulated network's).
+    """A client over real sockets, or over ``selector`` (a simulated network).
 
-    Secret references are resolved here, in the process that connects. ConfigError when one can't
-    be resolved, or for invalid security options.
+    Secret references are resolved here, in the process that connects. Raises ConfigError when a
+    reference can't be resolved, or for invalid security options.
     """
     resolve_name: HostResolver = resolve_host
     if selector is None:
@@ -62,8 +62,9 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """``config`` with the bootstrap servers resolved according to client.dns.lookup. ConfigError
-    when no server can be resolved within max.block.ms.
+    """``config`` with the bootstrap servers resolved according to client.dns.lookup.
+
+    Raises ConfigError when no server can be resolved within max.block.ms.
     """
     deadline = time.monotonic() + config.max_block_ms / 1000
 
@@ -86,8 +87,10 @@ def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
 
 
 def impatient(config: ProducerConfig) -> ProducerConfig:
-    """``config`` for a person who waits: a frozen broker still accepts connections, and this client
-    soon leaves it for another broker.
+    """``config`` with short timeouts, for a command whose user waits.
+
+    A frozen broker still accepts connections; with this config the client soon tries another
+    broker.
     """
     within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)
     return replace(config, socket_connection_setup_timeout_ms=within_ms)

@@ -11,7 +11,9 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """``destination`` is a node id; times are milliseconds; ``callback`` runs in ``poll``."""
+    """A request to one node. ``destination`` is the node id; times are milliseconds; ``callback``
+    runs in ``poll``.
+    """
 
     destination: int
     request: Request[object]
@@ -32,7 +34,7 @@ class ClientResponse:
 
     * ``body`` is the decoded response (None when no response was expected, acks=0);
     * ``disconnected`` (with ``timed_out`` when request.timeout.ms expired);
-    * ``error``: it was never sent (UnsupportedVersionError), authentication failed
+    * ``error``: the request was never sent (UnsupportedVersionError), authentication failed
       (AuthenticationError), or the response is invalid (RemoteProtocolError).
 
     ``version`` is the version of the request. ``sent_ms`` and ``received_ms`` give the latency.
@@ -52,6 +54,6 @@ class ClientResponse:
         return self.received_ms - self.sent_ms
 
     def complete(self) -> None:
-        """Run the request's callback, if it has one."""
+        """Runs the request's callback, if it has one."""
         if self.request.callback is not None:
             self.request.callback(self)

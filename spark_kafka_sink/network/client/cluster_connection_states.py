@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectionState(Enum):
-    """Java's ConnectionState."""
+    """The state of a connection (Java's ConnectionState)."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -55,8 +55,10 @@ class _Addresses:
         self._last_attempted: str | None = None
 
     def current(self) -> str | None:
-        """The address to try; resolved when there is none. None while the host is being looked up,
-        OSError for an unknown host.
+        """The address to try; the host is resolved when there is none. None while the host is being
+        looked up.
+
+        Raises OSError for an unknown host.
         """
         if not self._addresses:
             try:
@@ -72,7 +74,7 @@ class _Addresses:
         return self._last_attempted
 
     def move_to_next(self) -> None:
-        """Moves on; after the last address, the host is resolved again."""
+        """Moves on to the next address; after the last address, the host is resolved again."""
         self._index += 1
         if self._index >= len(self._addresses):
             self.clear()
@@ -113,7 +115,7 @@ class _NodeConnectionState:
 
 
 class ClusterConnectionStates:
-    """The states by node id. A node that was never connected to has none."""
+    """The connection states by node id. A node that was never connected to has no state."""
 
     def __init__(
         self, config: ProducerConfig, *, resolve: HostResolver, random: Callable[[], float]
@@ -134,7 +136,9 @@ class ClusterConnectionStates:
     # ---- events ----
 
     def connecting(self, node_id: int, now: int, host: str) -> None:
-        """A connection is begun: to the next address of ``host``, or to the first of a new host."""
+        """Marks a new connection as being set up: to the next address of ``host``, or to the first
+        address of a new host.
+        """
         state = self._states.get(node_id)
         if state is not None and state.addresses.host == host:
             state.last_connect_attempt_ms = now
@@ -191,7 +195,7 @@ class ClusterConnectionStates:
         self._count_failed_attempt(state)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Throttle the node until then. The time never moves back."""
+        """Throttles the node until ``until_ms``. The time never moves back."""
         state = self._states.get(node_id)
         if state is not None and (
             state.throttled_until_ms is None or state.throttled_until_ms < until_ms
@@ -201,13 +205,13 @@ class ClusterConnectionStates:
     # ---- queries ----
 
     def current_address(self, node_id: int) -> str | None:
-        """The address to connect to; None while the host is being looked up. OSError when it can't
-        be resolved.
+        """The address to connect to; None while the host is being looked up. Raises OSError when
+        the host can't be resolved.
         """
         return self._state(node_id).addresses.current()
 
     def can_connect(self, node_id: int, now: int) -> bool:
-        """True when a connection may be initiated: there is none, and the backoff is over."""
+        """Whether a connection may be initiated: there is none, and the backoff is over."""
         state = self._states.get(node_id)
         return state is None or (
             state.state.is_disconnected
@@ -215,10 +219,10 @@ class ClusterConnectionStates:
         )
 
     def connection_delay(self, node_id: int, now: int) -> int:
-        """Milliseconds to wait before checking again.
+        """The milliseconds to wait before checking the node again.
 
-        Disconnected: the remaining backoff. Connecting: the setup timeout. Connected: NEVER,
-        because a response or a disconnect is an event.
+        If disconnected, this is the remaining backoff. While connecting, it is the remaining setup
+        timeout. When connected, it is NEVER, because a response or a disconnect is an event.
         """
         state = self._states.get(node_id)
         if state is None:
@@ -251,7 +255,7 @@ class ClusterConnectionStates:
         return node_id in self.connecting_nodes
 
     def is_preparing_connection(self, node_id: int) -> bool:
-        """Connecting, or connected and waiting for the ApiVersions response."""
+        """Whether the node is connecting, or connected and waiting for the ApiVersions response."""
         state = self._states.get(node_id)
         return state is not None and (
             state.state is ConnectionState.CONNECTING
@@ -287,7 +291,9 @@ class ClusterConnectionStates:
         return [n for n in self.connecting_nodes if now > self._setup_deadline_ms(n)]
 
     def time_to_next_setup_timeout(self, now: int) -> int:
-        """Milliseconds until a connection that is being set up times out; NEVER without one."""
+        """The milliseconds until a connection that is being set up times out; NEVER if there is
+        none.
+        """
         if not self.connecting_nodes:
             return NEVER
         return max(0, min(map(self._setup_deadline_ms, self.connecting_nodes)) + 1 - now)

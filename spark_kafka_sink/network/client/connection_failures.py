@@ -1,7 +1,7 @@
 """The failed addresses and their reasons, for messages when no broker responds.
 
 Owns: the address of each node's last attempt, the last reason of each address that has not
-responded since, and its text. Never: a decision.
+responded since, and the text of the reason. Never: a decision.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 
 
 class ConnectionFailures:
-    """Written by the sender thread, read by any: each change publishes a new mapping."""
+    """The failed addresses. The sender thread writes, any thread reads: each change publishes a new
+    mapping.
+    """
 
     __slots__ = ("_addresses", "_published", "_taken", "by_node", "logged")
 
@@ -51,7 +53,7 @@ class ConnectionFailures:
         self._taken: dict[int, str] = {}
 
     def connecting(self, node_id: int, host: str, port: int, ip: str | None = None) -> None:
-        """Store the address of a new attempt."""
+        """Stores the address of a new connection attempt."""
         address = f"{host}:{port}"
         self._addresses[node_id] = address if ip in (None, host) else f"{address} ({ip})"
 
@@ -59,9 +61,10 @@ class ConnectionFailures:
         return self._addresses.get(node_id, "an unknown address")
 
     def record(self, node_id: int, reason: str) -> None:
-        """Records that the node's address failed. Each reason is logged as a warning once, until
-        the node has answered. Two reasons that alternate, or that differ only in a time, are not
-        logged again.
+        """Records that the node's address failed.
+
+        Each reason is logged as a warning once, until the node has answered. Two reasons that
+        alternate, or that differ only in a time, are not logged again.
         """
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
@@ -89,8 +92,9 @@ class ConnectionFailures:
         state: ChannelState,
         oldest: ApiKey | None = None,
     ) -> None:
-        """The connection was closed; ``before`` is its state before that, ``oldest`` the oldest
-        request in flight. Idleness is not a failure.
+        """Records that a connection was closed; a connection closed as idle is no failure.
+
+        ``before`` is its state before the disconnect, ``oldest`` the oldest request in flight.
         """
         detail = state.detail
         if state.kind is ChannelStateKind.EXPIRED or detail is None:
@@ -112,27 +116,28 @@ class ConnectionFailures:
             self.record(node_id, detail)
 
     def take(self) -> Mapping[int, str]:
-        """The last failure of each node since the last call."""
+        """Removes and returns the last failure of each node since the last call."""
         taken = self._taken
         if taken:
             self._taken = {}
         return taken
 
     def connected(self, node_id: int) -> None:
-        """The node responded to ApiVersions: messages no longer list its failures. Logged failures
-        are not logged again, because a SASL listener answers ApiVersions and closes the connection
-        at every other request.
+        """Notes that the node responded to ApiVersions: messages no longer list its failures.
+
+        Logged failures are not logged again, because a SASL listener answers ApiVersions and closes
+        the connection at every other request.
         """
         if self.by_node.pop(node_id, None) is not None:
             self._publish()
 
     def answered(self, node_id: int) -> None:
-        """The node responded to another request: forget its failures."""
+        """Notes that the node responded to another request: its failures are forgotten."""
         self.logged.pop(node_id, None)
         self.connected(node_id)
 
     def retain(self, nodes: Iterable[Node]) -> None:
-        """Forget the failures of all other nodes."""
+        """Forgets the failures of all nodes that are not in ``nodes``."""
         if self.logged:
             gone = set(self.logged)
             gone.difference_update(node.id for node in nodes)

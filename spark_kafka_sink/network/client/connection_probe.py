@@ -1,7 +1,7 @@
 """Opens one connection and reports the stage that failed.
 
 Owns: :class:`ConnectionProbe`, for diagnostics. Never: a request other than ApiVersions and
-authentication, a retry, a decision. It uses the same selector and channels as the network client,
+authentication, a retry, a decision. The probe uses the selector and channels of the network client,
 on the caller's thread.
 """
 
@@ -32,8 +32,9 @@ _BUFFER: Final = -1  # the operating system's
 
 
 class Stage(StrEnum):
-    """The stages up to the first response, in this order. (A process that is frozen still accepts
-    connections: its operating system does.)
+    """The stages of a connection up to the first response, in this order.
+
+    A frozen process still accepts connections, because its operating system accepts them.
     """
 
     NAME = "name"
@@ -45,9 +46,11 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The result of a connection to ``remote``. ``done`` are the completed stages; ``failed`` is
-    the stage that failed, None when requests may be sent, and ``timed_out`` that it had no end in
-    time. ``hint`` and ``kind`` are the error's, if there is one.
+    """The result of a connection attempt to ``remote``.
+
+    ``done`` are the completed stages. ``failed`` is the stage that failed, None when requests may
+    be sent; ``timed_out``: this stage took too long. ``hint`` and ``kind`` come from the error, if
+    there is one.
     """
 
     remote: str
@@ -60,10 +63,10 @@ class Reached:
 
 
 class ConnectionProbe:
-    """Connects to one address after the other. A context manager; one thread.
+    """Connects to one address after the other. A context manager for one thread.
 
-    Secret references are resolved here. ConfigError for invalid settings of TLS and SASL, or for a
-    required package that is not installed.
+    Secret references are resolved here. Raises ConfigError for invalid settings of TLS and SASL, or
+    for a required package that is not installed.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -93,8 +96,8 @@ class ConnectionProbe:
         self._selector.close()
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
-        """The best result of all addresses of ``host``, which share ``timeout_ms``; stops at the
-        first success.
+        """Connects to the addresses of ``host`` until the first success; returns the best result.
+        All addresses share ``timeout_ms``.
         """
         deadline = self._clock.now_ms() + timeout_ms
         try:
@@ -155,7 +158,7 @@ class ConnectionProbe:
         self._selector.send(NetworkSend(node, *frame(request, version, node, self._client_id)))
 
     def _next(self, done: tuple[Stage, ...]) -> Stage:
-        """The stage after ``done``."""
+        """The stage that follows the stages ``done``."""
         return (Stage.NAME, Stage.TCP, *self.stages, Stage.API)[len(done)]
 
 
@@ -176,7 +179,7 @@ def _stages(
 
 
 class _Remembering(ChannelBuilder):
-    """Keeps the channel it made last, whose stages the probe watches."""
+    """A channel builder that keeps its last channel, whose stages the probe watches."""
 
     __slots__ = ("made",)
 

@@ -1,8 +1,8 @@
 """Host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
-Owns: the name lookups of clients. They block; who must not wait looks up on a thread
-(``lookup_threads.py``), unlike Java, whose sender waits for the resolver. Never: which address is
-tried when (``cluster_connection_states.py``).
+Owns: the name lookups of clients. Lookups block; callers that must not block use a thread
+(``lookup_threads.py``), unlike Java, whose sender waits for the resolver. Never: the order in which
+addresses are tried (``cluster_connection_states.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HostResolver = Callable[[str], list[str]]
 
 
 def numeric(host: str) -> list[str]:
-    """``host`` if it is a numeric address, which needs no look-up; empty for a name."""
+    """``host`` if it is a numeric address, which needs no lookup; empty for a name."""
     try:
         return resolve_host(host, socket.AI_NUMERICHOST)
     except OSError:
@@ -36,10 +36,10 @@ def numeric(host: str) -> list[str]:
 def resolve_host(host: str, flags: int = 0) -> list[str]:
     """Every address of ``host``, without duplicates, IPv4 first.
 
-    The order within a family is the resolver's. IPv4 goes first because the JVM's default does
-    so (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only;
-    unlike Java, the other family is tried after it. An address of a link has its zone, as a number
-    (``fe80::1%2``, RFC 4007). OSError for an invalid or unknown name.
+    The order within a family is the resolver's. IPv4 goes first because the JVM's default does so
+    (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only; unlike
+    Java, the other family is tried after it. A link-local address has its zone as a number
+    (``fe80::1%2``, RFC 4007). Raises OSError for an invalid or unknown name.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
@@ -57,7 +57,9 @@ def resolve_host(host: str, flags: int = 0) -> list[str]:
 
 
 def _with_zone(address: tuple[object, ...]) -> str:
-    """Python has the zone of an IPv6 address apart from its text, after port and flow."""
+    """The address with its zone in the text; Python returns the zone of an IPv6 address
+    separately.
+    """
     zone = address[3] if len(address) > 3 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])
 
@@ -71,13 +73,16 @@ def bootstrap_addresses(
 ) -> tuple[tuple[str, int], ...]:
     """The bootstrap servers of a client (Java's ``ClientUtils.parseAndValidateAddresses``).
 
-    ``lookup`` is client.dns.lookup. With ``resolve_canonical_bootstrap_servers_only`` each address
-    of a host becomes a server of its own, by its canonical name (which Kerberos tickets use), or by
-    its IP when that name does not resolve back to it: TLS verifies the name, so the owner of the
-    reverse zone must not choose it (``InetAddress.getCanonicalHostName``). Unresolvable hosts are
-    skipped with a warning. With ``use_all_dns_ips`` the servers are unchanged: their addresses are
-    resolved at connect time, so that a name unknown now may resolve later. Raises ConfigError when
-    no server can be resolved, with each host's reason as its hint.
+    ``lookup`` is client.dns.lookup. With ``use_all_dns_ips`` the servers are unchanged: their
+    addresses are resolved at connect time, so that a name unknown now may resolve later.
+
+    With ``resolve_canonical_bootstrap_servers_only`` each address of a host becomes a separate
+    server. Its name is the canonical name (which Kerberos tickets use), or the IP if that name does
+    not resolve back to the address: TLS verifies the name, so the owner of the reverse zone must
+    not choose it (``InetAddress.getCanonicalHostName``). Unresolvable hosts are skipped with a
+    warning.
+
+    Raises ConfigError when no server can be resolved, with each host's reason as its hint.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Requests that were or are being sent and have no response yet (Java's InFlightRequests).
 
-Owns: their order for each node, the limit of their number, and the earliest timeout. Never:
-connections, or the meaning of a response.
+Owns: the order of the requests for each node, the limit of their number, and the earliest timeout.
+Never: connections, or the meaning of a response.
 
 On a record's way: a Produce request is here between the socket and its acknowledgement.
 """
@@ -22,9 +22,9 @@ from spark_kafka_sink.protocol.frames import parse_response_header
 class InFlightRequest:
     """A request in flight.
 
-    ``internal``: the network client's own (ApiVersions, Metadata). ``sent``: its last byte is
-    written to the socket. ``throttle_ms``: the throttle time since then, which does not count
-    against its timeout.
+    ``internal``: a request of the network client itself (ApiVersions, Metadata). ``sent``: the last
+    byte is written to the socket. ``throttle_ms`` is the throttle time since sending, which does
+    not count against the timeout.
     """
 
     request: ClientRequest
@@ -36,11 +36,13 @@ class InFlightRequest:
 
     @property
     def deadline_ms(self) -> int:
-        """The request has timed out when it is *later* than this."""
+        """The request has timed out when the time is *later* than this, in milliseconds."""
         return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
 
     def parse(self, payload: memoryview) -> object:
-        """The decoded response. RemoteProtocolError when ``payload`` is no response to this."""
+        """The decoded response. Raises RemoteProtocolError when ``payload`` is no response to this
+        request.
+        """
         sent = self.request
         api_key = sent.request.api_key
         correlation_id, body = parse_response_header(api_key, self.version, payload)
@@ -95,20 +97,22 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """True when the last request is written and fewer than the limit are in flight. While the
-        last request is not written, a further request would only queue after it.
+        """Whether a further request may be sent: the last request is written, and fewer than the
+        limit are in flight.
+
+        While the last request is not written, a further request would only queue after it.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
 
     def oldest(self, node_id: int) -> InFlightRequest | None:
-        """The request of the next response: brokers respond in order."""
+        """The oldest request, whose response comes next because brokers respond in order."""
         queue = self._requests.get(node_id)
         return queue[0] if queue else None
 
     def answered(self, node_id: int) -> InFlightRequest:
-        """The oldest request, which must be the request of a response. RemoteProtocolError if there
-        is none.
+        """The oldest request of a node, which a response has answered. Raises RemoteProtocolError
+        if there is none.
         """
         queue = self._requests.get(node_id)
         if not queue or not queue[0].sent:
@@ -120,17 +124,17 @@ class InFlightRequests:
         return queue[-1] if queue else None
 
     def complete_next(self, node_id: int) -> InFlightRequest:
-        """Remove the oldest."""
+        """Removes and returns the oldest request."""
         self._count -= 1
         return self._requests[node_id].popleft()
 
     def complete_last_sent(self, node_id: int) -> InFlightRequest:
-        """Remove the newest: no response is expected."""
+        """Removes and returns the newest request, for which no response is expected."""
         self._count -= 1
         return self._requests[node_id].pop()
 
     def clear_all(self, node_id: int) -> list[InFlightRequest]:
-        """Removes all of a node's requests, in the order of sending."""
+        """Removes and returns all of a node's requests, in the order of sending."""
         queue = self._requests.pop(node_id, None)
         if not queue:
             return []
@@ -144,19 +148,23 @@ class InFlightRequests:
         return len(queue) if queue else 0
 
     def add_throttle_time(self, node_id: int, throttle_ms: int) -> None:
-        """The node throttled the client: its requests in flight get that much more time."""
+        """Extends the deadlines of a node's requests in flight by the time for which the node
+        throttled the client.
+        """
         for request in self._requests.get(node_id, ()):
             request.throttle_ms += throttle_ms
 
     def time_to_next_timeout(self, now: int) -> int:
-        """Milliseconds until a request may have timed out; NEVER when none is in flight."""
+        """The milliseconds until a request may have timed out; NEVER when none is in flight."""
         if self._count == 0:
             self.earliest_deadline_ms = NEVER
             return NEVER
         return max(0, self.earliest_deadline_ms + 1 - now)
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
-        """Looks at each request; the caller has seen that ``earliest_deadline_ms`` is over."""
+        """The nodes with a request that has timed out. Reads every request, so it is called only
+        after ``earliest_deadline_ms``.
+        """
         timed_out = []
         earliest = NEVER
         for node_id, queue in self._requests.items():

@@ -1,8 +1,8 @@
 """The interface of the sender to the network (Java's ``KafkaClient``).
 
 Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, the client's interface to the
-metadata. ``NetworkClient`` implements the first, ``metadata.py`` the second; tests have a mock
-client and a fixed store.
+metadata. ``NetworkClient`` implements KafkaClient, ``metadata.py`` implements MetadataStore; tests
+have a mock client and a fixed store.
 
 Only the sender thread makes these calls, except :meth:`KafkaClient.wakeup`.
 """
@@ -28,27 +28,32 @@ class MetadataStore(Protocol):
         ...
 
     def time_to_next_update(self, now: int) -> int:
-        """Milliseconds until an update is due (0: now; NEVER: none needed), including backoff."""
+        """The milliseconds until an update is due, including backoff (0: now; NEVER:
+        none needed).
+        """
         ...
 
     def new_request(self, now: int) -> tuple[MetadataRequest, int]:
-        """The request to send, and a token (request version) to return with its response."""
+        """The metadata request to send, and a token (request version) to return with its
+        response.
+        """
         ...
 
     def update(self, token: int, response: MetadataResponse, now: int) -> None: ...
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
-        """The request of the last :meth:`new_request` failed. An error is fatal for the waiters
-        (authentication, no common version); None is a disconnect.
+        """Notes that the request of the last :meth:`new_request` failed.
+
+        An error is fatal for the waiters (authentication, no common version). None is a disconnect.
         """
         ...
 
     def request_update(self) -> None:
-        """Request a full update as soon as backoff allows."""
+        """Requests a full update as soon as backoff allows."""
         ...
 
     def rebootstrap(self, now: int) -> None:
-        """Forget the known brokers and start from the bootstrap addresses (KIP-899)."""
+        """Forgets the known brokers and starts from the bootstrap addresses (KIP-899)."""
         ...
 
     @property
@@ -59,17 +64,21 @@ class KafkaClient(Protocol):
     """Requests to brokers, over connections that this object opens and owns."""
 
     def ready(self, node: Node, now: int) -> bool:
-        """True when a request can be sent to ``node`` now; otherwise connects, if allowed."""
+        """Whether a request can be sent to ``node`` now. If not, connects to the node,
+        if allowed.
+        """
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
-        """Milliseconds until ``node`` may be ready: backoff, connection setup, or throttling."""
+        """The milliseconds until ``node`` may be ready, because of backoff, connection setup, or
+        throttling.
+        """
         ...
 
     def connection_failed(self, node: Node) -> bool: ...
 
     def connection_failures(self) -> Mapping[str, str]:
-        """The failed addresses, each with its reason. Any thread."""
+        """The failed addresses, each with its reason. May be called by any thread."""
         ...
 
     def take_failures(self) -> Mapping[int, str]:
@@ -79,7 +88,7 @@ class KafkaClient(Protocol):
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """The broker's versions; None while not connected."""
+        """The API versions of the broker; None while not connected."""
         ...
 
     def new_client_request(
@@ -94,11 +103,13 @@ class KafkaClient(Protocol):
     ) -> ClientRequest: ...
 
     def send(self, request: ClientRequest, now: int) -> None:
-        """Queue the request for :meth:`poll`. IllegalStateError when the node is not ready."""
+        """Queues the request for :meth:`poll`. Raises IllegalStateError when the node is
+        not ready.
+        """
         ...
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Transfer bytes for at most ``timeout_ms``; callbacks have run when it returns."""
+        """Transfers bytes for at most ``timeout_ms``, and runs the callbacks."""
         ...
 
     def least_loaded_node(self, now: int) -> Node | None: ...
@@ -106,7 +117,7 @@ class KafkaClient(Protocol):
     def in_flight_request_count(self, node_id: int | None = None) -> int: ...
 
     def wakeup(self) -> None:
-        """Wake up a blocked :meth:`poll`. Any thread."""
+        """Wakes up a blocked :meth:`poll`, from any thread."""
         ...
 
     def close(self) -> None: ...

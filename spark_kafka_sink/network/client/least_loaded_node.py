@@ -1,6 +1,6 @@
 """The node for a request that any node can handle (Java's ``KafkaClient.leastLoadedNode``).
 
-Owns: :class:`LeastLoadedNode` and the choice. Never: a connection, a request.
+Owns: :class:`LeastLoadedNode` and the choice of the node. Never: a connection, a request.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from spark_kafka_sink.protocol.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class LeastLoadedNode:
-    """``node`` None: none can be used or connected to now. ``any_connection_ready``: at least one
-    connection is ready (though its requests in flight are at the limit, or it is throttled).
+    """The chosen node. ``node`` is None when no node can be used or connected to now.
+
+    ``any_connection_ready``: at least one connection is ready, though perhaps throttled or at the
+    limit of requests in flight.
     """
 
     node: Node | None
@@ -35,9 +37,10 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """The first that exists: a ready node without requests; the ready node with fewest requests; a
-    connecting node; the node with the oldest connection attempt whose backoff is over. The search
-    begins at ``offset``.
+    """Finds the node for a request; the search begins at ``offset``.
+
+    The first node in this order is taken: a ready node without requests; the ready node with fewest
+    requests; a connecting node; the node with the oldest connection attempt whose backoff is over.
     """
     any_ready = False
     ready: Node | None = None

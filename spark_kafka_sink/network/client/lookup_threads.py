@@ -1,8 +1,9 @@
-"""Name lookups on separate threads: the operating system's resolver blocks for 15 s and more when a
-name server is silent.
+"""Name lookups on separate threads, because the operating system's resolver may block for 15 s and
+more.
 
-Owns: :class:`LookupThreads`, which never blocks, for a network client. Never: a lookup
-(``host_resolver.py``), a lookup with a wait (``bounded_lookup.py``).
+The resolver blocks so long when a name server is silent. Owns: :class:`LookupThreads`, which never
+blocks, for a network client. Never: a lookup (``host_resolver.py``), a lookup with a wait
+(``bounded_lookup.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ _MOST_AT_ONCE: Final = 4
 
 
 class LookupThreads:
-    """A HostResolver that raises BlockingIOError while the host is being looked up: call it again
-    after ``wakeup`` was called, by another thread. One thread uses it.
+    """A HostResolver that raises BlockingIOError while the host is being looked up.
+
+    The caller repeats the call after another thread has called ``wakeup``. Only one thread uses
+    this object.
     """
 
     def __init__(self, wakeup: Callable[[], None], resolve: HostResolver = resolve_host) -> None:

@@ -1,9 +1,11 @@
 """The cluster metadata of a producer, and when to update it (Java's ``ProducerMetadata``).
 
 Owns: the current :class:`Cluster`, the topics in use, whether and when an update is due, and the
-threads that wait for an update. It is the first step of a record's way: the topic's partitions and
-their leaders. Never: sending requests (``network/`` sends those of :meth:`Metadata.new_request`),
-merging a response (``metadata_merge.py``), which error makes the sender request an update.
+threads that wait for an update. Never: sending requests (``metadata_updater.py`` sends the requests
+of :meth:`Metadata.new_request`), merging a response (``metadata_merge.py``), which error makes the
+sender request an update.
+
+On a record's way: the first step, the topic's partitions and their leaders.
 
 Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
 were just added, so that a new topic does not wait for backoff). Each request carries a token, the
@@ -82,10 +84,10 @@ def _nothing() -> None:
 
 
 class Metadata:
-    """Thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
+    """A thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
 
-    One lock (``_lock``) guards everything but ``cluster``, which is immutable and
-    replaced atomically, so that :meth:`fetch` takes no lock. Wakeups are called without it.
+    One lock (``_lock``) guards all fields except ``cluster``, which is immutable and replaced
+    atomically, so that :meth:`fetch` takes no lock. Wakeups are called without the lock.
     """
 
     def __init__(
@@ -99,9 +101,11 @@ class Metadata:
         on_wait: Callable[[int, int], None] | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """``wakeup`` is the client's, ``connection_failures`` its failed addresses with their
-        reasons (for errors). ``on_wait`` is called when a wait for topics is over, with its
-        milliseconds and the time.
+        """``wakeup`` is the client's wakeup, ``connection_failures`` returns its failed addresses
+        with their reasons (for errors).
+
+        ``on_wait`` is called when a wait for topics is over, with its duration in milliseconds and
+        the time.
         """
         self._clock = clock
         self._max_age_ms = config.metadata_max_age_ms
@@ -148,7 +152,9 @@ class Metadata:
         self._cluster_id = self.cluster.cluster_id
 
     def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
-        """Notify ``listener`` of every change of the cluster's id; immediately, if it is known."""
+        """Notifies ``listener`` of every change of the cluster's id; immediately, if the id is
+        known.
+        """
         self._listeners.append(listener)
         if self._cluster_id is not None:
             _notify(listener, self._cluster_id)
@@ -158,25 +164,28 @@ class Metadata:
         wakeup: Callable[[], None],
         connection_failures: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Set the client's wakeup, and its failed addresses with their reasons (for errors)."""
+        """Sets the client's wakeup, and the function that returns its failed addresses with their
+        reasons (for errors).
+        """
         self._wakeup = wakeup
         self._connection_failures = connection_failures
 
     # -- for the writer and the sender ------------------------------------------------------------
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
-        """Marks ``topics`` as used (for metadata.max.idle.ms again); unknown topics are requested
-        soon.
+        """Marks ``topics`` as used, for metadata.max.idle.ms from now on; unknown topics are
+        requested soon.
         """
         with self._lock:
             self._touch(topics, now)
 
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
-        """A cluster that has the partitions of all ``topics``. Blocks until ``deadline``.
+        """Blocks until the partitions of all ``topics`` are known or ``deadline`` is over; returns
+        the cluster.
 
         Raises KafkaTimeoutError with the text of Spark's sink, and with the brokers' error for the
         topic (or the unreachable addresses) as its hint; InvalidTopicError and AuthorizationError
-        as soon as a broker returns them; the error that closed this metadata.
+        as soon as a broker returns them; and the error that closed this metadata.
         """
         cluster = self.cluster
         for topic in topics:
@@ -208,7 +217,8 @@ class Metadata:
                 self._on_wait(now - start, now)
 
     def refresh(self, deadline: int) -> bool:
-        """Wait for the response to a request sent from now on; False: none came by ``deadline``.
+        """Waits for the response to a request sent from now on; False if none came by ``deadline``.
+
         Raises the error that closed this metadata, or a fatal error of the request.
         """
         with self._lock:
@@ -237,8 +247,8 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """Waits for one update. The cluster when it has all topics; None when a topic is still
-        missing.
+        """Waits for one update. Returns the cluster when it has all topics, None when a topic is
+        still missing.
         """
         version = self._update_version
         while True:
@@ -284,8 +294,8 @@ class Metadata:
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
-        """The error of ``what``: each address and its failure first, then the awaited event (often
-        in Java's words).
+        """The error for ``what`` when no broker responded: each address with its failure, then the
+        awaited event (often in Java's words).
         """
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
@@ -294,7 +304,7 @@ class Metadata:
         )
 
     def leader_known(self, tp: TopicPartition) -> str:
-        """The known leader of ``tp``, for messages, or why there is none."""
+        """The known leader of ``tp`` for messages, or the reason why there is none."""
         cluster = self.cluster
         info = cluster.partition(tp)
         if info is None:
@@ -316,8 +326,10 @@ class Metadata:
         )
 
     def addresses_tried(self) -> str:
-        """Each failed address and its reason; all addresses when no failure is known. Before the
-        first response, addresses without a failure are also listed, because they did not respond.
+        """Each failed address and its reason; all addresses when no failure is known.
+
+        Before the first response, addresses without a failure are also listed, because they did not
+        respond.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]
@@ -334,25 +346,30 @@ class Metadata:
 
     @property
     def last_success_ms(self) -> int:
-        """The time of the last full response; before any, the time of creation."""
+        """The time of the last full response, in milliseconds; before the first response, the time
+        of creation.
+        """
         return self._last_success_ms
 
     @property
     def has_waiters(self) -> bool:
-        """True while a thread blocks in :meth:`await_topics` or :meth:`refresh`."""
+        """Whether a thread blocks in :meth:`await_topics` or :meth:`refresh`."""
         return self._waiting > 0
 
     def set_parked(self, *, parked: bool) -> None:
-        """While parked, no update is due, by age or by request: an idle producer has no timer."""
+        """Parks or unparks the metadata. While parked, no update is due, by age or by request, so
+        that an idle producer has no timer.
+        """
         with self._lock:
             self.parked = parked and self._waiting == 0
 
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
-        """Applies the leader of a Produce response (KIP-951). True when it changed the metadata. It
-        is ignored unless its epoch is newer than the known epoch, the partition is known, and the
-        leader is known or among ``nodes``.
+        """Applies the leader in a Produce response (KIP-951); True when it changed the metadata.
+
+        The leader is ignored unless its epoch is newer than the known epoch, the partition is
+        known, and the leader is known or among ``nodes``.
         """
         with self._lock:
             cluster = self.cluster
@@ -374,7 +391,7 @@ class Metadata:
             return True
 
     def close(self, error: KafkaError) -> None:
-        """No more updates: current and later waiters get ``error``."""
+        """Stops all updates: current and later waiters get ``error``."""
         with self._lock:
             if self._closed is None:
                 self._closed = error
@@ -445,8 +462,10 @@ class Metadata:
         self._note_cluster()
 
     def _note_cluster(self) -> None:
-        """Only the network thread handles responses, so this needs no lock; listeners run without
-        one.
+        """Notifies the listeners of a new cluster id.
+
+        Only the network thread handles responses, so no lock is needed; listeners run without a
+        lock.
         """
         before, now = self._cluster_id, self.cluster.cluster_id
         if now is None or now == before:
@@ -476,7 +495,7 @@ class Metadata:
                 self._updated.wake_all()
 
     def rebootstrap(self, now: int) -> None:
-        """Forget the brokers, not the partitions: the writer continues during the rebootstrap."""
+        """Forgets the brokers, not the partitions: the writer continues during the rebootstrap."""
         with self._lock:
             old = self.cluster
             self.cluster = replace(old, nodes=self._bootstrap.nodes, controller=-1)
@@ -488,7 +507,9 @@ class Metadata:
     # -- under the lock ---------------------------------------------------------------------------
 
     def _request(self) -> None:
-        """Request an update; the response to a request in flight does not satisfy it."""
+        """Requests an update; the response to a request that is already in flight does not satisfy
+        it.
+        """
         self._request_version += 1
         if not self._need_full and not self._need_partial:
             self._need_full = True
@@ -518,7 +539,7 @@ class Metadata:
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
-        """Apply a response's brokers and topics; False when nothing changed."""
+        """Applies a response's brokers and topics; False when nothing changed."""
         old = self.cluster
         found = merge(
             response, old, self._errors, self._epochs, in_use=self._topics, partial=partial
@@ -534,6 +555,6 @@ class Metadata:
 
 
 def _brokers(info: PartitionInfo) -> str:
-    """The brokers that hold a partition."""
+    """The brokers that hold a replica of the partition."""
     replicas, offline = (", ".join(map(str, ids)) for ids in (info.replicas, info.offline))
     return f"brokers {replicas}" + (f" (offline: {offline})" if offline else "")

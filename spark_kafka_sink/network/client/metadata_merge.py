@@ -18,8 +18,10 @@ from spark_kafka_sink.protocol.wire import error_of
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged metadata. ``update_again``: the response has a retriable error, so another update
-    is needed; ``answered``: the topics in use that the response contains.
+    """The merged metadata.
+
+    ``update_again``: the response has a retriable error, so another update is needed. ``answered``
+    are the topics in use that the response contains.
     """
 
     cluster: Cluster
@@ -37,8 +39,10 @@ def merge(
     in_use: Container[str],
     partial: bool,
 ) -> Merged:
-    """``epochs`` has the last known leader epoch of each partition by topic, -1 for none; it is
-    updated. A ``partial`` response does not change topics that it omits.
+    """Merges a metadata response into the cluster ``old``.
+
+    ``epochs`` has the last known leader epoch of each partition by topic (-1: none), and is updated
+    in place. A ``partial`` response does not change topics that it omits.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)
@@ -103,7 +107,9 @@ def last_leaders(
     new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
 ) -> dict[TopicPartition, Node]:
     """The last known leader of each partition of ``new`` whose leader is not among its brokers, for
-    messages; ``before`` is the result for ``old``.
+    messages.
+
+    ``before`` is the result for the cluster ``old``.
     """
     found: dict[TopicPartition, Node] = {}
     for partitions in new.topics.values():
@@ -122,5 +128,5 @@ def last_leaders(
 
 
 def _stale(epochs: array[int], known: array[int]) -> Iterator[int]:
-    """The partitions whose leader's epoch is lower than the known epoch."""
+    """The partitions whose leader epoch is lower than the known epoch."""
     return (n for n, (epoch, last) in enumerate(zip(epochs, known)) if 0 <= epoch < last)  # noqa: B905 - the shorter one counts

@@ -39,12 +39,16 @@ class MetadataCarrier(Protocol):
     def initiate_connect(self, node: Node, now: int) -> None: ...
 
     def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
-        """False when it failed immediately; ``handle_failed_request`` has been called then."""
+        """Sends a metadata request to a node; False when it failed immediately, after calling
+        ``handle_failed_request``.
+        """
         ...
 
 
 class MetadataUpdater:
-    """At most one request at a time; failures are reported to the store, which backs off."""
+    """Sends metadata requests, at most one at a time. Failures are reported to the store, which
+    backs off.
+    """
 
     def __init__(
         self,
@@ -72,9 +76,9 @@ class MetadataUpdater:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
 
     def maybe_update(self, now: int) -> int:
-        """Send a request, or connect to a node for it, when an update is due.
+        """Sends a request, or connects to a node for it, when an update is due.
 
-        Returns the milliseconds until this must be called again; NEVER when a network event, or a
+        Returns the milliseconds until the next call is needed; NEVER when a network event, or a
         call of the store's owner followed by a wakeup, comes first.
         """
         if self._in_progress is not None:
@@ -140,7 +144,9 @@ class MetadataUpdater:
             self._store.update(token, response, now)
 
     def handle_failed_request(self, now: int, error: KafkaError | None) -> None:
-        """Disconnected or timed out (None), or a fatal error."""
+        """Handles a metadata request that failed: with a fatal error, or by a disconnect or timeout
+        (None).
+        """
         self._in_progress = None
         self._store.failed_update(now, error)
 
@@ -158,7 +164,11 @@ class MetadataUpdater:
     # ---- rebootstrap ----
 
     def time_to_rebootstrap(self, now: int) -> int:
-        """0: a broker requires it, or an update was due for the trigger time without a response."""
+        """The milliseconds until a rebootstrap is due.
+
+        0 when a broker requires a rebootstrap, or when an update was due for the trigger time
+        without a response.
+        """
         if self._rebootstrap_required:
             return 0
         start = self._attempt_start_ms
@@ -173,11 +183,15 @@ class MetadataUpdater:
         self._store.rebootstrap(now)
 
     def _knows_brokers(self) -> bool:
-        """False while only bootstrap servers are known: a rebootstrap would change nothing."""
+        """Whether any broker is known; while only bootstrap servers are known, a rebootstrap would
+        change nothing.
+        """
         return any(node.id >= 0 for node in self._store.nodes())
 
     def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
-        """Warn when a topic has more of them than reported: every response repeats them."""
+        """Warns when more partitions of a topic lack a listener than reported before, because every
+        response repeats these errors.
+        """
         shown: list[str] = []
         total, news = 0, False
         for topic in response.topics:

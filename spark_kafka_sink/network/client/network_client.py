@@ -66,9 +66,9 @@ class _State(Enum):
 
 
 class NetworkClient:
-    """Implements ``KafkaClient``. One thread owns it; any may call :meth:`wakeup` and
-    :meth:`connection_failures`.
+    """Implements ``KafkaClient`` over sockets.
 
+    One thread owns the client; any thread may call :meth:`wakeup` and :meth:`connection_failures`.
     ``_state_lock`` guards ``_state``.
     """
 
@@ -149,7 +149,7 @@ class NetworkClient:
     def connection_failures(self) -> dict[str, str]:
         """The failed addresses, each with its latest reason.
 
-        Addresses that responded since are not included. Any thread.
+        Addresses that responded since are not included. May be called by any thread.
         """
         return self._failures.by_address()
 
@@ -160,8 +160,8 @@ class NetworkClient:
         return self.find_least_loaded_node(now).node
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
-        """See ``least_loaded_node.py``. The search starts at a random node, so that 200 tasks don't
-        all use the same broker.
+        """The least loaded node (``least_loaded_node.py``). The search starts at a random node, so
+        that 200 tasks don't all use the same broker.
         """
         nodes = self._metadata.nodes()
         offset = int(self._random() * len(nodes))
@@ -257,11 +257,11 @@ class NetworkClient:
     # ---- one poll ----
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Java's order: if there are aborted sends, only these; otherwise I/O, then sends,
-        receives, disconnects, connections, ApiVersions, timeouts, rebootstrap, and the callbacks
-        last.
+        """Performs I/O, then handles sends, receives, disconnects, connections, ApiVersions,
+        timeouts and rebootstrap, and runs the callbacks last.
 
-        With NEVER and nothing in flight, only a network event or :meth:`wakeup` ends it.
+        The order is Java's. If there are aborted sends, only these are handled. With NEVER and
+        nothing in flight, only a network event or :meth:`wakeup` ends the call.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
             return self._poll_aborted()
@@ -308,9 +308,7 @@ class NetworkClient:
 
     @staticmethod
     def _complete_responses(responses: Sequence[ClientResponse]) -> None:
-        """Runs every callback, even after a callback that raises; then raises the first such
-        error.
-        """
+        """Runs every callback, even after a callback that raises; then raises the first error."""
         first: Exception | None = None
         for response in responses:
             try:
@@ -394,7 +392,9 @@ class NetworkClient:
             self._api_versions.connected(node_id)
 
     def _handle_moved_nodes(self, responses: list[ClientResponse], now: int) -> None:
-        """Close connections to old addresses of nodes, which may be another broker's by now."""
+        """Closes connections to old addresses of nodes, because another broker may run there by
+        now.
+        """
         self._nodes_updated = False
         for node_id in self._connections.moved(self._metadata.nodes()):
             _log.info("node %d has moved: closing its connection", node_id)
@@ -472,7 +472,7 @@ class NetworkClient:
         *,
         timed_out: bool = False,
     ) -> None:
-        """Handle a closed connection, closed by either side."""
+        """Handles a connection that either side has closed."""
         oldest = self._in_flight.oldest(node_id)
         api_key = None if oldest is None else oldest.request.api_key
         error = self._connections.closed(node_id, now, state, api_key)
@@ -490,7 +490,7 @@ class NetworkClient:
         timed_out: bool = False,
         error: ApiError | RemoteProtocolError | None = None,
     ) -> None:
-        """Fails a node's requests in the order of sending."""
+        """Fails a node's requests in flight, in the order of sending."""
         for request in self._in_flight.clear_all(node_id):
             if not request.internal:
                 responses.append(request.failed(now, timed_out=timed_out, error=error))
@@ -503,7 +503,7 @@ class NetworkClient:
         self._selector.wakeup()
 
     def close(self) -> None:
-        """Close every connection. Callbacks of requests in flight do not run."""
+        """Closes every connection. Callbacks of requests in flight do not run."""
         with self._state_lock:
             if self._state is _State.CLOSED:
                 return

@@ -1,7 +1,7 @@
 """The connections by node, from the attempt to the disconnect.
 
 Owns: each connection's state and backoff (``states``), its node's API versions (``api_versions``),
-the failed addresses (``failures``); and that these change together when a connection is opened or
+the failed addresses (``failures``), all of which change together when a connection is opened or
 closed. Never: requests, or their failure (``network_client.py``); sockets (``Selectable``).
 """
 
@@ -27,7 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 class NodeConnections:
-    """Single-threaded. Buffer sizes are bytes, -1: the operating system's."""
+    """The connections of a client by node. Single-threaded. Buffer sizes are bytes, -1: the
+    operating system's.
+    """
 
     def __init__(
         self, config: ProducerConfig, selector: Selectable, states: ClusterConnectionStates
@@ -43,7 +45,7 @@ class NodeConnections:
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
-        """Initiate a connection; False when that failed immediately."""
+        """Initiates a connection; False when that failed immediately."""
         self._begun[node.id] = (node.host, node.port)
         self.failures.connecting(node.id, node.host, node.port)
         self.states.connecting(node.id, now, node.host)
@@ -85,7 +87,7 @@ class NodeConnections:
         return True
 
     def established(self, node_id: int) -> None:
-        """The node's API versions are known: requests may be sent."""
+        """Notes that the node's API versions are known, so that requests may be sent."""
         self.states.ready(node_id)
         self.failures.connected(node_id)
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
@@ -105,9 +107,9 @@ class NodeConnections:
     def closed(
         self, node_id: int, now: int, state: ChannelState, oldest: ApiKey | None
     ) -> AuthenticationError | RemoteProtocolError | None:
-        """The connection was closed; ``oldest`` is the oldest request in flight.
+        """Notes that a connection was closed; ``oldest`` is the oldest request in flight.
 
-        Returns the error of its requests, or None for a plain disconnect.
+        Returns the error for the requests in flight, or None for a plain disconnect.
         """
         before = self.states.connection_state(node_id)
         self.close(node_id, now)
@@ -128,6 +130,6 @@ class NodeConnections:
         return error
 
     def close(self, node_id: int, now: int) -> None:
-        """The client closed the connection: reconnect after the backoff."""
+        """Notes that the client closed the connection; it may reconnect after the backoff."""
         self.states.disconnected(node_id, now)
         self.api_versions.disconnected(node_id)

@@ -1,3 +1,5 @@
-"""HTTP, for what is not Kafka: a bounded request (``http_exchange``), and the proxy on the way
-(``http_proxy``). Never: a broker, what is requested.
+"""HTTP requests to token endpoints and schema registries, bounded in time and size.
+
+Owns: ``http_exchange`` (one request) and ``http_proxy`` (the proxy to use). Never: a broker, the
+content of a request.
 """

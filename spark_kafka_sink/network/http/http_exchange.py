@@ -1,9 +1,10 @@
 """One HTTP request, bounded in time and size.
 
 Owns: :func:`exchange`: the connection, through a proxy and TLS when they are needed, the request
-and the response. Never: the content of a request, a retry. Redirects are not followed: requests
-contain secrets. It blocks for at most the time to connect, from the lookup of the name until TLS is
-established, and the time to read from then to the last byte of the response.
+and the response. Never: the content of a request, a retry. Redirects are not followed, because
+requests contain secrets. A request blocks for at most two limits: the time to connect, from the
+lookup of the name until TLS is established, and the time to read, from then to the last byte of the
+response.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from spark_kafka_sink.network.tls.ssl_failures import explain
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """``tls`` are ``ssl.`` options for the server, ``truststore`` the option for its CA in a hint,
-    ``most_bytes`` the longest accepted body.
+    """One HTTP request. ``tls`` are ``ssl.`` options for the server, ``most_bytes`` the longest
+    accepted body.
+
+    ``truststore`` is the name, in a hint, of the option for the server's CA.
     """
 
     method: str
@@ -49,17 +52,19 @@ _MOST_HEADERS = 1 << 18
 
 
 class _AnswerTooLongError(Exception):
-    """More bytes than are accepted."""
+    """The response has more bytes than are accepted."""
 
 
 class FinalFailureError(KafkaError):
-    """A failure on the server's side that a retry would meet again."""
+    """A failure on the server's side that a retry would not change."""
 
 
 def exchange(request: HttpRequest) -> tuple[int, bytes]:
-    """Status and body of the response. Raises FinalFailureError; TimeoutError, other OSErrors and
-    http.client.HTTPException, after which another attempt may help; UnicodeError (a name that is
-    none), and ConfigError for TLS options that can't be used.
+    """Sends a request; returns the status and body of the response.
+
+    Raises FinalFailureError when a retry is useless; TimeoutError, other OSErrors and
+    http.client.HTTPException when a retry may help; UnicodeError for an invalid host name, and
+    ConfigError for TLS options that can't be used.
     """
     try:
         return _exchange(request)
@@ -112,7 +117,9 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
 def _tunnel(
     sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
 ) -> None:
-    """CONNECT (RFC 9110, 9.3.6): from here on the bytes are the server's."""
+    """Opens a tunnel through a proxy by CONNECT (RFC 9110, 9.3.6): later bytes come from the
+    server.
+    """
     connection = http.client.HTTPConnection(proxy.host, proxy.port)
     connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)
     name, port = address
@@ -124,7 +131,7 @@ def _tunnel(
 
 
 def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
-    """A TCP connection to one of the addresses, tried in turn, all of them before ``deadline``."""
+    """A TCP connection to one of the addresses. They are tried in turn, all before ``deadline``."""
     failure: OSError = TimeoutError()
     host, port = address
     host.encode("idna")  # UnicodeError for what is no name: asking again would not help
@@ -145,7 +152,7 @@ def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
 
 
 class _Deadline:
-    """An instant of the machine's clock; this thread is the only one that waits here."""
+    """A deadline by the machine's monotonic clock, for one thread."""
 
     __slots__ = ("_at",)
 
@@ -153,7 +160,7 @@ class _Deadline:
         self._at = time.monotonic() + milliseconds / 1000
 
     def left(self) -> float:
-        """Seconds until then. TimeoutError when there are none."""
+        """The seconds until the deadline. Raises TimeoutError when it is over."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -161,10 +168,11 @@ class _Deadline:
 
 
 class _BoundedSocket:
-    """The part of a socket that http.client uses, with one deadline and one size for all of it.
+    """The part of a socket that http.client uses, with one deadline and one size limit for the
+    whole exchange.
 
-    A socket's own timeout restarts with every byte, and http.client reads "100 Continue" for as
-    long as it comes.
+    A socket's own timeout restarts with every byte, and http.client reads "100 Continue" responses
+    without a limit.
     """
 
     __slots__ = ("_deadline", "_most_bytes", "_sock")

@@ -1,5 +1,6 @@
-"""The proxy that the environment names for https. Owns: HTTPS_PROXY and NO_PROXY, as curl and
-Python read them. Never: a connection.
+"""The proxy that the environment names for https.
+
+Owns: HTTPS_PROXY and NO_PROXY, read like curl and Python read them. Never: a connection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Certificates and private keys as Kafka's options give them: PEM, inline or in a file; PKCS12.
+"""Certificates and private keys from Kafka's options: PEM, inline or in a file; PKCS12.
 
 Owns: detecting a store's type and reading it to PEM text. Never: the use of its content
-(``ssl_context.py``). A JKS store is refused with the command that converts it: its format is
-Java's own, and its protection is not worth a parser.
+(``ssl_context.py``). A JKS store is refused with the command that converts it, because its format
+is Java's own, and its protection is not worth a parser.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_ENDLESS = 16
 
 @dataclass(frozen=True, slots=True)
 class TrustMaterial:
-    """Certificates to trust, as PEM; ``source`` is the option, and the file, they came from."""
+    """Certificates to trust, as PEM. ``source`` is the option they come from, with the file."""
 
     source: str
     pem: str
@@ -35,7 +35,7 @@ class TrustMaterial:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyMaterial:
-    """Our certificate chain and private key, as PEM, without a repr that would show them."""
+    """The client's certificate chain and private key, as PEM; the repr does not show them."""
 
     source: str
     certificates: str
@@ -44,7 +44,9 @@ class KeyMaterial:
 
 
 def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
-    """The store of ``ssl.truststore.*``; None if none is set: the system's CAs are trusted."""
+    """The trust store of ``ssl.truststore.*``; None if no such option is set, so that the system's
+    CAs are trusted.
+    """
     kind = _kind(options, "ssl.truststore.type")
     inline = _secret(options, "ssl.truststore.certificates")
     if inline is not None:
@@ -63,7 +65,9 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
 
 
 def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
-    """The store of ``ssl.keystore.*``; None if none is set: the client shows no certificate."""
+    """The key store of ``ssl.keystore.*``; None if no such option is set, so that the client shows
+    no certificate.
+    """
     kind = _kind(options, "ssl.keystore.type")
     key_password = _secret(options, "ssl.key.password")
     key = _secret(options, "ssl.keystore.key")
@@ -120,7 +124,9 @@ def _checked_key(options: Mapping[str, object], found: KeyMaterial) -> KeyMateri
 
 
 def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
-    """ConfigError when the password ``name`` is set: its user believes that it protects a file."""
+    """Raises ConfigError when the password ``name`` is set but protects nothing, because its user
+    believes that it protects a file.
+    """
     if text_of(options.get(name)):
         raise ConfigError(
             f"{name} would have no effect: {why}",
@@ -130,7 +136,9 @@ def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
-    """The configured type, in capitals; None: detected from the content."""
+    """The configured type of a store, in capitals; None if the type is detected from the
+    content.
+    """
     value = options.get(name)
     if value is None:
         return None
@@ -161,7 +169,7 @@ def _secret(options: Mapping[str, object], name: str) -> Password | None:
 
 
 def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, str]:
-    """The source as shown in messages, the bytes, and the type: PEM or PKCS12."""
+    """A store's source for messages, its bytes, and its type (PEM or PKCS12)."""
     source = f"{store}.location={safe_text(f'{location}')}"
     path = text_of(location)
     try:
@@ -200,7 +208,9 @@ def _text(content: bytes) -> str:
 
 
 def _with_newlines(pem: str) -> str:
-    """Inline PEM may come from a one-line setting: a space or a written-out newline for each."""
+    """Inline PEM with its newlines, for a one-line setting that has a space or a written-out
+    newline for each.
+    """
     pem = pem.replace("\\n", "\n").strip()
     if "\n" in pem:
         return pem + "\n"
@@ -247,7 +257,7 @@ def _blocks(pem: str) -> Iterator[_Block]:
 
 
 def _pkcs12(source: str, content: bytes, password: Password | None, option: str) -> tuple[str, str]:
-    """Private key (empty without) and certificates of a PKCS12 store, as PEM."""
+    """The private key (empty without a key) and the certificates of a PKCS12 store, as PEM."""
     try:
         from cryptography.hazmat.primitives.serialization import (
             Encoding,

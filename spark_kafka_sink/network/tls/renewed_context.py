@@ -4,7 +4,7 @@ Owns: :class:`RenewedContext`: when the files of ``ssl.`` options are read again
 context that was usable. Never: how a file is read (``ssl_context.py``, ``key_stores.py``), open
 connections, which keep their certificates.
 
-A stream lives for months, its certificates for days.
+A stream may run for months, while its certificates are valid for days.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ class RenewedContext:
         self._context = ssl_context(options)
 
     def __call__(self) -> ssl.SSLContext:
-        """The context of the current files. While a changed file can't be used, the previous
-        context with a warning, once for each change.
+        """The context of the current files.
+
+        While a changed file can't be used, returns the previous context and logs a warning, once
+        for each change.
         """
         states = self._states()
         if states != self._seen:
@@ -73,8 +75,10 @@ class RenewedContext:
         return tuple(map(_state, self._files.values()))
 
     def _refuse_halves(self) -> None:
-        """ConfigError for a PEM file that ends within a block: it is being written. (A cut PKCS12
-        store can't be opened, and a key without its certificate can't be used.)
+        """Raises ConfigError for a PEM file that ends within a block, because it is still being
+        written.
+
+        (A truncated PKCS12 store can't be opened, and a key without its certificate can't be used.)
         """
         for name, path in self._files.items():
             source = f"{name}={safe_text(path)}"

@@ -1,11 +1,11 @@
 """Trusted certificates, the client's certificate, and TLS versions, from Kafka's ``ssl.`` options.
 
 Owns: the ``ssl.SSLContext`` that all connections of a producer share (Java's
-``DefaultSslEngineFactory``). Never: a connection. Verified by default: certificate, chain and host
-name, TLS 1.2 or newer.
+``DefaultSslEngineFactory``). Never: a connection. By default, certificate, chain and host name are
+verified, and TLS 1.2 or newer is required.
 
-Files are read where the producer runs: on an executor, they must be there. A private key that
-``ssl`` requires as a file is passed in memory (``_in_memory_file``), never on a disk.
+Files are read on the machine that runs the producer, so an executor needs them, too. A private key
+that ``ssl`` requires as a file is passed in memory (``_in_memory_file``), never on a disk.
 """
 
 from __future__ import annotations
@@ -117,8 +117,10 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
-    """Offer only these. Raises ConfigError for names that are no suite: OpenSSL's own syntax could
-    enable suites without certificates, and lower its security level.
+    """Offers only the cipher suites ``names``.
+
+    Raises ConfigError for names that are no suite: OpenSSL's own syntax could enable suites without
+    certificates, and lower its security level.
     """
     # The suites of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
     newer = [name for name in names if name.upper() in _TLS_1_3]
@@ -146,7 +148,9 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
-    """OpenSSL's name of a suite before TLS 1.3 that shows a certificate and encrypts."""
+    """OpenSSL's name of a suite before TLS 1.3. Raises ConfigError unless the suite uses a
+    certificate and encrypts.
+    """
     try:
         if _SUITE.fullmatch(name) is None:
             raise ValueError
@@ -174,7 +178,9 @@ def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
 
 
 def _openssl_name(name: str) -> str:
-    """``TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`` is OpenSSL's ``ECDHE-RSA-AES256-GCM-SHA384``."""
+    """OpenSSL's name of a suite: ``ECDHE-RSA-AES256-GCM-SHA384`` for
+    ``TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384``.
+    """
     if not name.upper().startswith("TLS_"):
         return name
     exchange, _, cipher = name.upper().removeprefix("TLS_").partition("_WITH_")
@@ -208,8 +214,8 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """The path of a file in memory with ``content``, for this process only; no disk is written
-    to.
+    """The path of a file in memory with ``content``, for this process only; no disk is
+    written to.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)

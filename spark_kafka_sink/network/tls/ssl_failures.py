@@ -1,4 +1,7 @@
-"""The meaning of a TLS failure for a Kafka user. Owns: the table. Never: a connection."""
+"""The meaning of a TLS failure for a Kafka user.
+
+Owns: the table of failures. Never: a connection.
+"""
 
 from __future__ import annotations
 

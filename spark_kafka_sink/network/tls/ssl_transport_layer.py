@@ -8,8 +8,8 @@ and this class sends the bytes that OpenSSL must send during a read (a key updat
 Renegotiation is refused by the context; TLS 1.3 has none.
 
 A server can send TLS's internal messages (key updates, requests to renegotiate, tickets) without
-end, even before it shows a certificate. So one call reads at most a chunk of them. A connection is
-closed if it brings nothing else, or if the server does not read our replies.
+end, even before it shows a certificate. So one call reads at most a chunk of them. The connection
+is closed if only internal messages arrive, or if the server does not read our replies.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ class SslTransportLayer:
         return self._handshaken
 
     def handshake(self) -> None:
-        """Continue as far as the socket allows, by a chunk at most; the socket's event signals the
-        rest. Raises AuthenticationError, ConnectionError.
+        """Continues the handshake as far as the socket allows, by at most one chunk; the socket's
+        events signal when to continue.
+
+        Raises AuthenticationError, ConnectionError.
         """
         idle = self._idle
         while not self._handshaken:
@@ -127,8 +129,10 @@ class SslTransportLayer:
         self._send_handshake()
 
     def _send_handshake(self) -> None:
-        """Sends a part of the handshake. If the broker is gone by then, this is the same failure as
-        a cut handshake that is found by reading.
+        """Sends a part of the handshake.
+
+        If the broker is gone by then, the failure is the same as for a broken handshake that is
+        found by reading.
         """
         try:
             self._flush()
@@ -169,10 +173,10 @@ class SslTransportLayer:
             return count
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypt as much as is worth sending now.
+        """Encrypts as much of ``buffers`` as is worth sending now; returns the number of bytes.
 
-        Small buffers share a record: a produce request is hundreds of them, and each record costs
-        29 bytes and a round of the cipher.
+        Small buffers share a TLS record: a produce request has hundreds of buffers, and each record
+        costs 29 bytes and a call of the cipher.
         """
         taken = filled = 0
         if not self._flush():
@@ -215,7 +219,7 @@ class SslTransportLayer:
     # ---- the socket ----------------------------------------------------------------------------
 
     def _flush(self) -> bool:
-        """Send encrypted bytes; True when all are written to the socket."""
+        """Sends encrypted bytes; True when all are written to the socket."""
         while True:
             if not self._encrypted:
                 if not self._outgoing.pending:
@@ -227,8 +231,10 @@ class SslTransportLayer:
             self._encrypted = self._encrypted[sent:]
 
     def _receive(self, idle: int) -> bool:
-        """Encrypted bytes from the socket to the session; False when there are none now, and when
-        this call, which began with ``idle``, has had its chunk.
+        """Reads encrypted bytes from the socket into the session.
+
+        False when there are no bytes now, or when this call, which began with ``idle``, has read
+        its chunk.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
@@ -276,7 +282,9 @@ class SslTransportLayer:
         return AuthenticationError(f"TLS to {self._remote} failed: {what}", hint=hint)
 
     def _send_alert(self) -> None:
-        """Send the alert to the broker, if the socket accepts it: its log then has the reason."""
+        """Sends the alert to the broker, if the socket accepts it, so that the broker's log has the
+        reason.
+        """
         with contextlib.suppress(OSError):
             self._flush()
 
