@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 
 def run_aside(run: Callable[[], None], name: str) -> None:
-    """Call ``run`` on a daemon thread of that name. Raises RuntimeError when the process may have
-    no more threads.
+    """Calls ``run`` on a daemon thread with this name. Raises RuntimeError when the process may
+    have no more threads.
 
     Python 3.12 and newer starts no thread once the main thread has ended, while producers still
-    send their queues (``producer/exit_flush.py``): then ``run`` is called here, and blocks its
-    caller.
+    send their queues (``producer/exit_flush.py``). In that case ``run`` is called on the caller's
+    thread, and blocks it.
     """
     try:
         threading.Thread(target=run, name=name, daemon=True).start()

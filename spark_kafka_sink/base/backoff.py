@@ -1,8 +1,8 @@
 """The wait before the next attempt (Java's ``ExponentialBackoff``).
 
 Owns: the one formula of every backoff in this package: reconnects, connection setup timeouts,
-retries, metadata refreshes; the short wait of a producer after CONCURRENT_TRANSACTIONS. Never: a
-clock, a counter of attempts, a wait.
+retries, metadata refreshes; and the short wait of a producer after CONCURRENT_TRANSACTIONS. Never:
+a clock, a counter of attempts, a wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _CONCURRENT_MS = 20
 
 
 class ExponentialBackoff:
-    """``initial * multiplier ** attempts``, at most ``max``, spread by +-``jitter``. Milliseconds.
+    """The milliseconds ``initial * multiplier ** attempts``, at most ``max``, spread by
+    +-``jitter``.
 
     The spread never raises a value above ``max_ms``. When ``initial_ms >= max_ms`` the result is
     always ``max_ms``, without spread (Java's ``expMax == 0``). ``random`` gives floats in [0, 1).
@@ -47,7 +48,7 @@ class ExponentialBackoff:
         )
 
     def backoff(self, attempts: int) -> int:
-        """Milliseconds to wait after ``attempts`` failures in a row (0: the first wait)."""
+        """The milliseconds to wait after ``attempts`` failures in a row (0: the first wait)."""
         if self._exponent_max == 0:
             return self._initial
         term = self._initial * self._multiplier ** min(attempts, self._exponent_max)
@@ -58,8 +59,10 @@ class ExponentialBackoff:
 def concurrent_backoff(
     retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
 ) -> ExponentialBackoff:
-    """The waits of a producer after CONCURRENT_TRANSACTIONS, in milliseconds: 20 at first, or
-    ``retry_ms`` (retry.backoff.ms) if it is less; doubled up to ``retry_max_ms``.
+    """The backoff of a producer after CONCURRENT_TRANSACTIONS, in milliseconds.
+
+    The first wait is 20, or ``retry_ms`` (retry.backoff.ms) if that is less. Each wait is twice the
+    previous wait, up to ``retry_max_ms``.
     """
     soon = min(_CONCURRENT_MS, retry_ms)
     return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

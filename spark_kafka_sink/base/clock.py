@@ -2,7 +2,7 @@
 
 Owns: reading clocks and blocking; :class:`Latch` and :class:`Waiters`, on which threads wait.
 Never: any decision. Everything below the two loops (the writer's and the sender's) takes ``now`` as
-an argument, and blocks only in :meth:`Clock.wait`, so that tests can run the whole producer on a
+an argument, and blocks only in :meth:`Clock.wait`. So tests can run the whole producer on a
 simulated clock.
 """
 
@@ -18,13 +18,14 @@ NEVER = 2**63 - 1
 
 
 class Latch:
-    """Opens once; one thread waits for that.
+    """An event that happens once, for which one thread waits.
 
-    Why not ``threading.Condition``: a KeyboardInterrupt lands after any call, also after one inside
-    its Python code. Between ``lock.__enter__()`` and the end of ``Condition.__enter__`` it leaves
-    the lock held forever; around the release and the second acquire in ``Condition.wait`` it makes
-    the caller's ``with`` release a lock that it does not hold. A raw lock has no such gap: ``with``
-    takes and frees it in one step each, and a thread that waits for a latch holds no lock.
+    A ``threading.Condition`` is not safe here, because a KeyboardInterrupt lands after any call,
+    also after a call inside the Condition's Python code. Between ``lock.__enter__()`` and the end
+    of ``Condition.__enter__`` it leaves the lock held forever. Around the release and the second
+    acquire in ``Condition.wait`` it makes the caller's ``with`` release a lock that the caller does
+    not hold. A raw lock has no such gap: ``with`` takes and frees it in one step each, and a thread
+    that waits for a latch holds no lock.
     """
 
     __slots__ = ("_gate",)
@@ -38,12 +39,14 @@ class Latch:
         return not self._gate.locked()
 
     def open(self) -> None:
-        """Idempotent; no effect when no thread waits."""
+        """Opens the latch. Has no effect when the latch is open, or when no thread waits."""
         with contextlib.suppress(RuntimeError):
             self._gate.release()
 
     def wait(self, seconds: float) -> bool:
-        """True when it is open. -1 waits indefinitely. Call it only through a clock."""
+        """Waits at most ``seconds`` (-1: indefinitely); True when the latch is open. Only a clock
+        may call this.
+        """
         if not self._gate.acquire(timeout=seconds):
             return False
         self.open()
@@ -51,7 +54,8 @@ class Latch:
 
 
 class Waiters:
-    """The latches of the threads that wait for a change of state guarded by a lock; used under it.
+    """The latches of the threads that wait for a change of state; used under the lock of that
+    state.
 
     A waiter checks the state under the lock, calls :meth:`enlist`, releases the lock, calls
     ``clock.wait``, and checks again. A change between the check and the wait opens the latch first.
@@ -63,7 +67,7 @@ class Waiters:
         self._latches: list[Latch] = []
 
     def enlist(self) -> Latch:
-        """A latch that the next :meth:`wake_all` opens."""
+        """A new latch, which the next :meth:`wake_all` opens."""
         latch = Latch()
         self._latches.append(latch)
         return latch
@@ -79,24 +83,24 @@ class Clock(Protocol):
     """The producer's view of time. All values are integer milliseconds."""
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds: for timeouts, backoff and ages. Never for records."""
+        """Monotonic milliseconds, for timeouts, backoff and ages; never for records."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch: for record timestamps and reports only."""
+        """Milliseconds since the epoch, for record timestamps and reports only."""
         ...
 
     def wait(self, latch: Latch, deadline_ms: int) -> bool:
-        """Wait until ``latch`` is open (True) or the deadline has passed (False).
+        """Waits until ``latch`` is open (True) or the deadline has passed (False).
 
-        ``deadline_ms`` is on :meth:`now_ms`'s scale; :data:`NEVER` waits indefinitely. The caller
+        ``deadline_ms`` is a time of :meth:`now_ms`; :data:`NEVER` waits indefinitely. The caller
         holds no lock.
         """
         ...
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine."""
 
     __slots__ = ()
 

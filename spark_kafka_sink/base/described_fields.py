@@ -28,20 +28,24 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A field's meaning, a sentence, and the unit of its value (empty: it has none)."""
+    """The description of a dataclass field, a sentence, and the unit of its values (empty: no
+    unit).
+    """
 
     meaning: str
     unit: str = ""
 
 
 def json_name(name: str) -> str:
-    """The name of a field in JSON: ``max_queue_ms`` is ``maxQueueMs``."""
+    """The name of a field in JSON, such as ``maxQueueMs`` for ``max_queue_ms``."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 def as_json(value: object) -> Json:
-    """``value``, a described dataclass or the value of a field, for ``json.dumps``."""
+    """``value``, a described dataclass or the value of a field, in a form that ``json.dumps``
+    accepts.
+    """
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple):
@@ -55,8 +59,10 @@ def as_json(value: object) -> Json:
 
 
 def from_json(cls: type[T], fields: Mapping[str, object]) -> T:
-    """The inverse of :func:`as_json`. Names that ``cls`` does not have are ignored: a later version
-    may have written them. KeyError for a missing name, ValueError or TypeError for a wrong value.
+    """Builds a described dataclass from its JSON object, the inverse of :func:`as_json`.
+
+    Names that ``cls`` does not have are ignored, because a later version may have written them.
+    Raises KeyError for a missing name, ValueError or TypeError for a wrong value.
     """
     values = {name: _value_of(hint, fields[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
     return cls(**values)
@@ -91,7 +97,7 @@ def _checked(of: type | tuple[type, ...], value: object) -> typing.Any:  # noqa:
 
 
 def json_schema(cls: type) -> dict[str, Json]:
-    """The JSON Schema (draft 2020-12) of such a dataclass, with units in the descriptions."""
+    """The JSON Schema (draft 2020-12) of a described dataclass, with units in the descriptions."""
     properties: dict[str, Json] = {}
     for name, described, hint in described_fields(cls):
         unit = f" Unit: {described.unit}." if described.unit else ""

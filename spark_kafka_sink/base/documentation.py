@@ -1,8 +1,9 @@
-"""The address of the documentation of this version.
+"""The addresses of pages of the documentation, for this version.
 
 Owns: the single address behind every link that a user sees: in messages, in the metadata of the
-package, and on the site. Never: a page's content. A wheel has no docs/, so no message names a file
-of docs/: if there is no site, a message names the command that prints the same text.
+package, and on the site. Never: a page's content. A wheel does not contain docs/, so no message
+names a file of docs/. While there is no site, a message names the command that prints the same
+text.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ RUNBOOK: Final[Mapping[str, str]] = {
 
 
 def page_address(page: str, anchor: str = "") -> str:
-    """The address of docs/``page``.md, and of a heading or a code on it."""
+    """The address of the page docs/``page``.md, or of a heading or an error code on the page."""
     if not SITE:
         return f"the page '{page}' of the documentation"
     return f"{SITE}/{_edition(__version__)}/{page}/{f'#{anchor}' if anchor else ''}"
 
 
 def error_url(code: str) -> str | None:
-    """The URL of the page of an error's code, such as ``KP0301``; None where there is no site."""
+    """The URL of the page about an error code such as ``KP0301``; None while there is no site."""
     return page_address(f"{ERRORS_PAGE}/{code}") if SITE else None
 
 
@@ -66,5 +67,7 @@ def where_to_read(code: str) -> str:
 
 
 def _edition(version: str) -> str:
-    """A release's number; what is between releases (``0.2.0.dev1``, ``0.2.0+abc``) is latest."""
+    """The edition of the site for a version: the number of a release, or latest for other versions
+    (``0.2.0.dev1``, ``0.2.0+abc``).
+    """
     return version if version.replace(".", "").isdigit() else "latest"

@@ -1,9 +1,10 @@
-"""The kinds of errors and warnings: each with a stable code.
+"""The kinds of errors and warnings, each with a stable code.
 
 Owns: :class:`Kind` (``KP0301`` etc.). Never: a message; the text of docs/errors.md and ``kprod
-explain`` (``cli/errors.toml``). An exception class has a kind (``errors.py``), and a raise
-statement may use a narrower kind. A broker's error has the kind of its own code (``KP1`` and its
-number).
+explain`` (``cli/errors.toml``).
+
+An exception class has a kind (``errors.py``), and a raise statement may use a narrower kind. A
+broker's error has the kind of its error code (``KP1`` and its number).
 
 A code is never reused or changed, because users search for it and link to it. The first two digits
 are the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery, 06
@@ -143,5 +144,7 @@ class Kind(StrEnum):
 
     @property
     def kp_code(self) -> str:
-        """``KP0301``: what is shown, and the anchor of docs/errors.md."""
+        """The code of the kind, such as ``KP0301``, as messages show it; also its anchor in
+        docs/errors.md.
+        """
         return self.value

@@ -1,14 +1,14 @@
 """The exception hierarchy, and the handling of each broker error code.
 
-Owns: every exception that this package raises, the form of warnings, which have codes too (and the
-warnings that a process logged once), and the table of broker error codes (number, name, class,
+Owns: every exception that this package raises; the form of warnings, which have codes too; the
+warnings that a process logged once; and the table of broker error codes (number, name, class,
 meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of ``Sender`` and
 ``TransactionManager``. Never: a decision to retry (``sender.py``).
 
 Every error is one line with the cause, its place and the remedy, after the code of its kind
-(``error_kinds.py``); a second line has the hint, if there is one, and the link. All are picklable,
-because Spark sends them from a worker to the driver; none contains a payload, a key, a header or a
-secret. Java's ``XException`` is ``XError`` here.
+(``error_kinds.py``). A second line has the hint, if there is one, and the link. All errors are
+picklable, because Spark sends them from a worker to the driver. No error contains a payload, a key,
+a header or a secret. Java's ``XException`` is ``XError`` here.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _said: set[str] = set()
 
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
-    """An error or a warning on one line: the code, the text, and the link."""
+    """An error or a warning on one line: the code, the text, the hint and the link."""
     return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
 
 def warn(
     log: logging.Logger, code: str, text: str, *values: object, level: int = logging.WARNING
 ) -> None:
-    """``text % values`` with its code, as a warning of ``log``."""
+    """Logs ``text % values`` after its code, as a warning of ``log``."""
     if log.isEnabledFor(level):
         log.log(level, "%s", coded(code, text % values), stacklevel=2)
 
 
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
-    """Log each of ``lines`` that this process has not logged yet as a warning. They include their
-    codes.
+    """Logs those of ``lines`` as warnings that this process has not logged yet. Each line includes
+    its code.
     """
     for line in lines:
         if line in _said:
@@ -143,12 +143,12 @@ class ErrorCode(IntEnum):
 
     @property
     def text(self) -> str:
-        """Name, number and meaning, for messages."""
+        """The code's name, number and meaning, for messages."""
         return f"{self.name} ({self.value}): {self.info.meaning}"
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later. False for the codes of sequence numbers."""
+        """Whether the same request may succeed later. False for the codes of sequence numbers."""
         return CODES[self].error_class in _RETRIABLE
 
     @property
@@ -190,7 +190,7 @@ class KafkaError(Exception):
 
     @property
     def url(self) -> str | None:
-        """The address of the page about this kind of error, for this version. None if the
+        """The address of the page about this kind of error, for this version. None while the
         documentation has no site.
         """
         return error_url(self.kind.kp_code)
@@ -320,7 +320,7 @@ class CommitLogError(BatchError):
 
 
 class _TransactionsError(BatchError):
-    """``transactional_ids`` are the ids of the transactions that the error is about."""
+    """The base of errors about transactions, whose ids are in ``transactional_ids``."""
 
     transactional_ids: tuple[str, ...]
 
@@ -502,7 +502,7 @@ class UnknownServerError(ApiError):
 
 
 class ErrorClass(Enum):
-    """How the producer reacts to a code (facts of ``Sender.completeBatch``)."""
+    """The reaction of the producer to a broker error code (``Sender.completeBatch`` in Java)."""
 
     SUCCESS = "success"
     RETRIABLE = "retriable"
@@ -546,7 +546,7 @@ def safe_text(text: str, limit: int = 200) -> str:
 
 
 def named(names: Sequence[object], most: int) -> str:
-    """The first ``most`` of them, and how many more there are."""
+    """The first ``most`` of ``names`` as text, with the number of the others."""
     more = f", +{len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
 

@@ -1,6 +1,6 @@
-"""JSON that others wrote.
+"""JSON text from other programs.
 
-Owns: :func:`json_object`. Never: what an object must have.
+Owns: :func:`json_object`. Never: the required content of an object.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:
-    """The object that ``text`` is; None for any other text, however deep."""
+    """Parses a JSON object; None for any other text, however deeply nested."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

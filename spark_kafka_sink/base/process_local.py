@@ -1,4 +1,4 @@
-"""A value per process: after a fork the child creates its own.
+"""A value for each process: after a fork, the child creates a new value.
 
 Owns: :class:`ProcessLocal`. Never: the value itself.
 """
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class ProcessLocal(Generic[T]):
-    """A call returns this process's value, created by the first call.
+    """A function that returns the value of this process, which the first call creates.
 
-    A child must not use its parent's: sockets would be shared, threads do not exist, and a lock
-    that another thread held at the fork would stay locked indefinitely.
+    A forked child must not use the value of its parent: sockets would be shared, threads do not
+    exist, and a lock that another thread held at the fork would stay locked indefinitely.
     """
 
     def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:

@@ -44,20 +44,26 @@ _BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb
 
 
 def letters(text: str) -> str:
-    """``text`` without case and separators: ``atLeastOnce`` and ``at_least_once`` are alike."""
+    """``text`` in lower case without separators, so that ``atLeastOnce`` and ``at_least_once`` are
+    equal.
+    """
     return "".join(c for c in text.lower() if c.isalnum())
 
 
 def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
-    """The name that looks most like ``key``, which is in lower case; ``least`` of 1 is the same."""
+    """The name that is most similar to the lower-case ``key``, or None.
+
+    ``least`` is the least similarity, from 0 to 1 (identical).
+    """
     by_key = {name.lower(): name for name in names}
     close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
     return by_key[close[0]] if close else None
 
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """The item of ``choices`` that ``text`` was probably meant to be. Never an item without
-    letters: a number is never taken for a misspelt number.
+    """The item of ``choices`` that ``text`` was probably meant to be, or None.
+
+    Items without letters are never returned, so that no number is taken for a misspelt number.
     """
     by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
     key = letters(text[:_LONGEST])
@@ -69,8 +75,10 @@ def nearest_value(text: str, choices: Iterable[str]) -> str | None:
 
 
 def plain_number(text: str, option: str) -> str | None:
-    """The digits for a number with a unit: 5000 for ``5s`` of an option in milliseconds, 16777216
-    for ``16 MiB`` of an option in bytes.
+    """The digits for a number with a unit, or None.
+
+    For example 5000 for ``5s`` of an option in milliseconds, and 16777216 for ``16 MiB`` of an
+    option in bytes.
     """
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:

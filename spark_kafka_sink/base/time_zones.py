@@ -1,10 +1,10 @@
-"""Time zones by the names that Spark takes for a session's (``spark.sql.session.timeZone``).
+"""Time zones by the names that Spark accepts for ``spark.sql.session.timeZone``.
 
 Owns: :func:`time_zone`, from a name to Python's time zone. Never: a timestamp, Arrow, numpy: the
 driver checks a zone with this module before any task.
 
-Spark resolves a name as ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)`` does, and takes one digit
-for hours or minutes (``+5:30``, ``+05:3``).
+Spark resolves a name like ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)`` does, and accepts one
+digit for hours or minutes (``+5:30``, ``+05:3``).
 """
 
 from __future__ import annotations

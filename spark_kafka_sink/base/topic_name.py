@@ -1,7 +1,7 @@
 """The topic names that a broker accepts (Java: ``Topic``).
 
-Owns: the valid names, the topics that only brokers write to, and the commit log's default. Never:
-whether a topic exists.
+Owns: the valid names, the topics that only brokers write to, and the commit log's default name.
+Never: whether a topic exists.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"
 
 
 def checked_topic_name(name: str) -> str:
-    """``name``, if clients may write to a topic that is called so (``Topic.validate``). ValueError
-    with Java's sentence.
+    """Returns ``name`` if it is a valid name of a topic that clients may write to
+    (``Topic.validate``).
+
+    Raises ValueError with Java's sentence otherwise.
     """
     if not name:
         wrong = "the empty string is not allowed"

@@ -1,3 +1,3 @@
-"""The package's version, in a module that the build and all others can import alone."""
+"""The version of the package, in a module without imports, which the build can load alone."""
 
 __version__ = "0.2.0"

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 
 class ChangelogMode(StrEnum):
-    """The records that a change becomes."""
+    """The records that a change of a row becomes."""
 
     #: The row, or a tombstone.
     UPSERT = "upsert"
@@ -30,12 +30,14 @@ class ChangelogMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """A kind of change feed. ``column`` holds the type of each change; the next four fields are its
-    values. ``order``: columns that are greater in a later change, fields with dots. ``metadata``:
-    columns that belong to the feed and not to the table. ``images``: the columns that hold the row
-    before and after a change; None: the row's columns are the DataFrame's. ``time``: the time when
-    the change was committed. ``snapshots``: inserts that are rows of a snapshot, which are older
-    than a change at their position.
+    """A kind of change feed, such as Delta's or Debezium's.
+
+    ``column`` holds the type of each change; the next four fields are its values for an insert, an
+    update and so on. ``order``: columns that are greater in a later change, fields with dots.
+    ``metadata``: columns that belong to the feed and not to the table. ``images``: the columns that
+    hold the row before and after a change; None: the row's columns are the DataFrame's. ``time``:
+    the time when the change was committed. ``snapshots``: inserts that are rows of a snapshot,
+    which are older than a change at their position.
     """
 
     column: str
@@ -51,20 +53,20 @@ class Changelog:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The type of each change that is known."""
+        """Every known value of ``column``: the types of inserts, updates, deletes and preimages."""
         return (*self.inserts, *self.updates, *self.deletes, *self.preimages)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """The options ``changelog`` and ``changelog.mode``."""
+    """The values of the options ``changelog`` and ``changelog.mode``."""
 
     log: Changelog
     mode: ChangelogMode = ChangelogMode.UPSERT
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
-        """Reads the sink's options by attribute, which were all checked before; None: rows are no
+        """Reads the sink's options by attribute, which were all checked before; None if rows are no
         changes.
         """
         text = values["changelog"]
@@ -122,7 +124,10 @@ WORDS: Final = (
 
 
 def changelog_of(text: str) -> Changelog:
-    """The feed of that name, or that the JSON describes. Raises ValueError with the reason."""
+    """The change feed with the name ``text``, or the change feed that the JSON ``text`` describes.
+
+    Raises ValueError with the reason.
+    """
     named = CHANGELOGS.get(text.strip().lower())
     if named is not None:
         return named
@@ -136,25 +141,31 @@ def changelog_of(text: str) -> Changelog:
 
 
 def checked_changelog(text: str) -> str:
-    """``text`` if it is a changelog. Raises ValueError with the reason."""
+    """Returns ``text`` if it is a valid value of ``changelog``. Raises ValueError with
+    the reason.
+    """
     changelog_of(text)
     return text
 
 
 def source_position(fields: Collection[str]) -> tuple[str, ...]:
-    """The fields of Debezium's ``source`` that order its events; none when they are not known."""
+    """The fields of Debezium's ``source`` that order its events; empty when the connector is not
+    known.
+    """
     return next((known for known in _POSITIONS if set(known) <= set(fields)), ())
 
 
 class SparkType(Protocol):
-    """A type of Spark's, which this room does not know."""
+    """The interface of a Spark data type; this package does not import Spark."""
 
     def typeName(self) -> str: ...  # noqa: N802 - Spark's name
 
 
 def unstable_type(data_type: SparkType) -> str | None:
-    """The name of a type within ``data_type`` whose equal values are not always the same bytes;
-    None: there is none. A delete would not find its record by such a key.
+    """The name of a type within ``data_type`` whose equal values may differ in their bytes, or
+    None.
+
+    A delete would not find its record by a key of such a type.
     """
     name = data_type.typeName()
     if name in _UNSTABLE:

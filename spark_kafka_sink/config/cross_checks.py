@@ -1,6 +1,6 @@
 """Java's cross-checks of several options of a producer, with Java's messages.
 
-Owns: reading each given option, and the checks of several. Never: which component owns a name
+Owns: reading each given option, and the checks of combinations. Never: which component owns a name
 (``given_options``), the resulting value (``producer_config``), a log line, a clock, an environment
 variable.
 """
@@ -119,7 +119,9 @@ _TRANSACTIONS = (
 
 
 def _some_suites_of_tls_1_3(values: Values) -> bool:
-    """Python's ssl can't choose among them."""
+    """Whether some, but not all, cipher suites of TLS 1.3 are named; Python's ssl can't choose
+    among them.
+    """
     named = {one.upper() for one in values["ssl.cipher.suites"] or ()}
     return bool(TLS_1_3_SUITES & named) and not named >= TLS_1_3_SUITES
 
@@ -153,9 +155,9 @@ _SIZES = (
 
 
 class OptionReader:
-    """Reads the producer's options for a ProducerConfig.
+    """Reads and checks the producer's options for a ProducerConfig.
 
-    ``given`` are the user's options, ``values`` the effective ones; ``idempotence_off`` is the
+    ``given`` are the user's options, ``values`` the effective values; ``idempotence_off`` is the
     reason why idempotence, on by default, is off, or None. ``exactly_once`` is set by the sink.
     """
 
@@ -169,12 +171,12 @@ class OptionReader:
         self.exactly_once = False
 
     def spelled(self, name: str) -> str:
-        """The option's name as the user writes it, and its file, if it is from one."""
+        """The option's name as the user writes it, with its file if it is from a file."""
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name
 
     def read(self) -> None:
-        """Give every option its value, then check their combinations."""
+        """Gives every option its value, then checks the combinations of options."""
         for name, option in PRODUCER_OPTIONS.items():
             given = self.given.get(name)
             if given is None:
@@ -210,8 +212,10 @@ class OptionReader:
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
 
     def _check_times(self) -> None:
-        """KafkaProducer.configureDeliveryTimeout, and of CommonClientConfigs
-        warnDisablingExponentialBackoff and postProcessReconnectBackoff.
+        """Checks timeouts and backoffs together.
+
+        Java's KafkaProducer.configureDeliveryTimeout, and
+        CommonClientConfigs.warnDisablingExponentialBackoff and postProcessReconnectBackoff.
         """
         values = self.values
         values["linger.ms"] = min(values["linger.ms"], INT_MAX)
@@ -226,7 +230,9 @@ class OptionReader:
             values[limit] = values[base]
 
     def _check_guarantee(self) -> None:
-        """ProducerConfig.postProcessAndValidateIdempotenceConfigs, and transactions."""
+        """Checks the options of idempotence and of transactions (Java's
+        ProducerConfig.postProcessAndValidateIdempotenceConfigs).
+        """
         idempotent, acks = self.values["enable.idempotence"], self.values["acks"]
         if idempotent:
             self._look_at(_IDEMPOTENCE)
@@ -282,7 +288,9 @@ class OptionReader:
         )
 
     def _check_sasl(self, protocol: str) -> None:
-        """Find mistakes now; each producer reads the settings again, with its secrets' values."""
+        """Checks the ``sasl.`` options, to find mistakes early; each producer reads the settings
+        again, with the values of its secrets.
+        """
         self._look_at(_NO_MECHANISM)
         mechanism: str | None = self.values["sasl.mechanism"]
         given = {n: self._content(n) for n in self.given if n.startswith("sasl.")}
@@ -312,7 +320,7 @@ class OptionReader:
             self.warnings.append(one.no_effect(why))
 
     def _spell(self, found: re.Match[str]) -> str:
-        """A name in the spelling that the other given options have."""
+        """Spells an option's name like the other given options."""
         where = self.given.get(found[0]) or self.given.get("sasl.mechanism")
         is_ours = found[0] in PRODUCER_OPTIONS and not (where and where.where)
         return self.prefix + found[0] if is_ours else found[0]
@@ -331,12 +339,12 @@ class OptionReader:
             )
 
     def _content(self, name: str) -> OptionValue:
-        """The value, also of a secret that is passed on as a reference to the configFile."""
+        """The value of an option; for a secret in the configFile its content, not its reference."""
         content = self.given[name].content
         return self.values[name] if content is None else content
 
     def _refuse_what_spark_shows(self) -> None:
-        """ConfigError for an inline secret that Spark's redaction does not hide."""
+        """Raises ConfigError for an inline secret that Spark's redaction does not hide."""
         if not self.prefix:
             return
         for name in NOT_HIDDEN_BY_SPARK:

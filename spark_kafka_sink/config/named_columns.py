@@ -28,13 +28,13 @@ def _name(found: re.Match[str]) -> str:
 
 
 def struct_name(text: str) -> str | None:
-    """The column of ``payload.*``; None for any other text."""
+    """The column name in ``payload.*``, here ``payload``; None for any other text."""
     found = _STRUCT.fullmatch(text)
     return None if found is None else _name(found)
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """The names in ``text``, in order; empty for None. Raises ValueError with the reason."""
+    """The column names in ``text``, in order; empty for None. Raises ValueError with the reason."""
     names: list[str] = []
     at, more = 0, text is not None
     while more:
@@ -52,7 +52,9 @@ def column_names(text: str | None) -> tuple[str, ...]:
 
 
 def checked_columns(text: str, *, all_too: bool) -> str:
-    """``text`` if it lists columns, or names all with ``all_too``. ValueError with the reason."""
+    """Returns ``text`` if it lists columns or, with ``all_too``, names all columns. Raises
+    ValueError with the reason.
+    """
     if all_too and struct_name(text) is not None:
         return text
     names = column_names(text)
@@ -64,7 +66,7 @@ def checked_columns(text: str, *, all_too: bool) -> str:
 
 
 class ColumnFormat(StrEnum):
-    """How named columns become a record's key or value."""
+    """The format of a record's key or value that is made from named columns."""
 
     #: An object with a field for each, as ``to_json(struct(...))`` writes it.
     JSON = "json"
@@ -81,7 +83,7 @@ WITH_SCHEMA: Final = frozenset({ColumnFormat.AVRO, ColumnFormat.PROTOBUF, Column
 
 
 class SubjectStrategy(StrEnum):
-    """The way to name the subject of a schema in a registry."""
+    """The strategy for the subject name of a schema in a registry."""
 
     TOPIC = "TopicNameStrategy"
     RECORD = "RecordNameStrategy"
@@ -89,7 +91,7 @@ class SubjectStrategy(StrEnum):
 
 
 class TimestampColumn(StrEnum):
-    """The meaning of a column ``timestamp``."""
+    """The use of a column ``timestamp``."""
 
     #: The record's timestamp.
     USE = "use"
@@ -118,9 +120,11 @@ class OnNullValue(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """The options of JSON, in addition to the columns' types. Formats are patterns of
-    ``config/timestamp_pattern.py``; None means the default format of ``to_json``. ``time_zone`` is
-    the session's, for timestamps within a VARIANT; timestamps of columns have it in their type.
+    """The options of JSON, in addition to the columns' types.
+
+    Formats are patterns of ``config/timestamp_pattern.py``; None means the default format of
+    ``to_json``. ``time_zone`` is the session's time zone, for timestamps within a VARIANT;
+    timestamps of columns have a time zone in their type.
     """
 
     ignore_null_fields: bool = True
@@ -147,8 +151,10 @@ AS_TO_JSON: Final = JsonOptions()
 
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """Names as the user writes them; empty if no option names columns. ``value_is_struct``: the
-    value consists of all fields of the only column, a struct.
+    """The columns that options name, with the names as the user writes them; empty if no option
+    names columns.
+
+    ``value_is_struct``: the value consists of all fields of the only column, a struct.
     """
 
     key: tuple[str, ...] = ()

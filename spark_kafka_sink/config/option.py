@@ -47,7 +47,9 @@ _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 
 class OptionType(Enum):
-    """``ConfigDef.Type``; the value is the type's name in the docs."""
+    """The type of an option (Java's ``ConfigDef.Type``); the value is the type's name in
+    the docs.
+    """
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -64,7 +66,7 @@ _BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
 
 
 class Status(Enum):
-    """How an option is treated."""
+    """The treatment of an option."""
 
     #: Read and obeyed.
     HONOURED = "honoured"
@@ -80,8 +82,10 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule for a value (``ConfigDef.Validator``): ``words`` for the docs, and ``checked``, which
-    returns the effective value. Its ValueError is Java's sentence.
+    """A rule for a value (``ConfigDef.Validator``).
+
+    ``words`` describe the rule in the docs. ``checked`` returns the effective value, or raises
+    ValueError with Java's sentence.
     """
 
     words: str
@@ -91,7 +95,7 @@ class Rule:
 
 
 def within(low: float, high: float | None = None, extra: int | None = None) -> Rule:
-    """Java's ``Range``, both ends included, and one more value outside, as for levels of gzip."""
+    """Java's ``Range``, including both ends, and one more value outside, as for levels of gzip."""
 
     def checked(value: float) -> float:
         if value == extra or (low <= value and (high is None or value <= high)):
@@ -107,18 +111,20 @@ def within(low: float, high: float | None = None, extra: int | None = None) -> R
 
 
 def any_case(text: str) -> str:
-    """Equal for texts that differ in case only."""
+    """A form of ``text`` that is equal for texts that differ in case only."""
     # The capital of a long s is an S, and of a dotless i an I: those are other words.
     return text.upper() if text.isascii() else text
 
 
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
-    """``ValidString``. Texts that ``same`` makes equal are one value, and the result is spelled as
-    in ``choices``. :func:`any_case` is ``CaseInsensitiveValidString``. Values of our own use
-    ``letters``: ``exactly_once`` and ``exactlyOnce`` become ``exactly-once``.
+    """A rule that accepts one of ``choices`` (``ValidString``).
 
-    ``empty`` is the meaning of the empty text; None: the empty text is invalid. "": the option's
-    reader decides.
+    Texts for which ``same`` returns the same form are one value, and the result is spelled as in
+    ``choices``. :func:`any_case` makes the rule ``CaseInsensitiveValidString``. Values of this
+    package use ``letters``: ``exactly_once`` and ``exactlyOnce`` become ``exactly-once``.
+
+    ``empty`` describes the meaning of the empty text. None: the empty text is invalid. "": the
+    option's reader decides.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -187,9 +193,9 @@ class Option:
     def read(self, given: object, spelled: str) -> OptionValue:
         """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).
 
-        ``given`` is text as a rule; what already has the option's type is taken too. ``spelled``
-        is the option's name as its user writes it, for the hint. Raises ConfigError with Java's
-        sentence.
+        ``given`` is usually text; a value that already has the option's type is accepted, too.
+        ``spelled`` is the option's name as the user writes it, for the hint. Raises ConfigError
+        with Java's sentence.
         """
         if given is None:
             raise self.error(given, "Value must be non-null", spelled)
@@ -202,8 +208,10 @@ class Option:
     def error(
         self, given: object, rule: str, spelled: str, meant: str | None = None
     ) -> ConfigError:
-        """The text of Java's ConfigException: "Invalid value X for configuration Y: rule". The hint
-        begins with ``meant``, the value that was probably intended.
+        """The error with the text of Java's ConfigException: "Invalid value X for configuration Y:
+        rule".
+
+        The hint begins with ``meant``, the value that was probably intended.
         """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
         takes = f"{spelled} takes {self._taken()}" + (self.advice and f": {self.advice}")
@@ -217,7 +225,7 @@ class Option:
 
     @property
     def suggested(self) -> bool:
-        """Whether a misspelt name may be meant to be this one."""
+        """Whether this option may be suggested for a misspelt name."""
         return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
 
     def _meant(self, text: str) -> str | None:
@@ -234,7 +242,9 @@ class Option:
         return meant
 
     def _taken(self) -> str:
-        """Type, rule and default in words: "int, at least 0; the default is 5"."""
+        """The accepted values in words, with the default, such as "int, at least 0; the default is
+        5".
+        """
         taken = "true or false" if self.type is OptionType.BOOLEAN else self.type.value
         taken += "" if self.rule is None else f", {self.rule.words}"
         if self.default in (None, "", ()):
@@ -253,7 +263,7 @@ class Option:
         return str(given)
 
     def _parsed(self, text: str) -> OptionValue:
-        """The value of ``text``; ValueError with Java's sentence."""
+        """The value of ``text``. Raises ValueError with Java's sentence."""
         value: OptionValue = text.strip(_JAVA_BLANKS)
         trimmed = str(value)
         match self.type:
@@ -295,7 +305,9 @@ def alike(
 #: Effective values by the options' names.
 @cache
 def _attribute_of(name: str) -> str:
-    """Each process reads the same names again and again."""
+    """The attribute for an option's name; cached, because each process reads the same names again
+    and again.
+    """
     return _CAPITAL.sub("_", name.replace(".", "_")).lower()
 
 
@@ -304,7 +316,9 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of one option: it was given; or with a ``value``, its effective value is that."""
+    """A condition of one option: it was given or, with a ``value``, its effective value is
+    ``value``.
+    """
 
     name: str
     value: str | None = None
@@ -312,12 +326,12 @@ class Condition:
     @staticmethod
     @cache  # the texts are those of the tables of checks
     def in_text(text: str) -> tuple[Condition, ...]:
-        """The conditions of ``name`` and ``name=value``, with blanks between them."""
+        """Parses conditions of the forms ``name`` and ``name=value``, with blanks between them."""
         items = (item.partition("=") for item in text.split())
         return tuple(Condition(name, value if equals else None) for name, equals, value in items)
 
     def holds(self, given: Container[str], values: Values) -> bool:
-        """Values are compared in any case."""
+        """Whether the condition holds; values are compared without regard to case."""
         if self.value is None:
             return self.name in given
         return text_of(values.get(self.name)).lower() == self.value.lower()
@@ -342,7 +356,7 @@ class Check:
     warns: bool = False
 
     def applies(self, given: Container[str], values: Values) -> bool:
-        """Whether the options make the combination."""
+        """Whether the options are the wrong combination of this check."""
         needed, excuses = Condition.in_text(self.given), Condition.in_text(self.unless)
         return (
             all(one.holds(given, values) for one in needed)
@@ -351,7 +365,7 @@ class Check:
         )
 
     def names(self) -> Iterator[str]:
-        """Every name in the row, also the names in its texts."""
+        """Every option name in the check, also the names in its texts."""
         for text in (self.given, self.unless):
             yield from (one.name for one in Condition.in_text(text))
         for text in (self.sentence, self.hint):
@@ -365,7 +379,9 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """ConfigError for the first of ``checks`` that the options fail; the warnings of others."""
+    """Raises ConfigError for the first of ``checks`` that the options fail; returns the warnings of
+    the checks that only warn.
+    """
 
     def filled(text: str) -> str:
         text = _SHOWN_VALUE.sub(lambda found: str(values[found[1]]), text)
@@ -382,8 +398,10 @@ def refuse(
 
 
 def takes_references(option: Option) -> bool:
-    """Secrets, users, paths and addresses of TLS, SASL and a registry; never a choice among known
-    words.
+    """Whether the value of an option may be a reference.
+
+    True for secrets, users, paths and addresses of TLS, SASL and a registry; false for a choice
+    among known words.
     """
     if not option.name.startswith(REFERABLE) or option.rule is not None:
         return False
@@ -391,9 +409,11 @@ def takes_references(option: Option) -> bool:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """ConfigError for a reference where none is accepted, or with an unsupported form.
+    """Raises ConfigError for a reference in an option that accepts none, or for an unsupported
+    form.
 
-    Looks nothing up: what a driver lacks an executor may have.
+    References are not looked up, because an executor may have files and variables that the driver
+    lacks.
     """
     text = value.value if isinstance(value, Password) else value
     if isinstance(text, str):

@@ -1,8 +1,8 @@
-"""The configuration of one producer: every option of Kafka's producer reader, checked, effective.
+"""The configuration of one producer: the checked, effective value of every producer option.
 
-Owns: the value :class:`ProducerConfig`. Never: what several options mean together
-(``cross_checks``), a log line, a clock, an environment variable. Warnings are in ``warnings``; the
-caller of the parser logs them once (``errors.warn_once``).
+Owns: the value :class:`ProducerConfig`. Never: combinations of options (``cross_checks``), a log
+line, a clock, an environment variable. Warnings are in ``warnings``; the caller of the parser logs
+them once (``errors.warn_once``).
 
 A task unpickles the driver's parsed values, so it need not import the modules that parse.
 """
@@ -98,8 +98,8 @@ class ProducerConfig:
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> ProducerConfig:
-        """Read Java's option names, without the prefix ``kafka.``, in any case, and the lines of
-        ``configFile`` when that is among them.
+        """Reads options by Java's names, without the prefix ``kafka.`` and in any case, and the
+        lines of ``configFile`` if it is given.
 
         Values are text, or already of the option's type. Raises only ConfigError.
         """
@@ -120,7 +120,7 @@ class ProducerConfig:
 
     @classmethod
     def of(cls, reader: OptionReader) -> ProducerConfig:
-        """Build the configuration from options that :meth:`OptionReader.read` checked."""
+        """Builds the configuration from options that :meth:`OptionReader.read` checked."""
         from spark_kafka_sink.config.logins.security_rules import is_security_option
         from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 

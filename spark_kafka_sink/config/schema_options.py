@@ -1,9 +1,9 @@
 """Options of the formats with a schema, and of the registry that keeps schemas.
 
-Owns: :class:`SchemaOptions`, and which of them go together. Never: their rows (``option_table``), a
-request (``network/schema_registry.py``), a schema.
+Owns: :class:`SchemaOptions`, and the valid combinations of these options. Never: the rows of the
+options (``option_table``), a request (``network/schema_registry.py``), a schema.
 
-Names are Confluent's, which users and their files have already.
+The names are Confluent's, because users and their files already have these names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from spark_kafka_sink.config.option_table import (
 
 @dataclass(frozen=True, slots=True)
 class PayloadOptions:
-    """The options of keys or of values, as ``part`` determines."""
+    """The schema options of keys or of values."""
 
     part: str
     format: ColumnFormat
@@ -60,14 +60,16 @@ class PayloadOptions:
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether its schema is found under a subject that is named after a topic."""
+        """Whether the schema is found under a subject that is named after a topic."""
         return self.use_id is None and self.strategy is not SubjectStrategy.RECORD
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """The options of a write with a schema that the driver needs. ``registry`` are options for the
-    client, by their names, with references that are not looked up yet.
+    """The options of a write with a schema that the driver needs.
+
+    ``registry`` are options for the registry's client, by name, with references that are not looked
+    up yet.
     """
 
     payloads: tuple[PayloadOptions, ...]
@@ -81,8 +83,10 @@ class SchemaOptions:
 def schema_options(
     own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
 ) -> SchemaOptions | None:
-    """The schema options; None when no format has a schema. ``own`` are the options that the user
-    has set, and ``options`` all effective options, with defaults. Raises ConfigError.
+    """The schema options; None when no format has a schema. Raises ConfigError.
+
+    ``own`` are the options that the user has set, and ``options`` all effective options, with
+    defaults.
     """
     formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
     parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
@@ -176,7 +180,7 @@ _CHECKS: Final = (
 
 
 def _check_registry(own: Mapping[str, OptionValue]) -> None:
-    """No secret that Spark shows, and none in the clear."""
+    """Raises ConfigError for a secret that Spark would show, or that would be sent unencrypted."""
     for one in REGISTRY_OPTIONS:
         check_references(one, own.get(one.name), one.name)
     for name in (USER_INFO, *(REGISTRY + n for n in NOT_HIDDEN_BY_SPARK if n.startswith("ssl."))):
@@ -186,15 +190,17 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
 
 
 def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
-    """The options of TLS, with the names that they have for brokers."""
+    """The options of TLS for the registry, by the names of the same options for brokers."""
     of = f"{REGISTRY}ssl."
     return {n.removeprefix(REGISTRY): value for n, value in values.items() if n.startswith(of)}
 
 
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
-    """The registry's addresses, without a slash at the end. Empty while they are a reference, which
-    is checked where it is looked up. ConfigError for an address that can't be used or would get a
-    secret without TLS, and for TLS options without effect.
+    """The registry's addresses, without a slash at the end.
+
+    Empty while they are a reference, which is checked where it is looked up. Raises ConfigError for
+    an address that can't be used or would get a secret without TLS, and for TLS options without
+    effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):

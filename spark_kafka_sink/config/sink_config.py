@@ -1,10 +1,10 @@
 """The configuration of one ``format("kprod")`` write: the producer's, and the sink's own options.
 
-Owns: the value :class:`SinkConfig`, which delivery guarantee the options amount to, and
+Owns: the value :class:`SinkConfig`, the delivery guarantee that results from the options, and
 :data:`CHECKS`, a row for each combination of the sink's options that is an error. Never: the rule
-or the default of one option (``option_table``), the producer's options together
-(``cross_checks``), a schema's (``schema_options``), a log line, a clock, an environment variable.
-The driver parses once, the tasks get the result, and need not import the modules that parse.
+or the default of one option (``option_table``), the producer's options together (``cross_checks``),
+a schema's (``schema_options``), a log line, a clock, an environment variable. The driver parses
+once. The tasks get the result, and need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class Preflight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """The options of a write with errors.tolerance=all. ``replicas`` None: the brokers' default."""
+    """The options of dead letters, for a write with errors.tolerance=all. ``replicas`` None: the
+    brokers' default.
+    """
 
     topic: str
     replicas: int | None
@@ -103,9 +105,10 @@ class DeadLetterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
-    """The options of one ``format("kprod")`` write, read.
+    """The parsed options of one ``format("kprod")`` write.
 
-    A field that has the name of an option (``Option.attribute``) is its value, or its default.
+    A field that has the name of an option (``Option.attribute``) is the value of the option, or its
+    default.
     """
 
     producer: ProducerConfig
@@ -154,7 +157,7 @@ class SinkConfig:
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> SinkConfig:
-        """Read the option map that Spark hands to a data source, and its ``configFile``.
+        """Parses the option map that Spark passes to a data source, and its ``configFile``.
 
         Raises only ConfigError.
         """
@@ -165,7 +168,9 @@ class SinkConfig:
 
     @classmethod
     def of(cls, given: GivenOptions) -> SinkConfig:
-        """Read options whose names were looked at, with the prefix ``kafka.``."""
+        """Parses options whose names were checked, with the prefix ``kafka.`` before the producer's
+        options.
+        """
         from spark_kafka_sink.config.cross_checks import OptionReader
         from spark_kafka_sink.config.option_table import SINK_OPTIONS
         from spark_kafka_sink.config.schema_options import schema_options
@@ -224,12 +229,15 @@ class SinkConfig:
 
     @property
     def log_topics(self) -> tuple[str, ...]:
-        """The topics of commit logs, which take no rows: this write's, and the default one."""
+        """The topics of commit logs, which take no rows: the log of this write, and the default
+        log.
+        """
         return tuple({self.commit_log_topic, COMMIT_LOG_TOPIC})
 
     def preflight_for(self, *, streaming: bool) -> Preflight:
-        """The ``preflight`` option, or the mode's default: warn for streaming without exactly-once,
-        and required in all other cases.
+        """The value of the ``preflight`` option, or its default for the mode.
+
+        The default is warn for streaming without exactly-once, and required in all other cases.
         """
         if self.preflight is not None:
             return self.preflight
@@ -237,9 +245,10 @@ class SinkConfig:
 
 
 def _fingerprint(given: GivenOptions) -> str:
-    """A hash of names and values as they were given. Options of TLS, SASL and a registry's client
-    don't count, so no secret is in it. Options that differ between the writes of a query don't
-    count either.
+    """A hash of option names and values as they were given.
+
+    Options of TLS, SASL and a registry's client are left out, so that no secret is in the hash.
+    Options that differ between the writes of a query are left out as well.
     """
     from spark_kafka_sink.base.security.secret_references import REFERABLE
 
@@ -254,7 +263,9 @@ def _fingerprint(given: GivenOptions) -> str:
 def _guarantee(
     reader: OptionReader, requested: DeliveryGuarantee, *, is_given: bool
 ) -> DeliveryGuarantee:
-    """Read the producer's options under the requested guarantee, and return the effective one."""
+    """Reads the producer's options under the requested guarantee, and returns the effective
+    guarantee.
+    """
     from spark_kafka_sink.config.names.given import Given
 
     idempotence = "enable.idempotence"
@@ -328,8 +339,8 @@ _IS_LOG = (
 
 
 def _not_the_commit_log(name: str) -> Iterator[Check]:
-    """Whether ``name`` is neither the log of this write nor the default log, which other writes
-    use.
+    """Checks that ``name`` is neither the log topic of this write nor the default log topic, which
+    other writes use.
     """
     yield _one_topic(name, "commitLogTopic", _IS_LOG)
     default = f"{name} is '{COMMIT_LOG_TOPIC}', the topic of the commit log"

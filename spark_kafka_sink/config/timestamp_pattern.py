@@ -13,8 +13,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a pattern: ``count`` times the letter ``text``; with a count of 0 the literal
-    ``text``.
+    """A part of a pattern: the letter ``text``, repeated ``count`` times. If ``count`` is 0,
+    ``text`` is a literal.
     """
 
     text: str
@@ -59,6 +59,6 @@ def pattern_parts(pattern: str, *, has_zone: bool = True) -> tuple[Part, ...]:
 
 
 def checked_pattern(pattern: str, *, has_zone: bool) -> str:
-    """``pattern`` if it is one. ValueError with the reason."""
+    """Returns ``pattern`` if it is a valid pattern. Raises ValueError with the reason otherwise."""
     pattern_parts(pattern, has_zone=has_zone)
     return pattern

@@ -1,4 +1,6 @@
-"""The exceptions, under the name that users import and tracebacks show."""
+"""The exceptions of this package, under the module name that users import and that
+tracebacks show.
+"""
 
 from spark_kafka_sink.base.errors import (
     ApiError,

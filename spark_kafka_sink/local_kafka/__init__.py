@@ -4,10 +4,13 @@ The demo and the tests use it. It needs Python, a JVM of version 17 or newer, an
 either PySpark or Maven to fetch the server's jars. It imports only the standard library (with
 ``secure`` also ``cryptography``); no module of the sink imports it. ``python -m
 spark_kafka_sink.local_kafka`` runs a Kafka in the foreground, with ``--secure`` a Kafka with TLS,
-SASL and ACLs. ``cluster`` and ``node`` start and stop it (with ``ports``, ``probe``,
-``broker_process_group``, ``parent_watchdog``) with the ``server_properties`` and, when ``secure``,
-the ``certificates`` and ``secure_files``; ``installation`` fetches a ``distribution``, with
-``java``. ``schema_registry`` is a schema registry for it. ``pytest_plugin`` has the fixtures.
+SASL and ACLs.
+
+``cluster`` and ``node`` start and stop the brokers, with ``ports``, ``probe``,
+``broker_process_group`` and ``parent_watchdog``. ``server_properties`` has their configuration,
+``certificates`` and ``secure_files`` the files for ``secure``. ``installation`` fetches a
+``distribution``, with ``java``. ``registry`` is a schema registry. ``pytest_plugin`` has the
+fixtures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``python -m spark_kafka_sink.local_kafka``: a Kafka in the foreground until Ctrl-C or SIGTERM.
 
-The bootstrap address is the one line on standard output, printed when every node serves; what
-happens meanwhile goes to standard error. With ``--secure`` standard output is a client's properties
-file in its place, ready for use, with the other ways in as comments.
+The bootstrap address is the only line on standard output, printed when every node serves requests.
+Progress is shown on standard error. With ``--secure`` standard output is instead a client's
+properties file, ready for use, with the settings of the other listeners and mechanisms as comments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_kafka_sink.local_kafka.secure_files import write_secure_files
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Runs the command line; returns the exit status."""
     options = _parse(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     # SIGTERM takes the way of Ctrl-C, so that one handler stops the nodes at any moment.
@@ -69,7 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _client_properties(cluster: KafkaCluster) -> str:
-    """A client's file for SASL_SSL with SCRAM-SHA-512; every other way in, commented out."""
+    """A client's properties file for SASL_SSL with SCRAM-SHA-512; the other listeners and
+    mechanisms are commented out.
+    """
     lines = [f"# PLAINTEXT, for tools: bootstrap.servers={cluster.bootstrap}"]
     for listener, protocol in LISTENERS.items():
         for mechanism in MECHANISMS if protocol.startswith("SASL") else ("",):
@@ -85,7 +87,7 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Wait until a node exits unexpectedly."""
+    """Waits until a node exits unexpectedly."""
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:

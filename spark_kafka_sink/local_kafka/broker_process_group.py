@@ -1,7 +1,7 @@
-"""A group of broker processes that ends with its parent.
+"""A group of broker processes that ends when its parent ends.
 
-Owns: the watcher process (see ``parent_watchdog.py``), the process group that brokers are started
-into, and the directory that is removed with them.
+Owns: the watcher process (see ``parent_watchdog.py``), the process group of the brokers, and the
+directory that is removed with them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BrokerProcessGroup:
             raise
 
     def _await_watcher(self) -> None:
-        """Wait until the watcher is running, which it reports with a line."""
+        """Waits until the watcher is running; the watcher reports that by printing a line."""
         ready = self._watcher.stdout
         assert ready is not None
         if not ready.readline():
@@ -57,7 +57,7 @@ class BrokerProcessGroup:
     def start(
         self, command: list[str], output: IO[bytes], directory: Path
     ) -> subprocess.Popen[bytes]:
-        """Start ``command`` in ``directory``, both output streams to ``output``."""
+        """Starts ``command`` in ``directory``; both output streams go to ``output``."""
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -72,7 +72,9 @@ class BrokerProcessGroup:
         return process
 
     def close(self) -> None:
-        """Kill every process of the group and remove the directory. Repeatable."""
+        """Kills every process of the group and removes the directory. A second call does
+        nothing.
+        """
         if self._watcher.returncode is None:
             # The group's number can't have been reused: the watcher is not yet waited for.
             os.killpg(self._watcher.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""Certificates of a local Kafka with TLS: a private CA, made at each start.
+"""Certificates of a local Kafka with TLS: a private CA, created at each start.
 
 Owns: the CA, and PEM files of a private key with its chain, as brokers and clients read them.
-Never: the use of a certificate. It is the only module here that needs a package, ``cryptography``,
-from the extra ``[tls]``; ``secure`` imports it when it is needed.
+Never: the use of a certificate. Only this module of ``local_kafka`` needs a package,
+``cryptography``, from the extra ``[tls]``; ``secure`` imports it when it is needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SKEW = dt.timedelta(hours=1)
 
 
 class CertificateAuthority:
-    """A CA whose private key stays in memory; ``path`` gets its certificate in PEM."""
+    """A CA whose private key stays in memory. Its certificate is written to ``path`` in PEM."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,10 +53,11 @@ class CertificateAuthority:
         path.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
     def issue(self, path: Path, common_name: str, hosts: Sequence[str] = ()) -> Path:
-        """Write a new private key (PKCS#8, for our eyes only) and its chain to ``path``.
+        """Writes a new private key (PKCS#8, readable by the owner only) and its certificate chain
+        to ``path``.
 
-        ``hosts``, for a broker: the DNS names and addresses that it is reached by. ``common_name``,
-        for a client: its user.
+        For a broker, ``hosts`` are its DNS names and addresses. For a client, ``common_name`` is
+        its user.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(common_name), key.public_key()).add_extension(

@@ -1,6 +1,6 @@
 """A whole Apache Kafka cluster on this machine, for as long as a ``with`` block lasts.
 
-Owns: the nodes' common configuration, starting them together, and leaving nothing behind.
+Owns: the nodes' common configuration, the common start, and the removal of all processes and files.
 """
 
 from __future__ import annotations
@@ -130,8 +130,7 @@ class KafkaCluster:
     def client_options(
         self, listener: str, mechanism: str = "SCRAM-SHA-512", user: str = "alice"
     ) -> dict[str, str]:
-        """The options of a client of a secure cluster, with ``bootstrap.servers``, by Java's
-        names.
+        """The options of a client of a secure cluster by Java's names, with ``bootstrap.servers``.
 
         ``user`` is ``alice``, who may do everything, or ``bob``, who may do nothing without ACLs.
         """
@@ -145,7 +144,7 @@ class KafkaCluster:
         return self.nodes[node_id - 1]
 
     def start(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Format and start every node, and wait until each node sees all nodes.
+        """Formats and starts every node, and waits until each node sees all nodes.
 
         The first call on a machine downloads Kafka's jars, before ``timeout`` begins. If the
         cluster can't start, LocalKafkaError is raised with the end of a log. No process and no data
@@ -169,7 +168,7 @@ class KafkaCluster:
             raise
 
     def stop(self) -> None:
-        """Kill every node, remove the data, and release the ports. A second call does nothing.
+        """Kills every node, removes the data, and releases the ports. A second call does nothing.
 
         A clean shutdown would take seconds, because controllers that stop together wait for each
         other. The data is removed anyway. To shut down one node cleanly, call ``node(n).stop()``.
@@ -182,10 +181,11 @@ class KafkaCluster:
         self._release_ports()
 
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Wait until every running node lists all running nodes, and no partition lacks a replica.
+        """Waits until every running node lists all running nodes, and no partition lacks a replica.
 
-        Call it before you restart the next node. The LocalKafkaError that it raises names a
-        partition that lacks a replica, and shows the end of its leader's log.
+        Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
+        seconds; the error names a partition that lacks a replica, and shows the end of its leader's
+        log.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]
@@ -225,8 +225,10 @@ class KafkaCluster:
         overrides: Mapping[str, str],
         jvm_options: Sequence[str],
     ) -> tuple[KafkaNode, ...]:
-        """Makes the nodes. A node's properties are the common properties, its own properties, and
-        last ``overrides``.
+        """Creates the nodes.
+
+        The properties of a node are the common properties, then the node's own, and last
+        ``overrides``.
         """
         voters = {node_id: its["CONTROLLER"].port for node_id, its in held.items()}
         nodes = []
@@ -250,7 +252,9 @@ class KafkaCluster:
         return tuple(nodes)
 
     def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
-        """A port for each listener of a node; only the first listener's can be chosen."""
+        """Reserves a port for each listener of a node; ``port`` is the port of the first
+        listener.
+        """
         reserved: dict[str, ports.ReservedPort] = {}
         for name in [*listeners, "INTERNAL", "CONTROLLER"]:
             reserved[name] = ports.reserve(port if name == listeners[0] else None)
@@ -262,10 +266,11 @@ class KafkaCluster:
             port.release()
 
     def _format(self) -> None:
-        """Format the first node's storage with Kafka's tool, and give the others the same.
+        """Formats the storage of the first node with Kafka's tool, and copies the result to the
+        other nodes.
 
-        The bootstrap metadata is the same on every node; meta.properties differs in two ids. That
-        saves a JVM per node.
+        The bootstrap metadata is the same on every node, and meta.properties differs in two ids.
+        Copying saves a JVM for each node.
         """
         first, *others = self.nodes
         cluster_id = _random_id()

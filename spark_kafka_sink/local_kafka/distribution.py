@@ -9,7 +9,7 @@ the cache. Never: starting a broker.
 - **A half-finished cache never looks finished.** Jars are resolved into a directory with another
   name, which gets a list of its files with their sizes and is then renamed. If the files of a cache
   differ from its list, the cache is removed and fetched again.
-- **Two processes.** A file lock per version, held from the check of the cache until the rename.
+- **Two processes** use a file lock per version, held from the check of the cache until the rename.
 - **Two versions** have separate directories, locks and leftovers, so that a failed fetch of one
   version does not affect the other.
 """
@@ -70,9 +70,11 @@ class Coordinate:
 
 
 def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
-    """The server; Kafka's command line tools (dump-log, console-consumer, ProducerPerformance),
-    whose Connect dependencies would double the download and are never called; and a logger,
-    without which the server's log would be empty.
+    """The artifacts of the server, of Kafka's command line tools, and of a logger.
+
+    The tools are dump-log, console-consumer and ProducerPerformance, without their Connect
+    dependencies, which would double the download and are never called. Without a logger the
+    server's log would be empty.
     """
     return (
         Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", version),
@@ -83,8 +85,10 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
 
 
 def _artifacts(version: str) -> tuple[Coordinate, ...]:
-    """Kafka 3 was written for log4j 1 and does not bring it; here its calls go to log4j 2, which
-    takes two artifacts that Kafka 4 has among its dependencies.
+    """The artifacts of a version.
+
+    Kafka 3 was written for log4j 1 and does not include it. Its calls go to log4j 2, by two
+    artifacts that Kafka 4 has among its dependencies.
     """
     names = ("log4j-1.2-api", "log4j-api", "log4j-core") if version.startswith("3.") else ()
     log4j = (Coordinate("org.apache.logging.log4j", n, _LOG4J_VERSION, alone=True) for n in names)
@@ -99,7 +103,7 @@ RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Kafka's jars in the cache directory ``home``."""
+    """Kafka's jars below the directory ``home`` of the cache."""
 
     version: str
     home: Path
@@ -107,7 +111,7 @@ class Distribution:
 
     @property
     def class_path(self) -> str:
-        """The jars in a fixed order, so that a class archive made with it keeps fitting."""
+        """The class path: the jars in a fixed order, so that a class archive stays valid for it."""
         return os.pathsep.join(str(jar) for jar in self.jars)
 
 
@@ -119,7 +123,7 @@ def cache_directory() -> Path:
 
 
 def release(version: str) -> tuple[Coordinate, ...]:
-    """The artifacts of Kafka ``version``. Raises LocalKafkaError when it is not a pinned one."""
+    """The artifacts of Kafka ``version``. Raises LocalKafkaError when the version is not pinned."""
     found = RELEASES.get(version)
     if found is None:
         raise LocalKafkaError(
@@ -131,10 +135,11 @@ def release(version: str) -> tuple[Coordinate, ...]:
 
 @contextmanager
 def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
-    """A context with the cache directory, which is created if needed. Within the context no other
-    process uses ``version``.
+    """Context manager: the cache directory, locked for ``version``. Creates the directory if
+    needed.
 
-    The kernel drops the lock when its holder ends, so a killed process leaves no lock.
+    Within the context no other process uses the version. The kernel drops the lock when its holder
+    ends, so a killed process leaves no lock.
     """
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
@@ -144,7 +149,8 @@ def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
 
 
 def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distribution:
-    """Kafka's jars from ``directory``, fetched first if they are not there. Hold the cache's lock.
+    """Kafka's jars in ``directory``, fetched if they are missing. The caller holds the cache's
+    lock.
 
     Raises LocalKafkaError naming each resolver that was tried and the end of its output.
     """
@@ -159,8 +165,10 @@ def fetch(
     coordinates: tuple[Coordinate, ...],
     version: str = KAFKA_VERSION,
 ) -> Path:
-    """``directory``/``name``, whose folder ``jars`` holds ``coordinates``; see :func:`resolve`. The
-    lock of ``version`` must be held.
+    """Fetches ``coordinates`` into ``directory``/``name``/jars, if they are missing; returns
+    ``directory``/``name``.
+
+    Raises like :func:`resolve`. The caller holds the lock of ``version``.
     """
     home = directory / name
     if not _is_whole(home, coordinates):
@@ -199,7 +207,7 @@ def _file_list(home: Path, coordinates: tuple[Coordinate, ...]) -> dict[str, obj
 
 
 def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: str) -> None:
-    """Fill ``work``/kafka/jars, through the first resolver that can."""
+    """Fetches the jars into ``work``/kafka/jars, with the first resolver that can fetch them."""
     jars = work / "kafka" / "jars"
     commands = []
     if (maven := shutil.which("mvn")) is not None:
@@ -227,7 +235,7 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
 
 
 def _run_resolver(command: list[str], work: Path) -> str | None:
-    """None when ``command`` succeeded, otherwise the end of its output."""
+    """Runs a resolver. None when ``command`` succeeded, otherwise the end of its output."""
     try:
         answer = subprocess.run(
             command,
@@ -310,8 +318,8 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
 def _find_ivy() -> Path | None:
     """The Ivy jar of PySpark (or of ``SPARK_HOME``), which resolves ``spark.jars.packages``.
 
-    Ivy is called by itself, through its own main class: that needs no SparkContext and a third of
-    the time, and pyspark is located without being imported.
+    Ivy is called through its own main class, which needs no SparkContext and takes a third of the
+    time. PySpark is located without being imported.
     """
     homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
     spec = importlib.util.find_spec("pyspark")
@@ -369,7 +377,7 @@ def _ivy_module(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _ivy_artifact(c: Coordinate) -> str:
-    """Ivy's ``<artifact>`` for a coordinate with a classifier."""
+    """Ivy's ``<artifact>`` element for a coordinate with a classifier."""
     if not c.classifier:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The one error of ``local_kafka``. Never: any logic."""
+"""The only error of ``local_kafka``. Never: any logic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""All that must be on a machine before a node can start, made ready once.
+"""The files that a node needs, made ready once on a machine.
 
 Owns: the order of these steps, and the class archive. A JVM that maps its classes from an archive
-(class data sharing) has Kafka serving in about half the time, at no cost to its peak speed. The
-archive is written by a throw-away broker that runs once per machine, Kafka release and JVM build.
+(class data sharing) starts Kafka in about half the time, and is as fast afterwards. A temporary
+broker, which runs once per machine, Kafka release and JVM build, writes the archive.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, Kafka's jars, and the class archive that fits both (or None)."""
+    """A JVM, Kafka's jars, and the class archive for both (or None)."""
 
     java: Java
     distribution: Distribution
@@ -58,10 +58,10 @@ class Installation:
     def format_storage(
         self, properties: Path, cluster_id: str, options: Sequence[str] = ()
     ) -> None:
-        """Write meta.properties and the bootstrap metadata into the log.dirs of ``properties``.
+        """Writes meta.properties and the bootstrap metadata into the log.dirs of ``properties``.
 
-        ``options`` are further arguments of Kafka's ``kafka-storage format``, such as
-        ``--feature transaction.version=0``. Raises LocalKafkaError with the tool's output.
+        ``options`` are further arguments of Kafka's ``kafka-storage format``, such as ``--feature
+        transaction.version=0``. Raises LocalKafkaError with the tool's output.
         """
         arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
         answer = subprocess.run(
@@ -111,10 +111,10 @@ FULL_JVM = (
 
 
 def prepare(version: str = KAFKA_VERSION) -> Installation:
-    """The files that a node needs, fetched and made on the first call on a machine.
+    """The files that a node needs; the first call on a machine fetches and creates them.
 
-    That call takes half a minute for each version; later ones a tenth of a second. Safe in several
-    processes at once. Raises LocalKafkaError.
+    The first call takes half a minute for each version, later calls a tenth of a second. Several
+    processes may call this at the same time. Raises LocalKafkaError.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
@@ -128,7 +128,9 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 
 def _write_archive(installation: Installation, archive: Path) -> None:
-    """Run a broker that leaves ``archive`` at its end. A failure means slower starts, no more."""
+    """Runs a broker that writes ``archive`` when it ends. After a failure, brokers only start more
+    slowly.
+    """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     brood = BrokerProcessGroup()
     held = [ports.reserve() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The JDK that runs the brokers: found, and checked to be new enough.
+"""The JDK that runs the brokers.
 
 Owns: the search for ``java``, and the version that Kafka's server needs. Never: starting another
 program than ``java -version``.
@@ -27,7 +27,7 @@ _INSTALL_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A ``java`` launcher, its major version, and a name for exactly this build."""
+    """A ``java`` launcher, its major version, and a name that is unique for its build."""
 
     path: Path
     major: int

@@ -51,8 +51,8 @@ _TRANSITIONS = {
 class KafkaNode:
     """A broker and controller of a :class:`~spark_kafka_sink.local_kafka.cluster.KafkaCluster`.
 
-    ``properties`` is the node's server configuration. It is written out at each start, so what a
-    test changes in it while the node is stopped holds from the next start on. Not thread-safe.
+    ``properties`` is the node's server configuration. Each start writes it to a file, so a change
+    of a stopped node takes effect with the next start. Not thread-safe.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class KafkaNode:
 
     @property
     def state(self) -> NodeState:
-        """RUNNING, FROZEN, or STOPPED, also when the process crashed."""
+        """The state of the process: RUNNING, FROZEN, or STOPPED, also after a crash."""
         if self._process is not None and self._process.poll() is not None:
             self._state = NodeState.STOPPED
         return self._state
 
     @property
     def pid(self) -> int | None:
-        """The broker's process id while it has one."""
+        """The broker's process id, None while it is stopped."""
         return None if self.state is NodeState.STOPPED or not self._process else self._process.pid
 
     @property
     def log_path(self) -> Path:
-        """Everything that the broker logged or printed, over all its starts."""
+        """The path of the node's log: all output of the broker, over all its starts."""
         return self.directory / "server.log"
 
     @property
@@ -101,20 +101,21 @@ class KafkaNode:
         return self.directory / "server.properties"
 
     def port(self, listener: str = "PLAINTEXT") -> int:
-        """The port of a clients' listener; the same over the node's whole life."""
+        """The port of a clients' listener, which never changes."""
         return self._ports[listener].port
 
     def address(self, listener: str = "PLAINTEXT") -> str:
-        """``host:port`` of a clients' listener."""
+        """The address ``host:port`` of a clients' listener."""
         return f"{HOST}:{self.port(listener)}"
 
     # --- what a test does to a node --------------------------------------------------------------
 
     def start(self, *, wait: bool = True, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Start the broker; ``wait``: until it serves (``timeout`` in seconds).
+        """Starts the broker; with ``wait``, waits at most ``timeout`` seconds until it serves
+        requests.
 
-        In a cluster of three, a node serves only when two are up: start the first with
-        ``wait=False``. Raises LocalKafkaError with the end of the node's log.
+        In a cluster of three, a node serves requests only when two nodes are up: start the first
+        node with ``wait=False``. Raises LocalKafkaError with the end of the node's log.
         """
         self._move("start")
         write_properties(self.properties_path, self.properties)
@@ -131,6 +132,7 @@ class KafkaNode:
 
     def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
         """Sends SIGTERM: the broker moves its leaderships to other brokers and closes its logs.
+
         Raises LocalKafkaError when it has not exited after ``timeout`` seconds.
         """
         process = self._move("stop")
@@ -142,15 +144,17 @@ class KafkaNode:
             raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
 
     def kill(self) -> None:
-        """Sends SIGKILL: the node stops without a shutdown. The page cache survives, like in a real
-        crash.
+        """Sends SIGKILL: the node stops without a shutdown. The page cache survives, unlike in a
+        power failure.
         """
         process = self._move("kill")
         process.kill()
         process.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP: sockets stay open and connections are accepted, but nothing is answered."""
+        """Sends SIGSTOP: sockets stay open and the kernel accepts connections, but no request is
+        answered.
+        """
         process = self._move("freeze")
         process.send_signal(signal.SIGSTOP)
         # The kernel stops the JVM's threads one by one, and one may answer meanwhile; the parent
@@ -158,7 +162,7 @@ class KafkaNode:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """SIGCONT: it resumes; its sessions may have expired."""
+        """Sends SIGCONT: the broker resumes; its sessions may have expired."""
         self._move("thaw").send_signal(signal.SIGCONT)
 
     # --- readiness -------------------------------------------------------------------------------
@@ -166,11 +170,11 @@ class KafkaNode:
     def wait_until_ready(
         self, *, nodes: frozenset[int] | None = None, timeout: float = DEFAULT_START_TIMEOUT_S
     ) -> None:
-        """Wait until the broker answers ApiVersions, and its metadata lists ``nodes`` as alive.
+        """Waits until the broker answers ApiVersions, and its metadata lists ``nodes`` as alive.
 
         ``nodes`` is by default the node itself: a broker is listed once the controllers have
-        unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or
-        as soon as the process has exited.
+        unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or as
+        soon as the process has exited.
         """
         wanted = frozenset({self.node_id}) if nodes is None else nodes
         deadline = time.monotonic() + timeout
@@ -190,7 +194,9 @@ class KafkaNode:
 
     @property
     def probe_address(self) -> tuple[str, int]:
-        """The address for the readiness probe: the brokers' own listener, always plaintext."""
+        """The address for the readiness probe: the brokers' own listener, which is always
+        plaintext.
+        """
         return HOST, self._ports["INTERNAL"].port
 
     def log_tail(self) -> str:
@@ -204,7 +210,9 @@ class KafkaNode:
     # --- within ----------------------------------------------------------------------------------
 
     def _move(self, verb: str) -> subprocess.Popen[bytes]:
-        """Go along ``verb`` in the table of states; an illegal verb raises and changes nothing."""
+        """Changes the state by ``verb`` of the state table. An illegal verb raises and changes
+        nothing.
+        """
         state = self.state
         target = _TRANSITIONS.get((state, verb))
         if target is None:

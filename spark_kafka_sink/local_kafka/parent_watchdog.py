@@ -1,13 +1,13 @@
 """Ends the brokers of a parent process after the parent has ended in any way.
 
-Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. It reads its standard input,
-a pipe whose other end only the parent has. The kernel closes that end when the parent exits, is
-killed with SIGKILL or crashes; then the watcher kills its whole process group, which holds the
-brokers, and removes DIRECTORY.
+Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. The watcher reads its
+standard input, a pipe whose other end only the parent has. The kernel closes that end when the
+parent exits, is killed with SIGKILL or crashes. Then the watcher kills its whole process group,
+which contains the brokers, and removes DIRECTORY.
 
-Why not PR_SET_PDEATHSIG: it fires when the *thread* that started the broker ends, it needs code
-between fork and exec, and it leaves the data directory behind. Why a process group: a broker joins
-it as it is started, so no broker ever runs without its watcher.
+PR_SET_PDEATHSIG is not used: it fires when the *thread* that started the broker ends, it needs code
+between fork and exec, and it leaves the data directory behind. A process group is used because a
+broker joins it as it is started, so no broker ever runs without its watcher.
 
 Owns: that duty. Imports no module of this package: it must start fast and never fail.
 """
@@ -22,7 +22,7 @@ import sys
 
 
 def main() -> None:
-    """Wait for the end of standard input, then kill the group and remove ``argv[1]``."""
+    """Waits for the end of standard input, then kills the process group and removes ``argv[1]``."""
     # A terminal that closes sends SIGHUP to orphaned groups with a stopped (frozen) member; the
     # watcher must outlive that to do its work.
     for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

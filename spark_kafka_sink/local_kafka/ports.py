@@ -1,14 +1,15 @@
-"""TCP ports that stay ours while no broker listens on them.
+"""TCP ports that stay reserved while no broker listens on them.
 
 Owns: choosing free ports on the loopback address and holding them. Never: listening.
 
-A restarted broker must come back on its old port (clients have no other), and while it is
-down no other process may take that port. Two things could: a process that searches a free port,
-and the kernel, which gives outgoing connections ports of the ephemeral range. So ports are chosen
-below that range, and each is held by a socket that is bound but never listens. On Linux a broker
-can still bind the same port, because both sockets carry SO_REUSEADDR and ours does not listen;
-a process that probes without SO_REUSEADDR finds the port taken; and a client that connects while
-the broker is away is refused, as it should be.
+A restarted broker must listen on its old port, because clients have no other, and while it is down
+no other process may take that port. Two things could take the port: a process that searches a free
+port, and the kernel, which gives outgoing connections ports of the ephemeral range. So ports are
+chosen below that range, and each port is held by a socket that is bound but never listens.
+
+On Linux a broker can still bind the same port, because both sockets carry SO_REUSEADDR and the
+holding socket does not listen. A process that probes without SO_REUSEADDR finds the port taken. A
+client that connects while the broker is down is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ReservedPort:
     __slots__ = ("_holder", "port")
 
     def __init__(self, port: int) -> None:
-        """Reserve ``port``. Raises OSError when another process has it."""
+        """Reserves ``port``. Raises OSError when another process has the port."""
         self.port = port
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -49,7 +50,7 @@ class ReservedPort:
 
 
 def reserve(port: int | None = None) -> ReservedPort:
-    """Hold ``port``, or any free one below the ephemeral range.
+    """Reserves ``port``, or any free port below the ephemeral range.
 
     Raises LocalKafkaError when the wanted port is taken.
     """

@@ -1,8 +1,8 @@
 """Probes whether a broker, or a schema registry, serves requests, with small requests.
 
 Owns: an ApiVersions v0 and a Metadata v1 request over a short-lived socket, and no other part of
-the protocol. It deliberately shares no code with the producer: the check that a broker is up must
-not depend on the tested code.
+the protocol. The probe deliberately shares no code with the producer: the check that a broker is up
+must not depend on the tested code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A broker's answer about its cluster: the live brokers' ids, and every partition."""
+    """A broker's response about its cluster: the ids of the live brokers, and every partition."""
 
     brokers: frozenset[int]
     partitions: tuple[PartitionState, ...]
@@ -44,7 +44,7 @@ class ClusterState:
 
 
 def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
-    """True when a Kafka broker at ``host:port`` answers ApiVersions without an error."""
+    """Whether a Kafka broker at ``host:port`` answers ApiVersions without an error."""
     try:
         answer = _ask(host, port, _API_VERSIONS, 0, b"", timeout)
         return _Reader(answer).int16() == 0
@@ -53,7 +53,7 @@ def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
-    """True when an HTTP server at ``host:port`` answers 200 to a request for ``path``."""
+    """Whether an HTTP server at ``host:port`` answers a request for ``path`` with status 200."""
     try:
         with socket.create_connection((host, port), timeout) as sock, sock.makefile("rb") as answer:
             sock.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
@@ -63,7 +63,9 @@ def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
 
 
 def cluster_state(host: str, port: int, timeout: float = 1.0) -> ClusterState | None:
-    """The cluster as the broker at ``host:port`` has it, or None without a complete response."""
+    """The cluster in the metadata of the broker at ``host:port``, or None without a complete
+    response.
+    """
     try:
         # A null array of topics asks for all of them (Metadata v1 and later).
         answer = _Reader(_ask(host, port, _METADATA, 1, struct.pack(">i", -1), timeout))
@@ -124,7 +126,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 class _Reader:
-    """Big-endian fields one after the other; past the end is an error."""
+    """Reads big-endian fields one after the other; reading past the end is an error."""
 
     __slots__ = ("_at", "_data")
 

@@ -22,9 +22,10 @@ from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 
 @pytest.fixture(scope="session")
 def new_kafka_cluster() -> Callable[[], KafkaCluster]:
-    """Makes the cluster: one node that creates a topic at its first write. Override it in
-    ``conftest.py``, with the scope ``session``, for another cluster, such as ``lambda:
-    KafkaCluster(3)``.
+    """Creates the cluster: one node that creates a topic at its first write.
+
+    For another cluster, override this fixture in ``conftest.py``, with the scope ``session``, for
+    example with ``lambda: KafkaCluster(3)``.
     """
     return lambda: KafkaCluster(overrides={"auto.create.topics.enable": "true"})
 
@@ -33,7 +34,8 @@ def new_kafka_cluster() -> Callable[[], KafkaCluster]:
 def kafka_cluster(new_kafka_cluster: Callable[[], KafkaCluster]) -> Iterator[KafkaCluster]:
     """A running cluster, started by the first test that uses it.
 
-    With pytest-xdist each process has its own. Raises LocalKafkaError when it can't start.
+    With pytest-xdist each process has a separate cluster. Raises LocalKafkaError when the cluster
+    can't start.
     """
     with new_kafka_cluster() as cluster:
         yield cluster
@@ -47,8 +49,9 @@ def kafka_bootstrap(kafka_cluster: KafkaCluster) -> str:
 
 @pytest.fixture(scope="session")
 def schema_registry_url() -> Iterator[str]:
-    """The ``schema.registry.url`` of a registry in memory, started by the first test that uses
-    it. Raises LocalKafkaError when it can't start.
+    """The ``schema.registry.url`` of a registry in memory, started by the first test that uses it.
+
+    Raises LocalKafkaError when the registry can't start.
     """
     with SchemaRegistry() as registry:
         yield registry.url

@@ -1,13 +1,13 @@
 """The security of a local Kafka: certificates, users, and the clients' settings.
 
-Owns: the certificates and passwords of a cluster, which are made at its start and only stored in
-its temporary directory; the server settings that name them; the matching client settings. Settings
-without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
+Owns: the certificates and passwords of a cluster, which are created at its start and only stored in
+its temporary directory; the server settings that name these files; the matching client settings.
+Settings without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
 
-**Users.** ``alice`` is a super user; ``bob`` may do nothing without an ACL. Each has one random
-password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its CN; for
-OAUTHBEARER the name is the token's ``sub``. A client on PLAINTEXT is ANONYMOUS, which is a super
-user as well, so that a test's tools need no credentials.
+**Users.** ``alice`` is a super user; ``bob`` may do nothing without an ACL. Each user has one
+random password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its
+CN. For OAUTHBEARER the name is the token's ``sub``. A client on PLAINTEXT is ANONYMOUS, which is a
+super user as well, so that a test's tools need no credentials.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SECURITY = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """The secrets of one secure cluster. Files in PEM; a key file holds key and chain.
+    """The secrets of one secure cluster. Files are in PEM; a key file has the key and the chain.
 
-    ``passwords``: user to password. ``client_keys``: user to the file with the certificate of that
-    name.
+    ``passwords`` has the password of each user, ``client_keys`` the file with the client
+    certificate of each user.
     """
 
     ca: Path
@@ -52,7 +52,7 @@ class Security:
 
     @classmethod
     def make(cls, directory: Path) -> Security:
-        """New certificates in ``directory``, and new passwords. Raises LocalKafkaError."""
+        """Creates new certificates in ``directory``, and new passwords. Raises LocalKafkaError."""
         try:
             from spark_kafka_sink.local_kafka.certificates import CertificateAuthority
         except ImportError as error:
@@ -70,8 +70,8 @@ class Security:
         )
 
     def server_properties(self, listeners: Mapping[str, str]) -> dict[str, str]:
-        """The server settings of a node, the same for each node. ``listeners``: name to
-        protocol.
+        """The server settings of security, the same for each node. ``listeners`` has the protocol
+        of each listener by name.
         """
         shared = read_properties(template_directory() / "secure.properties")
         users = " ".join(f'user_{name}="{word}"' for name, word in self.passwords.items())
@@ -91,9 +91,10 @@ class Security:
         }
 
     def format_options(self) -> tuple[str, ...]:
-        """SCRAM credentials for ``kafka-storage format``; salted, so no password is in a command.
+        """The arguments of ``kafka-storage format`` for the users' SCRAM credentials.
 
-        RFC 5802: SaltedPassword is PBKDF2 with HMAC of the mechanism's hash.
+        The credentials are salted, so no password is on a command line. By RFC 5802, SaltedPassword
+        is PBKDF2 with HMAC of the mechanism's hash.
         """
         options = []
         for mechanism, algorithm in (("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")):
@@ -112,7 +113,8 @@ class Security:
     ) -> dict[str, str]:
         """The options of a client by Java's names, without ``bootstrap.servers``.
 
-        With SSL, ``user`` shows their certificate; with SASL_SSL none.
+        With SSL, the client shows the certificate of ``user``; with SASL_SSL it shows no
+        certificate.
         """
         options = {"security.protocol": protocol}
         if protocol.endswith("SSL"):

@@ -1,10 +1,11 @@
-"""The files of a secure Kafka in Docker: what ``docker-compose.yml``'s profile ``secure`` mounts.
+"""The files of a secure Kafka in Docker, which the profile ``secure`` of ``docker-compose.yml``
+mounts.
 
-Owns: their names, the ports and the paths within the container. Never: a setting of Kafka
-(``conf/kafka``, ``secure``), so that Docker runs the same broker as this machine does.
+Owns: the names of the files, the ports and the paths within the container. Never: a setting of
+Kafka (``conf/kafka``, ``secure``), so that Docker runs the same broker as this machine does.
 
-``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes them; new ones each
-time, with new passwords. ``client.properties`` among them is for clients on this machine.
+``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes new files with new
+passwords each time. ``client.properties`` among them is for clients on this machine.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ exec /opt/kafka/bin/kafka-server-start.sh {MOUNTED}/server.properties
 
 
 def write_secure_files(directory: Path) -> Path:
-    """Write them into ``directory``, which must not be there yet; the path of the client's file.
+    """Writes the files into ``directory``, which must not exist yet; returns the path of the
+    client's file.
 
     Raises LocalKafkaError.
     """

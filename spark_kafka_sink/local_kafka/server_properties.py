@@ -1,7 +1,7 @@
 """Kafka server configuration files: the shipped templates, read and written.
 
-Owns: finding ``conf/kafka`` and Java's properties format as far as server files need it. Never:
-what a setting means.
+Owns: finding ``conf/kafka``, and Java's properties format as far as server files need it. Never:
+the meaning of a setting.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _INTERNAL, _CONTROLLER = "INTERNAL", "CONTROLLER"
 
 
 def template_directory() -> Path:
-    """``conf/kafka``: next to this module in a wheel, at the top of the repository in a
-    checkout.
+    """The directory ``conf/kafka``: next to this module in a wheel, at the top of the repository in
+    a checkout.
     """
     here = Path(__file__).resolve().parent
     for directory in (here / "conf", here.parents[1] / "conf" / "kafka"):
@@ -30,14 +30,14 @@ def template_directory() -> Path:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The ``name=value`` lines of ``path``, in order; ``#`` begins a comment line."""
+    """The ``name=value`` lines of the file ``path``, in order; ``#`` begins a comment line."""
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Write ``properties`` so that Java reads back exactly these names and values."""
+    """Writes ``properties`` so that Java reads exactly these names and values."""
     lines = (f"{_escape(name)}={_escape(value)}\n" for name, value in properties.items())
     path.write_text("".join(lines), encoding="utf-8")
 
@@ -58,11 +58,11 @@ def node_properties(
     internal_port: int,
     voters: Mapping[int, int],
 ) -> dict[str, str]:
-    """The settings that differ between nodes.
+    """The server settings that differ between nodes.
 
-    ``client_listeners``: listener name to security protocol and port. Brokers use a separate
-    listener among themselves, so that a test may put a proxy before the clients' listener and
-    disturb only clients. ``voters``: node id to port of each controller.
+    ``client_listeners`` has the security protocol and port of each listener by name. Brokers use a
+    separate listener among themselves, so that a test may put a proxy before the clients' listener
+    and disturb only clients. ``voters`` has the port of each controller by node id.
     """
     ports = {name: port for name, (_, port) in client_listeners.items()}
     protocols = {name: protocol for name, (protocol, _) in client_listeners.items()}
@@ -79,10 +79,11 @@ def node_properties(
 
 
 def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """``properties`` with ``overrides``, whose advertised listeners keep the brokers' own listener.
+    """``properties`` with ``overrides`` applied; the brokers' own listener stays among the
+    advertised listeners.
 
-    Kafka refuses advertised listeners without the listener that brokers use among themselves. A
-    test that gives clients another address need not repeat it.
+    Kafka refuses advertised listeners without the listener that brokers use among themselves. So a
+    test that gives clients another address need not repeat that listener.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

@@ -1,6 +1,7 @@
 """Addresses in options: of brokers, of a registry, of a token endpoint.
 
-Owns: their syntax, and which hosts are this machine. Never: a look-up of a name, a connection.
+Owns: the syntax of addresses, and which hosts are this machine. Never: a lookup of a name, a
+connection.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from spark_kafka_sink.base.security.password import REPLACE_IT, Password, Text, 
 
 def is_loopback(host: str) -> bool:
     """Whether ``host`` (a lower-case name or an address without brackets) is this machine without
-    DNS: what is sent there can't be read on a network, and needs no proxy.
+    DNS.
+
+    Data sent to such a host can't be read on a network, and needs no proxy.
     """
     if host == "localhost":
         return True
@@ -28,7 +31,7 @@ def is_loopback(host: str) -> bool:
 
 
 def url_parts(text: str) -> SplitResult | None:
-    """The parts of a URL of ASCII; None for what is no URL."""
+    """The parts of a URL of ASCII characters; None for other text."""
     try:
         parts = urlsplit(text)
         _ = parts.port
@@ -38,7 +41,7 @@ def url_parts(text: str) -> SplitResult | None:
 
 
 def is_in_the_clear(parts: SplitResult) -> bool:
-    """Whether what is sent there can be read on a network."""
+    """Whether data sent to this URL can be read on a network."""
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
@@ -51,12 +54,12 @@ def http_address(
     gets: str = "the client's secret",
     kind: Kind = Kind.TOKEN_SOURCE,
 ) -> SplitResult:
-    """The parts of ``given``, the http(s) URL in ``option``. ConfigError if it is no such URL, if
-    it holds a name or password, or if it would send a secret in the clear; of the URL, the error
-    shows the host at most.
+    """The parts of ``given``, the http(s) URL in ``option``.
 
-    ``gets`` describes the secret that is sent to the URL, empty if there is none. ``credentials``
-    names the options for name and password, for the hint.
+    Raises ConfigError if the text is no such URL, if it holds a name or password, or if a secret
+    would be sent to it unencrypted. The error shows at most the host of the URL. ``gets`` describes
+    the secret that is sent to the URL, empty if there is none. ``credentials`` names the options
+    for name and password, for the hint.
     """
     parts = url_parts(text_of(given))
     if parts is None:
@@ -89,9 +92,9 @@ def parse_bootstrap_servers(
     """The (host, port) of each item, in order, without duplicates
     (``ClientUtils.parseAndValidateAddresses``).
 
-    Stricter than Java in four points that can only fail later: port 0, an empty host, an IPv6
-    address without brackets, and ``SSL://`` or ``https://`` before an address if ``protocol``
-    differs. ``prefix`` precedes option names in hints. Raises ConfigError.
+    Raises ConfigError. Stricter than Java for four mistakes that would otherwise fail later: port
+    0, an empty host, an IPv6 address without brackets, and ``SSL://`` or ``https://`` before an
+    address if ``protocol`` differs. ``prefix`` precedes option names in hints.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:

@@ -44,7 +44,7 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A list that is set: its ``items``, or the ``problem`` that makes it unreadable."""
+    """An allow-list that is set: its ``items``, or the ``problem`` that makes it unreadable."""
 
     items: tuple[str, ...] = ()
     names: re.Pattern[str] | None = None
@@ -66,7 +66,7 @@ def _read(variable: str, text: str) -> _List:
 
 
 def read_lists(environment: Mapping[str, str]) -> Mapping[str, _List]:
-    """The lists that are set in ``environment``, by their variables; they never change."""
+    """The allow-lists that are set in ``environment``, by variable. The result never changes."""
     return MappingProxyType({v: _read(v, environment[v]) for v in EVERY if v in environment})
 
 
@@ -75,13 +75,17 @@ _LISTS: Final = read_lists(VARIABLES)
 
 
 class NotAllowedError(ConfigError):
-    """The operator of this process does not let options reach that."""
+    """The operator of this process does not allow options to use this file, address, variable or
+    class.
+    """
 
     default_kind = Kind.NOT_ALLOWED
 
     @classmethod
     def of(cls, what: str, variable: str) -> NotAllowedError:
-        """``what`` names option and reference, and must be fit to be shown."""
+        """The error for ``what``, an option with its reference. The text ``what`` must contain no
+        secret.
+        """
         return cls(
             f"{what} is not allowed here: {variable} of this process on host {platform.node()} does"
             " not list it",
@@ -90,9 +94,10 @@ class NotAllowedError(ConfigError):
 
 
 def check_file(path: str, what: str, *, line: bool = False) -> None:
-    """NotAllowedError for a file that may not be read; with ``line``, one line of a config file.
+    """Raises NotAllowedError for a file that may not be read; with ``line``, for one line of a
+    config file.
 
-    Says nothing of whether it exists. Symbolic links count as what they lead to.
+    The error does not show whether the file exists. Symbolic links are resolved before the check.
     """
     allowed = _list(PATHS)
     if allowed is None or _is_below(path, allowed):
@@ -104,7 +109,9 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """NotAllowedError for a file of another file system, unless a URI of PATHS is above it."""
+    """Raises NotAllowedError for a URI of another file system, unless a URI of the list PATHS is a
+    parent of it.
+    """
     allowed = _list(PATHS)
     if allowed is not None and not any(
         uri.startswith(f"{entry.rstrip('/')}/") for entry in allowed.items if "://" in entry
@@ -113,7 +120,7 @@ def check_uri(uri: str, what: str) -> None:
 
 
 def check_config_file(path: str, what: str) -> None:
-    """NotAllowedError for a file that may not be a ``configFile``."""
+    """Raises NotAllowedError for a file that may not be a ``configFile``."""
     variable = PATHS if _list(CONFIG_FILES) is None else CONFIG_FILES
     allowed = _list(variable)
     if allowed is not None and not _is_below(path, allowed):
@@ -121,22 +128,22 @@ def check_config_file(path: str, what: str) -> None:
 
 
 def check_report_path(path: str) -> None:
-    """NotAllowedError for a file that no report may be appended to."""
+    """Raises NotAllowedError for a file that reports may not be appended to."""
     allowed = _list(REPORT_PATHS)
     if allowed is not None and not _is_below(path, allowed):
         raise NotAllowedError.of(f"reportPath={safe_text(path)}", REPORT_PATHS)
 
 
 def check_variable(name: str, what: str) -> None:
-    """NotAllowedError for a variable that options may not look up."""
+    """Raises NotAllowedError for an environment variable that options may not look up."""
     allowed = _list(ENV_PATTERN)
     if allowed is not None and (allowed.names is None or allowed.names.fullmatch(name) is None):
         raise NotAllowedError.of(what, ENV_PATTERN)
 
 
 def check_url(url: str, what: str) -> None:
-    """Raises NotAllowedError for a token endpoint that is not on the list; compares exactly, as
-    Kafka.
+    """Raises NotAllowedError for a token endpoint that is not on the list. URLs are compared
+    exactly, as Kafka does.
     """
     allowed = _list(URLS)
     if allowed is not None and url not in allowed.items:
@@ -144,8 +151,9 @@ def check_url(url: str, what: str) -> None:
 
 
 def check_import(path: str, what: str) -> None:
-    """NotAllowedError unless the list has ``path``, or a module or package that contains it. After
-    the listed name, no part of ``path`` may be private.
+    """Raises NotAllowedError unless the list has ``path``, or a module or package that contains it.
+
+    After the listed name, no part of ``path`` may be private.
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)
@@ -162,7 +170,7 @@ def is_import_listed(path: str) -> bool:
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """The rests of ``path`` after each entry of the list that ``path`` begins with."""
+    """The remainders of ``path``, one for each list entry that is the beginning of ``path``."""
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."
     for entry in () if allowed is None else allowed.items:
@@ -172,7 +180,9 @@ def _behind_entries(path: str) -> Iterator[str]:
 
 
 def _list(variable: str) -> _List | None:
-    """The list, or None when it is not set. ConfigError when it can't be read."""
+    """The list of ``variable``, or None when it is not set. Raises ConfigError when it can't be
+    read.
+    """
     found = _LISTS.get(variable)
     if found is None or not found.problem:
         return found

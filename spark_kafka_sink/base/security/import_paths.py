@@ -5,7 +5,7 @@ path that can't be imported, and the safe description of an exception of a user'
 interface of the class, which the caller checks.
 
 The driver also calls :func:`find` and drops the result, so that a wrong path is an error before any
-task starts, not in each of them.
+task starts, and not an error of each task.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ _JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "software.")
 
 
 def find(path: Text, option: str) -> object:
-    """The object that ``path`` names. ConfigError, naming ``option``, when it can't be imported.
+    """The object at the import path ``path``. Raises ConfigError, naming ``option``, when it can't
+    be imported.
 
-    NotAllowedError in two cases: the operator's list does not have the path (before anything is
-    imported), or the listed module does not itself define the object.
+    Raises NotAllowedError in two cases: the operator's list does not have the path (before anything
+    is imported), or the listed module does not itself define the object.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -69,8 +70,9 @@ def find(path: Text, option: str) -> object:
 
 
 def find_function(path: str, option: str, argument: str) -> Callable[[object], object]:
-    """The object that ``path`` names, which must accept one ``argument``. Raises like :func:`find`;
-    raises ConfigError as well when the object can't be called.
+    """The callable at the import path ``path``, which must accept one ``argument``.
+
+    Raises like :func:`find`, and ConfigError when the object can't be called.
     """
     found = find(path, option)
     if not callable(found):
@@ -83,19 +85,23 @@ def find_function(path: str, option: str, argument: str) -> Callable[[object], o
 
 
 def names_jvm_classes(paths: str) -> bool:
-    """Whether an item of the comma-separated list looks like a JVM class: ``com.example.Audit``."""
+    """Whether an item of the comma-separated list looks like a JVM class, such as
+    ``com.example.Audit``.
+    """
     names = [without_shading(one.strip()) for one in paths.split(",")]
     return any(n.startswith(_JVM_PACKAGES) and n.rpartition(".")[2][:1].isupper() for n in names)
 
 
 def is_import_path(name: str) -> bool:
-    """Whether the text looks like an import path and is no class of Kafka."""
+    """Whether the text looks like a Python import path and is no class of Kafka."""
     kafkas = without_shading(name).startswith("org.apache.kafka.")
     return ("." in name or ":" in name) and not kafkas
 
 
 def make(path: Text, option: str) -> object:
-    """The object that ``path`` names; if it is a class, an instance made without arguments."""
+    """The object at the import path ``path``; for a class, a new instance made without
+    arguments.
+    """
     found = find(path, option)
     if not isinstance(found, type):
         return found
@@ -111,7 +117,9 @@ def make(path: Text, option: str) -> object:
 
 
 def place_of(error: BaseException) -> str:
-    """Class and location of a user code's exception, without its text, which may hold a row."""
+    """The class and the code location of an exception of user code, without its text, which may
+    hold a row.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return type(error).__name__
@@ -121,10 +129,11 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """If there is a list, every step of a path must lead to a listed module, to a class or function
-    defined in a listed module, or to an instance of such a class. Not allowed are ``os.abort`` of a
-    listed module that imports os, another module, and an object of Python or of a C library
-    (``log.handlers.clear``).
+    """Raises NotAllowedError if there is a list and no listed module defines the object ``found``.
+
+    Every step of a path must lead to a listed module, to a class or function defined in a listed
+    module, or to an instance of such a class. Not allowed are ``os.abort`` of a listed module that
+    imports os, another module, and an object of Python or of a C library (``log.handlers.clear``).
     """
     if not limits_imports():
         return

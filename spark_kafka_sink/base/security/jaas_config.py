@@ -4,7 +4,7 @@ Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes a
 the options of a module and their meaning (``config/logins``). No message shows a value, because
 every value may be a secret.
 
-References stay unresolved here. They are resolved one value at a time, after parsing
+References stay unresolved here. Each value is resolved separately after parsing
 (``secret_references.resolve``), so that a resolved value can't become another option.
 """
 
@@ -41,7 +41,9 @@ _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module's class, not shaded, and its options, which may be secrets."""
+    """A login module: its class, without a vendor's package prefix, and its options, which may be
+    secrets.
+    """
 
     module: str = field(repr=False)
     options: dict[str, str] = field(repr=False)
@@ -51,19 +53,21 @@ class JaasEntry:
     reference: str | None = None
 
     def get(self, name: str) -> Text:
-        """The option's text, or ""; a resolved value keeps its reference."""
+        """The text of the option ``name``, or "". A resolved value keeps its reference."""
         value = self.options.get(name, "")
         reference = self.reference or self.references.get(name)
         return Password(value, reference) if value and reference is not None else value
 
     @property
     def name(self) -> str:
-        """The class without its package."""
+        """The name of the class without its package."""
         return self.module.rpartition(".")[2]
 
     @property
     def shown(self) -> str:
-        """The class as messages name it; not a word that is none."""
+        """The class for messages: its name, its reference, or hidden if the text is no
+        class name.
+        """
         if self.reference is not None:
             return self.reference
         return safe_text(self.module) if _CLASS.fullmatch(self.module) else HIDDEN
@@ -74,15 +78,18 @@ NO_MODULE: Final = JaasEntry("", {})
 
 
 def without_shading(name: str) -> str:
-    """A class's name as its author has it, without the package that a vendor put before it:
-    ``kafkashaded.org.apache.kafka.X`` is ``org.apache.kafka.X``.
+    """The name of a class without the package that a vendor put before it.
+
+    For example ``org.apache.kafka.X`` for ``kafkashaded.org.apache.kafka.X``.
     """
     shaded = _SHADED.match(name)
     return name if shaded is None else name[shaded.end() :]
 
 
 def parse_jaas_config(text: str) -> JaasEntry:
-    """The one module of ``text``. ConfigError when it can't be read, or when there are two."""
+    """Parses the login module in ``text``. Raises ConfigError when the text can't be read or has
+    two modules.
+    """
     reader = _Reader(text)
     module = reader.word("the login module's class")
     flag = reader.word("the control flag (required)")
@@ -128,7 +135,7 @@ class _Reader:
         return found.group()
 
     def value(self, what: str) -> str:
-        """A word, or anything in quotes."""
+        """Reads a word or a quoted text; ``what`` names it in errors."""
         quote = self.text[self.position : self.position + 1]
         if quote not in ('"', "'"):
             return self.word(what)

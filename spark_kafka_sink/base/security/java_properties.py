@@ -1,7 +1,7 @@
 """Java's ``.properties`` format, as Kafka's own tools read a client's file.
 
 Owns: the parsing (``java.util.Properties.load``): comments, separators, continued lines, escapes.
-Never: a file (``local_files``), what a name means (``config_file``).
+Never: a file (``local_files``), the meaning of a name (``config_file``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Name to value. If two lines have the same name, the later line counts, like in Java."""
+    """The values by name. If two lines have the same name, the later line counts, like in Java."""
     return dict(property_lines(text))
 
 
 def property_lines(text: str) -> list[tuple[str, str]]:
-    """Name and value of every line, in order."""
+    """The name and value of every line, in order."""
     return [_pair(line) for line in _logical_lines(text)]
 
 

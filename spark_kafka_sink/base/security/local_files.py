@@ -1,4 +1,4 @@
-"""Files that options name: read whole, appended to or made, within bounds of time and size.
+"""Reads, appends to and creates the files that options name, within limits of time and size.
 
 Owns: the refusal of files that can block or fill memory (a FIFO, a device, a file without an end),
 and the warning for a file that everybody may write. Never: the allowed paths (``allow_lists``), the
@@ -43,7 +43,7 @@ _warned: set[tuple[int, int]] = set()
 
 
 class UnusableFileError(Exception):
-    """Why a file can't be used, as words that follow "it can't be read: "."""
+    """A file can't be used. The message follows the words "it can't be read: "."""
 
 
 def read_file(
@@ -71,8 +71,9 @@ def read_file(
 
 
 def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
-    """The descriptor of a regular file, which the caller closes. Raises UnusableFileError; for
-    ``check`` see :func:`read_file`.
+    """Opens a regular file and returns its descriptor, which the caller closes.
+
+    Raises UnusableFileError. For ``check`` see :func:`read_file`.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -84,11 +85,12 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
 
 
 def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
-    """Adds ``line`` to a regular file, which is created if it is missing. Raises UnusableFileError.
-    For ``check`` see :func:`read_file`.
+    """Appends a line to a regular file, which is created if it is missing. Raises
+    UnusableFileError.
 
-    The line is one write with O_APPEND, because several processes may share the file. A symbolic
-    link is not followed, because another user may have created it.
+    For ``check`` see :func:`read_file`. The line is one write with O_APPEND, because several
+    processes may share the file. A symbolic link is not followed, because another user may have
+    created it.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
@@ -111,9 +113,11 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
 
 
 def _wait_for_lock(fd: int) -> None:
-    """Waits for other writers of the file. Otherwise a half-written line of another writer could be
-    mistaken for a line that was cut off. If the lock is held for too long, its holder is not a
-    writer, and a mount may not support locks: a report is not lost because of that.
+    """Waits for other writers of the file, for a limited time.
+
+    Without the lock, a line that another process is writing could be mistaken for a line that was
+    cut off. If the lock stays held for too long, its holder is not a writer, and some mounts do not
+    support locks. The report is then written without the lock.
     """
     deadline = time.monotonic() + _LONGEST_LOCK_S
     while time.monotonic() < deadline:
@@ -128,8 +132,8 @@ def _wait_for_lock(fd: int) -> None:
 
 
 def _unlock_and_close(fd: int) -> None:
-    """Unlocks, because a process that was forked since then has the descriptor, and with it the
-    lock.
+    """Unlocks and closes the file. A process that was forked meanwhile has the descriptor too, and
+    with it the lock.
     """
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -137,8 +141,9 @@ def _unlock_and_close(fd: int) -> None:
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
-    """Whether a full disk cut off the last line of the file: the next line would be lost with it.
-    (The descriptor is open for appending only.) ``size`` counts, not the file's current size:
+    """Whether a full disk cut off the last line of the file, which would merge with the next line.
+
+    (The descriptor is open for appending only.) ``size`` is the size that the caller has seen;
     another writer may have begun a line since then.
     """
     if size == 0:
@@ -154,9 +159,10 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 def write_new_file(
     directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
 ) -> None:
-    """A new file, written completely or not at all; creates the directory if it is missing.
-    UnusableFileError. ``check`` raises for a directory that must not be written to. It gets the
-    path of the opened directory, which no link can replace afterwards.
+    """Writes a new file, completely or not at all; creates the directory if it is missing.
+
+    Raises UnusableFileError. ``check`` raises for a directory that must not be written to. It gets
+    the path of the opened directory, which no link can replace afterwards.
 
     The content goes to a name that begins with a dot, and the file is then renamed. Some mounts of
     object stores and volumes can't rename, and show a file only after it is closed; there the
@@ -183,8 +189,10 @@ def write_new_file(
 
 
 def refuse_unusable(path: str, *, directories: bool = False) -> None:
-    """UnusableFileError for a path that another program must not open: a URI, or what is there and
-    is no regular file (opening a FIFO waits for its other end).
+    """Raises UnusableFileError for a path that another program must not open.
+
+    Refused are a URI, and an existing path that is no regular file (opening a FIFO waits for its
+    other end).
     """
     _refuse_uri(path)
     try:
@@ -196,14 +204,16 @@ def refuse_unusable(path: str, *, directories: bool = False) -> None:
 
 
 def _refuse_uri(path: str) -> None:
-    """Refuses a URI: as a path, ``s3://bucket/x`` would be a file below a directory ``s3:``."""
+    """Refuses a URI, because ``s3://bucket/x`` as a path would be a file below a
+    directory ``s3:``.
+    """
     if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
         message = f"it is a URI ({uri.group()}...), and a local path is needed"
         raise UnusableFileError(message)
 
 
 def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
-    """The descriptor of a file that ``check`` allows. UnusableFileError."""
+    """Opens a file that ``check`` allows, and returns its descriptor. Raises UnusableFileError."""
     if check is not None:
         check(path)
     _refuse_uri(path)
@@ -219,7 +229,9 @@ def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
 
 
 def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
-    """The mode of an open file that ``check`` allows. UnusableFileError for another kind."""
+    """The mode of an open file that ``check`` allows. Raises UnusableFileError for anything but a
+    regular file.
+    """
     mode = os.fstat(fd)
     if not stat.S_ISREG(mode.st_mode):
         raise UnusableFileError(_kind(mode.st_mode))
@@ -229,7 +241,9 @@ def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat
 
 
 def _path_of(fd: int, path: str) -> str:
-    """The path of an open file; on other systems than Linux, what ``path`` leads to now."""
+    """The path of an open file. On systems other than Linux, the path that ``path`` resolves to
+    now.
+    """
     try:
         # A file that was replaced meanwhile is "deleted".
         return str(Path(f"/proc/self/fd/{fd}").readlink()).removesuffix(" (deleted)")
@@ -248,7 +262,7 @@ def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """OSError, also from a close that uploads; then it is not there."""
+    """Writes a new file. Raises OSError, also when closing it fails, after removing the file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0)
     try:

@@ -1,7 +1,9 @@
-"""The operator's variables, as they were when the package was imported: before any option.
+"""The operator's environment variables, as they were when the package was imported, before any
+option was read.
 
-Owns: :data:`VARIABLES`. Never: their meaning (``allow_lists``). It imports nothing of ours: the
-package itself imports it. A forked worker inherits them; every other process reads its own.
+Owns: :data:`VARIABLES`. Never: the meaning of the variables (``allow_lists``). This module imports
+no other module of the package, because the package itself imports it. A forked worker inherits the
+variables; every other process reads them itself.
 """
 
 from __future__ import annotations

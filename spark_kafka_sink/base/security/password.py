@@ -1,4 +1,4 @@
-"""Values that must not be shown.
+"""Secret values, which must not be shown.
 
 Owns: :class:`Password`, and removing secrets from a server's text. Never: the source of a secret.
 """
@@ -72,27 +72,27 @@ Text = str | Password
 
 
 def text_of(value: object) -> str:
-    """An option's text, to be used; nothing set is the empty text."""
+    """The text of an option, for use; empty if the option is not set."""
     if isinstance(value, Password):
         return value.value
     return "" if value is None else str(value)
 
 
 def shown_text(value: object) -> Text:
-    """The text of a value that is not a secret itself; a resolved reference stays hidden."""
+    """The text of an option that is no secret, for messages; a resolved reference stays hidden."""
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
     return text_of(value)
 
 
 def as_password(text: Text) -> Password:
-    """``text`` as a secret; a resolved value keeps its reference."""
+    """``text`` as a :class:`Password`; a resolved value keeps its reference."""
     return text if isinstance(text, Password) else Password(text)
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """The secrets that references led to: a message of ours must not show them if a server repeats
-    one.
+    """The secrets that were looked up by reference, which messages must not show if a server
+    repeats them.
     """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
@@ -101,8 +101,8 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """A server's text without the ``secrets`` that were sent to the server, which may repeat them.
 
     A plain secret in the text is replaced. If the text has an encoded secret (base64, base32, hex,
-    URL, HTML, quoted) or a secret in another case, the whole text is hidden: a server that echoes
-    our secret has no useful message.
+    URL, HTML, quoted) or a secret in another case, the whole text is hidden: a server that echoes a
+    secret has no useful message.
     """
     for secret in secrets:
         if not secret:

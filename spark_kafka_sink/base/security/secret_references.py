@@ -55,7 +55,7 @@ REFERENCE_FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understo
 
 
 class UnresolvedReferenceError(ConfigError):
-    """A reference leads nowhere in this process."""
+    """A secret reference can't be resolved in this process."""
 
     default_kind = Kind.UNRESOLVED_REFERENCE
 
@@ -65,12 +65,12 @@ class UnresolvedReferenceError(ConfigError):
         return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
 
     def seen_by(self, role: str) -> UnresolvedReferenceError:
-        """The same error with the role of the process: "the driver", "an executor"."""
+        """The same error with the role of the process, "the driver" or "an executor"."""
         return type(self)(f"{self.message} ({role})", hint=self.hint)
 
 
 def has_references(value: object) -> bool:
-    """Whether ``value`` can't be read before its references are looked up.
+    """Whether ``value`` has references that must be looked up before the value can be used.
 
     False for a value that was looked up, even if its content looks like a reference.
     """
@@ -86,8 +86,8 @@ def is_one_reference(text: str) -> bool:
 
 
 def file_reference(path: str, key: str) -> str:
-    """The reference to one line of a properties file. Raises ConfigError if there is no such
-    form.
+    """The reference to one line of a properties file. Raises ConfigError for a path or key that a
+    reference can't contain.
     """
     if any(c in path for c in ":}") or any(c in key for c in ":}"):
         raise ConfigError(
@@ -99,7 +99,9 @@ def file_reference(path: str, key: str) -> str:
 
 
 def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
-    """ConfigError for a reference where none is ``accepted``, or with an unsupported form."""
+    """Raises ConfigError for a reference in an option that accepts none, or for an unsupported
+    form.
+    """
     if accepted:
         refuse_others(name, spelled, text)
     for match in REFERENCE.finditer(text):
@@ -121,7 +123,9 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """ConfigError for another provider's reference, which would be sent as a password."""
+    """Raises ConfigError for another provider's reference, which would otherwise be sent as a
+    password.
+    """
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
         other = _OTHER_IN_QUOTES.search(text)
@@ -143,7 +147,7 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """``options``, by Java's names, with every reference looked up here and now.
+    """``options``, by Java's names, after looking up every reference.
 
     A looked-up value is a Password that shows the reference. A sasl.jaas.config with references
     becomes a JaasEntry of such values. Raises UnresolvedReferenceError, which names option and
@@ -167,7 +171,7 @@ def _resolved(name: str, value: object) -> object:
 
 
 def _login_module(name: str, text: str) -> JaasEntry:
-    """The login module of ``text``, read before its values are looked up."""
+    """Parses the login module in ``text``, and then looks up its values."""
     whole = REFERENCE.fullmatch(text.strip())
     if whole is None:
         return _looked_up_values(name, parse_jaas_config(text), nested=True)
@@ -196,8 +200,8 @@ def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry
 
 
 def _expand(name: str, text: str, *, nested: bool = True) -> str:
-    """``text`` with its references replaced; with ``nested``, also references in a properties
-    file.
+    """``text`` with its references replaced. With ``nested``, references in a properties file are
+    replaced too.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -211,7 +215,9 @@ def _expand(name: str, text: str, *, nested: bool = True) -> str:
 
 
 def _not_empty(name: str, text: str, *, nested: bool = True) -> str:
-    """:func:`_expand` of all of an option: an empty variable must not count as no option at all."""
+    """Expands the whole value of an option. Raises an error for an empty result, which would count
+    as no option at all.
+    """
     expanded = _expand(name.partition(": ")[0], text, nested=nested)
     if not expanded:
         hint = "an empty value would count as none: give it one, or remove the reference"

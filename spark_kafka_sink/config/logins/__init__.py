@@ -2,6 +2,6 @@
 
 Owns: ``security_rules`` (the conditions under which options count, and the options of login
 modules), ``sasl_settings`` (one mechanism and its settings) with ``oauth_settings`` (the source of
-a token). Never: a row of the table (``option_table``), a connection, a secret's look-up
+a token). Never: a row of the table (``option_table``), a connection, a secret's lookup
 (``base/security``).
 """

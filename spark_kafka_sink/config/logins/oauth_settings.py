@@ -1,7 +1,7 @@
 """The source of a token for OAUTHBEARER, and of AWS credentials, from the options.
 
-Owns: the sources of tokens as values (:data:`TokenSource`), which option means which, and that
-there is exactly one. Never: fetching (``network/auth/token_sources.py``).
+Owns: the sources of tokens as values (:data:`TokenSource`), the options that name each source, and
+the check that there is exactly one source. Never: fetching (``network/auth/token_sources.py``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """The token itself."""
+    """A token that an option contains."""
 
     words: ClassVar = "the options themselves"
     token: Password
@@ -90,7 +90,9 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file with the token, read whenever a token is needed; another program renews it."""
+    """A file with the token, which is read whenever a token is needed; another program
+    renews it.
+    """
 
     words: ClassVar = "a file"
     path: Text
@@ -98,7 +100,9 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredToken:
-    """Kafka's unsigned tokens for development: JSON claims, and their lifetime in seconds."""
+    """Kafka's unsigned tokens for development: JSON claims, and the lifetime of a token
+    in seconds.
+    """
 
     words: ClassVar = "unsecuredLogin... in sasl.jaas.config"
     claims: tuple[tuple[str, str | float | tuple[str, ...]], ...] = field(repr=False)
@@ -107,7 +111,10 @@ class UnsecuredToken:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """RFC 6749, 4.4, from ``url``; ``tls`` are ``ssl.`` options for that server alone."""
+    """A client id and secret, for tokens from the endpoint ``url`` (RFC 6749, 4.4).
+
+    ``tls`` are ``ssl.`` options for that server alone.
+    """
 
     words: ClassVar = "a token endpoint"
     url: Text
@@ -123,7 +130,9 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenProvider:
-    """A class, or function, of the user's own, by import path; ``options`` are its module's."""
+    """A user's class or function that returns tokens, by import path. ``options`` are the options
+    of its login module.
+    """
 
     words: ClassVar = "your own class"
     path: str
@@ -155,7 +164,7 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """The time when a token is refreshed, by Java's sasl.login.refresh options (see
+    """The rule for the time when a token is refreshed, by Java's sasl.login.refresh options (see
     ``_REFRESH``).
     """
 
@@ -192,7 +201,7 @@ def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSet
 
 
 def aws_login(module: JaasEntry) -> AwsLogin:
-    """The options of an IAMLoginModule, all of them optional."""
+    """The AWS login of an IAMLoginModule, whose options are all optional."""
     external_id = module.get("awsRoleExternalId")
     return AwsLogin(
         module.get("awsProfileName") or None,
@@ -205,26 +214,33 @@ def aws_login(module: JaasEntry) -> AwsLogin:
 
 
 def names_own_class(options: Mapping[str, object]) -> bool:
-    """A class of the user's gives the token, and the login module's options are its own."""
+    """Whether a user's class returns the token, so that the login module's options belong to that
+    class.
+    """
     names = (_class_of(options, option) for option in (_HANDLER, _RETRIEVER))
     return any(name != _AWS and is_import_path(name) for name in names)
 
 
 def is_known_handler(name: str) -> bool:
-    """A Java class whose work for OAUTHBEARER is done here without it; ``name`` is not shaded."""
+    """Whether ``name``, without a vendor's package prefix, is a Java class of OAUTHBEARER that this
+    package replaces.
+    """
     return name in _ORDINARY or name == _AWS
 
 
 def _class_of(options: Mapping[str, object], option: str) -> str:
-    """The class that ``option`` names, without shading; empty if no class is named, or if its
-    work is done here without it (``_ORDINARY``).
+    """The class that ``option`` names, without a vendor's package prefix.
+
+    Empty if no class is named, or if this package replaces the class (``_ORDINARY``).
     """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
-    """Refuses invalid names first, so that they are not reported as missing options."""
+    """Refuses invalid names before other checks, so that they are not reported as
+    missing options.
+    """
     if text_of(options.get("sasl.username")):
         raise _refused(
             "sasl.username is set, but sasl.mechanism is OAUTHBEARER, which has no names",
@@ -238,8 +254,8 @@ def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
 def _refuse_what_is_of_another_source(
     options: Mapping[str, object], module: JaasEntry, source: TokenSource
 ) -> None:
-    """Refuses options that only another source of tokens uses, such as a client's id beside a
-    file.
+    """Refuses options that only another source of tokens uses, such as a client's id together with
+    a file.
     """
     idle = []
     if not isinstance(source, ClientCredentials):
@@ -264,7 +280,9 @@ def _refuse_what_is_of_another_source(
 
 
 def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
-    """The one source that the options name; two are one too many."""
+    """The source of tokens that the options name. Raises ConfigError unless exactly one source is
+    named.
+    """
     token = shown_text(options.get("sasl.password"))
     inline = module.get("oauth.access.token")
     # AWS's class stands in both options; as the client's handler alone it makes the token, too.
@@ -339,7 +357,7 @@ def _by_url(options: Mapping[str, object], module: JaasEntry) -> TokenSource | N
 
 
 def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
-    """The ``ssl.`` options for the token endpoint, under the brokers' rules."""
+    """The ``ssl.`` options for the token endpoint, under the same rules as for brokers."""
     found: dict[str, Text] = {}
     for name in module.options:
         short, option = name.removeprefix("oauth."), login_modules()[_MODULE].find(name)
@@ -353,7 +371,9 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
 
 
 def _checked_url(given: Text) -> SplitResult:
-    """The URL, parsed; ConfigError, which shows nothing of it, when it is not usable."""
+    """The parsed URL of the endpoint. Raises ConfigError, which does not show the URL, when it is
+    not usable.
+    """
     parts = url_parts(text_of(given))
     if parts is None or not (parts.scheme == "file" and parts.netloc in ("", "localhost")):
         hint = "https://host/path, or file:/path, with %XX for characters that are not ASCII"
@@ -368,7 +388,9 @@ def _checked_url(given: Text) -> SplitResult:
 
 
 def _either(options: Mapping[str, object], option: str, module: JaasEntry) -> Text:
-    """An option or its names in the login module; two different values are a contradiction."""
+    """The value of an option or of its names in the login module; two different values are an
+    error.
+    """
     inline = {name: module.get(name) for name in _IN_MODULE[option]}
     given = {option: shown_text(options.get(option))} | inline
     values = {name: value for name, value in given.items() if value}
@@ -433,7 +455,7 @@ def _two_values(what: str) -> ConfigError:
 
 
 def checked_extension(name: str, value: str) -> tuple[str, str]:
-    """The pair, if a message can carry it (KIP-342). ConfigError."""
+    """The pair, if a message can contain it (KIP-342). Raises ConfigError otherwise."""
     if name == "auth" or _EXTENSION_NAME.fullmatch(name) is None:
         raise _refused(
             f"the SASL extension {safe_text(name)} can't be sent",
@@ -449,6 +471,6 @@ def _refused(what: str, hint: str | None = None) -> ConfigError:
 
 
 def _effective(options: Mapping[str, object]) -> Values:
-    """The given value, which has the option's type, or the table's default."""
+    """The given value of an option, converted to its type, or the default of the option table."""
     given = {name: value for name, value in options.items() if value is not None}
     return {name: option.default for name, option in PRODUCER_OPTIONS.items()} | given

@@ -4,8 +4,8 @@ Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` tha
 short form ``sasl.username`` and ``sasl.password``, and contradictions between them. Never: a
 connection, a token, a file; the source of a token (``oauth_settings.py``).
 
-The driver reads the settings to find mistakes before any task starts, and drops them; each producer
-reads them again, where secrets by reference have their values.
+The driver reads the settings to find mistakes before any task starts, and drops them. Each producer
+reads them again, on the machine where references to secrets can be resolved.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HANDLERS: Final = ("sasl.client.callback.handler.class", "sasl.login.callback.h
 
 @dataclass(frozen=True, slots=True)
 class UserAndPassword:
-    """The settings of PLAIN and SCRAM."""
+    """User name and password, the settings of PLAIN and SCRAM."""
 
     username: Text
     password: Password
@@ -77,7 +77,7 @@ class SaslSettings:
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
-    """The settings of ``options``, the ``sasl.`` options that were set, by Java's names.
+    """The SASL settings in ``options``, the ``sasl.`` options that were set, by Java's names.
 
     Raises ConfigError that names the options and never shows a secret.
     """
@@ -97,17 +97,18 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """Whether all of ``sasl.jaas.config`` is a reference that is looked up later. If only a value
-    within a login module's options is a reference, that reference counts as the value in every
-    check.
+    """Whether all of ``sasl.jaas.config`` is a reference that is looked up later.
+
+    If only a value within a login module's options is a reference, every check uses that reference
+    as the value.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
 
 
 def names_a_known_module(login_module: str) -> bool:
-    """Whether the text begins as a known login module; if so, an error shows only that
-    beginning.
+    """Whether the text begins with the name of a known login module. If so, an error shows only
+    that name.
     """
     first = login_module.split(None, 1)[:1]
     return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
@@ -145,7 +146,9 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
 
 
 def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
-    """Checks the Java classes that would do the work in a JVM; one of them is replaced here."""
+    """Checks the Java callback handler classes, which would run in a JVM: a class that this package
+    does not replace is an error.
+    """
     client, login = (without_shading(text_of(options.get(name))) for name in _HANDLERS)
     if client and not _is_known(client, mechanism):
         raise _refused(
@@ -164,7 +167,9 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
 
 
 def _is_known(handler: str, mechanism: str) -> bool:
-    """Whether a class, not shaded, does nothing that is not done here for the mechanism."""
+    """Whether this package replaces the class ``handler`` for the mechanism. The name has no
+    vendor's package prefix.
+    """
     if mechanism == OAUTHBEARER:
         return is_known_handler(handler)
     return handler == (_IAM_HANDLER if mechanism == AWS_MSK_IAM else _KAFKAS_HANDLER)

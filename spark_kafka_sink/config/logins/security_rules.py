@@ -78,9 +78,10 @@ TLS_1_3_SUITES: Final = frozenset(
 
 
 def _rule(given: str, unless: str, message: str) -> Check:
-    """A rule against options without effect: the options ``given`` together (a ``type=PEM`` only
-    with that value) are an error, unless an option of ``unless`` is given as well. ``message`` is
-    Java's text if Java has one.
+    """A rule against options without effect.
+
+    The options ``given`` together are an error, unless an option of ``unless`` is given as well. An
+    item ``type=PEM`` counts only with that value. ``message`` is Java's text if Java has a text.
     """
     items = sorted(given.split())
     shown = [
@@ -99,8 +100,8 @@ def _rule(given: str, unless: str, message: str) -> Check:
 def check_rules(
     rules: Iterable[Check], values: Mapping[str, object], spelled: Callable[[str], str] = str
 ) -> None:
-    """ConfigError for the first of ``rules`` that ``values`` break; an empty value counts as not
-    given.
+    """Raises ConfigError for the first of ``rules`` that ``values`` break; an empty value counts as
+    not given.
     """
     refuse(rules, {name for name, value in values.items() if text_of(value)}, values, spelled)
 
@@ -153,8 +154,9 @@ MANY: Final = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A class of ``sasl.jaas.config``, with its mechanisms, and its options by name. An option name
-    that ends in ``_`` or ``.`` is the prefix of many names.
+    """A login module of ``sasl.jaas.config``, with its mechanisms, and its options by name.
+
+    An option name that ends in ``_`` or ``.`` is the prefix of many names.
     """
 
     mechanisms: tuple[str, ...]
@@ -169,8 +171,10 @@ class LoginModule:
 
 
 def _of_endpoint() -> Iterator[Option]:
-    """The brokers' options of TLS for the token endpoint, which gets a secret. The endpoint's name
-    is always verified, and options without an effect are refused.
+    """The options of TLS for the token endpoint, which gets a secret.
+
+    They are the brokers' options, but the endpoint's name is always verified, and options without
+    an effect are refused.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -184,7 +188,7 @@ def _of_endpoint() -> Iterator[Option]:
 
 @cache
 def login_modules() -> Mapping[str, LoginModule]:
-    """The login modules by class without package; read when ``sasl.jaas.config`` is given."""
+    """The login modules by class name without package; read from their file at the first use."""
     import tomllib
     from importlib.resources import files
 
@@ -204,7 +208,7 @@ def _login_module(data: Mapping[str, Any]) -> LoginModule:
 
 
 def is_security_option(name: str) -> bool:
-    """An option of TLS or SASL, which counts only under some protocols."""
+    """Whether ``name`` is an option of TLS or SASL, which counts only under some protocols."""
     return name.startswith(("ssl.", "sasl."))
 
 
@@ -224,15 +228,17 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """:func:`inline_secrets` of ``text`` when Spark's redaction would show it, because it has none
-    of the redacted words.
+    """The inline secrets (:func:`inline_secrets`) of ``text`` that Spark's redaction would show,
+    because ``text`` has none of the redacted words.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
 
 def refuse_inline(value: object, spelled: str, file: str) -> None:
-    """ConfigError for a secret that is given inline, and that Spark's redaction would not hide.
-    ``file``: what to put where instead.
+    """Raises ConfigError for a secret that is given inline, and that Spark's redaction would not
+    hide.
+
+    ``file`` describes, for the hint, what to put into a file instead.
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -245,10 +251,10 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Options of the login module that may be secrets and are inline in ``text``.
+    """The names of login module options that may be secrets and are inline in ``text``.
 
-    () for a text that can't be parsed. With ``own_options`` the module has other options than its
-    own, for a class of the user's.
+    Empty for a text that can't be parsed. With ``own_options`` the module has options of a user's
+    class instead of its own.
     """
     try:
         entry = parse_jaas_config(text)
@@ -265,8 +271,10 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
 
 
 def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
-    """Options of TLS in the login module that have no meaning here, each with the reason. They are
-    a warning, like the same options outside of the module.
+    """The TLS options in the login module that have no effect in this package, each with the
+    reason.
+
+    They are a warning, like the same options outside of the module.
     """
     module = login_modules().get(entry.name)
     for name in entry.options if module is not None else ():
@@ -276,8 +284,10 @@ def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
 
 
 def check_options(entry: JaasEntry, module: LoginModule) -> None:
-    """Raises ConfigError for a name that ``module`` does not have, for a value that breaks its
-    rule, and for a combination that leaves an option without effect.
+    """Raises ConfigError for an invalid option of the login module.
+
+    Invalid are a name that ``module`` does not have, a value that breaks its rule, and a
+    combination that leaves an option without effect.
     """
     for name in entry.options:
         option, value = module.find(name), entry.get(name)
@@ -314,5 +324,5 @@ def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
 
 
 def wrong_module(what: str, hint: str) -> ConfigError:
-    """The error for a login module, or for an option of one."""
+    """The error for a wrong login module, or for a wrong option of a login module."""
     return ConfigError(what, hint=hint, kind=Kind.LOGIN_MODULE)

@@ -1,6 +1,6 @@
 """The option ``configFile``: reading a client's properties file, and merging it with the options.
 
-Owns: which lines of the file count, and secrets in it, which become references to their lines.
+Owns: which lines of the file count, and the file's secrets, which become references to their lines.
 Never: an option of the write (``given_options``), or a value (``cross_checks``).
 
 An option overrides a line of the file. The file may serve other clients: a line that belongs to a
@@ -43,7 +43,7 @@ _AS_COLUMNS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer", "By
 
 
 def add_file(found: GivenOptions, location: str) -> None:
-    """Add to ``found`` the lines of the file that no option overrides."""
+    """Adds to ``found`` the lines of the file that no option overrides."""
     shown = safe_text(location)
     where = f" (in {shown})"
     lines = GivenOptions(found.prefix)
@@ -105,7 +105,7 @@ def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None
 
 
 def read_lines(location: str) -> list[tuple[str, str]]:
-    """The file's lines, with names as written. ConfigError for a line that can't be read."""
+    """The file's lines, with names as written. Raises ConfigError for a line that can't be read."""
     shown = safe_text(location)
     if "://" in location or location.startswith("dbfs:"):
         raise ConfigError(

@@ -19,8 +19,10 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component that owns option names, and the advice for its names. ``in_files``: its names may
-    stand in a client's properties file beside a producer's, so its lines are skipped, by name.
+    """A component that owns option names, and the advice for its names.
+
+    ``in_files``: the names may stand in a client's properties file together with a producer's
+    names, so these lines are skipped.
     """
 
     component: str
@@ -66,5 +68,7 @@ def foreign_options() -> ForeignOptions:
 
 
 def is_left_out_of_files(key: str) -> bool:
-    """Whether a line of this name, lower-cased and without prefix, is another client's."""
+    """Whether ``key``, lower-cased and without prefix, is the name of another client in a
+    properties file.
+    """
     return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())

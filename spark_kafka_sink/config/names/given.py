@@ -1,7 +1,7 @@
-"""The options that a user gave, by name, with their source: the result of reading them.
+"""The options that a user gave, by name, each with its source.
 
-Owns: :class:`GivenOptions`, names that differ in case, and taking or refusing a producer's option.
-Never: a file (``config_file``), or a value (``cross_checks``).
+Owns: :class:`GivenOptions`, names that differ in case, and accepting or refusing a producer's
+option. Never: a file (``config_file``), or a value (``cross_checks``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An option's value, with its name for messages (the documented spelling of a sink's option,
-    otherwise as written), and ``where``: a file or empty.
+    """The value of a given option, with its name for messages and its source.
 
-    ``content`` is the secret in a line of a file, if ``value`` is the reference to that line. It is
-    for checks in this process, and never leaves it.
+    The name of a sink's option is in the documented spelling, other names are as written. ``where``
+    is a file or empty. ``content`` is the secret in a line of a file, if ``value`` is the reference
+    to that line. It is for checks in this process, and never leaves it.
     """
 
     value: object = field(repr=False)
@@ -47,7 +47,7 @@ class Given:
         return safe_text(self.name)
 
     def no_effect(self, why: str) -> str:
-        """The warning that the option does nothing."""
+        """The warning that the option has no effect, because of ``why``."""
         return coded(
             Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
         )
@@ -55,8 +55,9 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """``producer`` by Java's names, ``own`` by the sink's names. ``prefix`` precedes a producer's
-    options in their source: ``kafka.``, or empty.
+    """All given options: ``producer`` by Java's names, ``own`` (the sink's options) by their names.
+
+    ``prefix`` precedes a producer's options in their source: ``kafka.``, or empty.
     """
 
     prefix: str
@@ -65,14 +66,18 @@ class GivenOptions:
     warnings: list[str] = field(default_factory=list)
 
     def as_options(self) -> dict[str, str]:
-        """The same without a ``configFile``: secrets of the file are references to its lines."""
+        """The options as a map without ``configFile``; secrets of the file are references to its
+        lines.
+        """
         texts = {self.prefix + name: given.value for name, given in self.producer.items()}
         texts |= {n: given.value for n, given in self.own.items() if n != CONFIG_FILE}
         return {name: str(value) for name, value in texts.items()}
 
 
 def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
-    """Take or refuse an option of the producer; False when ``name`` is not one."""
+    """Adds an option of the producer to ``found``, or refuses it; False when ``name`` is not an
+    option of the producer.
+    """
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
         for beginning, note in NO_MEANING_PREFIXES.items():
@@ -89,7 +94,7 @@ def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
 def folded(
     options: Iterable[tuple[str, object]], prefix: str = "", where: str = ""
 ) -> Iterator[tuple[str, str, object]]:
-    """(lower-cased name without ``prefix``, name as written, value) of each option.
+    """Each option as (lower-cased name without ``prefix``, name as written, value).
 
     A name that is given twice, in any spelling, is an error, because it would be arbitrary which
     value counts. (Spark lower-cases its options earlier; there the later value wins.)

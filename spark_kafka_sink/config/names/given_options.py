@@ -1,8 +1,8 @@
-"""The given options from every source, with their names checked.
+"""Reads the given options from every source, and checks their names.
 
-Owns: the one way in for the options of a write, a ``configFile``, ``KafkaProducer`` and ``kprod``.
-Never: a value (``cross_checks``), a line of a file (``config_file``), the error for a wrong name
-(``unknown_options``).
+Owns: the one entry point for the options of a write, a ``configFile``, ``KafkaProducer`` and
+``kprod``. Never: a value (``cross_checks``), a line of a file (``config_file``), the error for a
+wrong name (``unknown_options``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Check every name in ``options``, and in their ``configFile``.
+    """Checks every name in ``options`` and in their ``configFile``, and returns the options.
 
     ``prefix`` is ``kafka.`` for a write, which accepts the sink's options, too, and empty for a
     producer without Spark. Raises ConfigError for a name that is not an option, and for a file that

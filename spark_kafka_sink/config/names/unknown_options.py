@@ -1,7 +1,7 @@
 """The error for a name that is not an option where it was given, with a suggestion.
 
-Owns: whether a name is another component's, refused, in the wrong place or misspelt, and whether it
-may be a secret's. Never: a value of an option, a file.
+Owns: whether a name belongs to another component, is refused, in the wrong place or misspelt, and
+whether it may be the name of a secret. Never: a value of an option, a file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The source of a name: ``prefix`` precedes a producer's option there, ``sink`` is true for a
-    write and false for a producer alone, and ``where`` is the file, or empty.
+    """The source of an option name.
+
+    ``prefix`` precedes a producer's option there. ``sink`` is true for a write and false for a
+    producer alone. ``where`` is the file, or empty.
     """
 
     prefix: str
@@ -53,9 +55,10 @@ def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
 
 
 def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
-    """The error for a name that is not an option in its place. ``key`` is lower-cased, ``shown`` as
-    its user wrote it. If a secret may stand under the wrong name, the hint warns that other
-    programs have shown it.
+    """The error for a name that is not an option in its place.
+
+    ``key`` is lower-cased, ``shown`` as the user wrote it. If a secret may stand under the wrong
+    name, the hint warns that other programs have shown it.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
@@ -77,7 +80,9 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
 
 
 def may_be_secret(key: str) -> bool:
-    """Whether the lower-cased name is a secret's: ours, another client's, or misspelt."""
+    """Whether the lower-cased name may be the name of a secret of this package or of another
+    client, perhaps misspelt.
+    """
     name = key.removeprefix(PREFIX)
     if name not in PRODUCER_OPTIONS and _SECRET.search(name) is not None:
         return True
@@ -86,7 +91,7 @@ def may_be_secret(key: str) -> bool:
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
-    """The error for a name, without prefix, that has a meaning in another place."""
+    """The error for a name, without prefix, that is valid in another place, or None."""
     kind, where = Kind.CONFIG, place.where
     option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), SINK_BY_KEY.get(name)
     owner = next((one for one in foreign.owners.values() if one.owns(name)), None)
@@ -142,7 +147,7 @@ _PUBLIC = ("username", "certificates", "chain")
 
 
 def _nearest(name: str, place: OptionSource) -> str | None:
-    """The hint with the name that looks most like ``name``, which is in lower case."""
+    """The hint with the option name that is most similar to the lower-case ``name``."""
     own = SINK_OPTIONS if place.takes_own else {}
     options = (PRODUCER_OPTIONS | own).values()
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]

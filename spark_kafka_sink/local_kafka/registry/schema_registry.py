@@ -29,8 +29,8 @@ _START_TIMEOUT_S: Final = 120.0
 
 
 def prepare_registry(java: Java) -> Path:
-    """The directory of the unpacked registry, fetched on the first call on a machine (140 MB).
-    Raises LocalKafkaError.
+    """The directory of the unpacked registry. The first call on a machine downloads 140 MB. Raises
+    LocalKafkaError.
     """
     name = f"apicurio-{REGISTRY_VERSION}"
     with cache_lock(name) as directory:
@@ -72,8 +72,10 @@ class SchemaRegistry:
         return f"http://{ports.HOST}:{self._held.port}{_API}"
 
     def start(self, *, timeout: float = _START_TIMEOUT_S) -> None:
-        """Start the registry, and wait until it responds. If it does not, LocalKafkaError is
-        raised, with the end of the registry's log.
+        """Starts the registry, and waits until it responds.
+
+        If the registry does not respond in time, LocalKafkaError is raised, with the end of its
+        log.
         """
         try:
             java = find_java()
@@ -98,7 +100,7 @@ class SchemaRegistry:
             raise
 
     def stop(self) -> None:
-        """Kill the registry and release its port. A second call does nothing."""
+        """Kills the registry and releases its port. A second call does nothing."""
         if self._processes is not None:
             self._processes.close()
         self._held.release()
