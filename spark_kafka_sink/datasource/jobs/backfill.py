@@ -1,11 +1,12 @@
-"""``backfill``: a large DataFrame, written in steps, each of them exactly once.
+"""``backfill``: writes a large DataFrame in steps, each step exactly once.
 
-Owns: :func:`backfill`: the order of the calls, when it stops, what it returns. Never: the plan
-(``backfill_plan.py``), its record (``backfill_ledger.py``), the writing, which the batch writer of
-``format("kprod")`` does, with the name as txnAppId and the step's number as txnVersion.
+Owns: :func:`backfill`: the order of the calls, the reasons to stop, and the result. Never: the plan
+(``backfill_plan.py``), the plan's record (``backfill_ledger.py``), or the writing. The batch writer
+of ``format("kprod")`` writes a step with the backfill's name as txnAppId and the step's number as
+txnVersion.
 
-The steps become visible one after another, in ascending order, each as a whole; the backfill as a
-whole is never one transaction.
+The steps become visible one after another, in ascending order, each as a whole. The backfill is
+never one transaction.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def backfill(
 
 
 class _Call:
-    """One call of :func:`backfill`."""
+    """One call of :func:`backfill`, which writes the remaining steps."""
 
     def __init__(
         self,
@@ -200,7 +201,9 @@ class _Call:
     def _step(
         self, plan: BackfillPlan, sizes: StepSizes, progress: Progress, timeout_ms: int
     ) -> Progress:
-        """Writes the next step, or finds that it has to be smaller."""
+        """Writes the next step. If it takes too long for its transaction, the next steps are made
+        smaller.
+        """
         if self._lost is not None:
             raise self._lost
         first, end = progress.at, sizes.next_end(progress.at)
@@ -250,7 +253,7 @@ class _Call:
         return settled.progress
 
     def _note(self, progress: Progress, step: BackfillStep) -> None:
-        """Shows the step, and asks the user's function."""
+        """Logs a written step, and passes it to the user's function ``on_step``."""
         self._written.append(step)
         line = line_of(self._name, progress, step)
         _log.info("%s", line)
@@ -288,7 +291,10 @@ class _Call:
         return {**claimed.facts, **cut, **of_source}
 
     def _check_plan(self, plan: BackfillPlan, claimed: Claimed, *, reads: bool) -> None:
-        """ConfigError for another plan. The source of a finished backfill may be gone."""
+        """Raises ConfigError if this call has another plan than the first call of the backfill.
+
+        The source of a finished backfill is not compared, because it may no longer exist.
+        """
         facts = self._facts(plan.pin, claimed, reads=reads)
         if not reads:
             facts |= {one: plan.facts[one] for one in OF_SOURCE if one in plan.facts}
@@ -301,7 +307,11 @@ class _Call:
             )
 
     def _claimed(self) -> Claimed:
-        """ConfigError when another call runs: it counts up, or begins to."""
+        """Claims the backfill for this call. Raises ConfigError if another call runs.
+
+        Another call runs if its heartbeat changes, or if its first heartbeat appears, while this
+        call waits.
+        """
         found = self._ledger.claim({})
         other = found.progress.caller
         if other is None or other.id == self._caller.id:
@@ -325,7 +335,9 @@ class _Call:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """Counts up on a thread; ``_lost`` is the error when another call has taken over."""
+        """Records a heartbeat on a thread while the block runs. If another call has taken over,
+        ``_lost`` is the error.
+        """
         over = threading.Event()
 
         def beat() -> None:
@@ -348,7 +360,9 @@ class _Call:
 
     @contextmanager
     def _until_terminated(self) -> Iterator[None]:
-        """SIGTERM ends the call after the step that runs; a second one is the process's own."""
+        """Makes SIGTERM end the backfill after the running step. A second SIGTERM ends the process
+        as usual.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return

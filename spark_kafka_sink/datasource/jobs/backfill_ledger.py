@@ -1,34 +1,37 @@
-"""The records of a backfill, beside the commit log's, and who may write them.
+"""The records of a backfill in the commit log's topic, and the process that may write them.
 
-Owns: :class:`Ledger`, :class:`Progress`, :class:`Caller`: where a backfill is, and which process
-runs it. Never: the state of the rows' own key, which only commits change, but for a take-over
-(:meth:`Ledger.fence`); Spark.
+Owns: :class:`Ledger`, :class:`Progress`, :class:`Caller`: the progress of a backfill, and the
+process that runs it. Never: Spark, or the state of the rows' own key. Only commits change that
+state, except for a takeover (:meth:`Ledger.fence`).
 
-**Where.** The commit log's topic, under two keys of their own, in the form of a state without a
-batch (docs/design/commit-protocol.md, "The state"), whose unknown fields every reader keeps::
+**Place.** The records are in the commit log's topic, under two keys of their own. Their form is a
+state without a batch (docs/design/commit-protocol.md, "The state"), whose unknown fields every
+reader keeps::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
 
-So the protocol stays as it is: a key is written by its one transactional id, a later writer fences
-an earlier one, and a deposed leader is found out. No key of a write has an empty part, so neither
-is ever taken for one; a reader of all keys finds states in which nothing was done.
+So the commit protocol does not change: only one transactional id writes a key, a later writer
+fences an earlier one, and a deposed leader is detected. The key of a write has no empty part, so
+these two keys are never mistaken for the key of a write. A reader of all keys finds states without
+a done batch.
 
-**The steps.** Before a step is written, its version and its end are recorded; its begin is ``at``,
-before which everything is written. Each step has a version that no step had before, larger than all
-that are done. So a call that finds a recorded step has to know whether that one is done, now and
-for ever. :meth:`Ledger.fence` takes the rows' key over, which ends a decided batch first, and from
-then on refuses every commit of a run that was planned before::
+**Steps.** Before a step is written, its version and its end are recorded. Its begin is ``at``: all
+positions before ``at`` are written. The version of a step is larger than the version of every
+earlier step. A call that finds a recorded step must know whether that step is written, now and
+forever. :meth:`Ledger.fence` takes the rows' key over: it first ends a decided batch, and from then
+on the log refuses every commit of a run that was planned before::
 
-    the key's lastDone >= the step's version    it is written: its end is the new ``at``
-    else                                        it never will be: a new step begins at ``at``
+    the key's lastDone >= the step's version    the step is written: its end is the new ``at``
+    otherwise                                   it will never be: a new step begins at ``at``
 
-The next step may thus be smaller or larger than the one that was not written.
+So the new step may be smaller or larger than the step that was not written.
 
-**Two callers.** The owner counts ``beat`` up while it runs. Another caller takes over when it has
-seen the same number for long enough, or knows that the process is gone (``running_process.py``);
-no clock of another machine is compared. A process that was only asleep finds itself replaced at its
-next record; the commit it may be in is refused by the log.
+**Two callers.** The owner increments ``beat`` while it runs. Another caller takes over if it has
+seen the same ``beat`` for long enough, or if the owner's process is known to have ended
+(``running_process.py``). Clocks of other machines are not compared. If the owner was only
+suspended, its next record fails because it has been replaced. If it is in a commit then, the log
+refuses that commit.
 """
 
 from __future__ import annotations
@@ -73,8 +76,8 @@ _PAUSE_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A call of ``backfill`` that began at ``since_ms`` of its host's clock. ``process`` tells a
-    process from a later one with its number.
+    """A call of ``backfill`` that began at ``since_ms`` by its host's clock, in milliseconds.
+    ``process`` distinguishes a process from a later process with the same pid.
     """
 
     id: str
@@ -89,7 +92,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """Positions from ``Progress.at`` to ``end``, which are written as ``version``."""
+    """A recorded step: it writes the positions from ``Progress.at`` to ``end`` as ``version``."""
 
     version: int
     end: int
@@ -97,9 +100,11 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All positions before ``at`` are written, in ``steps`` steps that took ``ms`` milliseconds. A
-    killed call may not have counted its last step. ``bytes`` are those of keys and values;
-    ``version`` is the newest that a step has had.
+    """The progress of a backfill: all positions before ``at`` are written.
+
+    They were written in ``steps`` steps that took ``ms`` milliseconds; the last step of a killed
+    call may be missing in the counts. ``bytes`` counts keys and values. ``version`` is the newest
+    version of a step.
     """
 
     caller: Caller | None = None
@@ -118,7 +123,7 @@ class Progress:
 
     @classmethod
     def decode(cls, text: str) -> Progress:
-        """Raises CommitLogError for what :meth:`encode` did not make."""
+        """Parses the text of :meth:`encode`. Raises CommitLogError for any other text."""
         try:
             found = json.loads(text)
             caller, step = found.pop("caller"), found.pop("step")
@@ -137,8 +142,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Where a backfill is after its last recorded step was looked at. ``payload`` is the step's:
-    None when there was none, when it had no rows, or when it is not written.
+    """The progress of a backfill after its last recorded step has ended. ``payload`` is the number
+    of rows and bytes of that step. None: there was no step, it had no rows, or it is not written.
     """
 
     progress: Progress
@@ -146,9 +151,11 @@ class Settled:
 
 
 class Ledger:
-    """The records of the backfill ``name`` in ``log``. ``state_of`` reads a key of it: a caller's
-    also ends what is decided there (``ExactlyOnceDriver.plan``). Each call raises what the commit
-    log raises; those that name a ``caller`` SupersededError when another one has taken over.
+    """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
+
+    ``state_of`` reads the state of a key in the log. For a caller it also ends a decided batch
+    (``ExactlyOnceDriver.plan``). Each method raises the errors of the commit log. A method with a
+    ``caller`` raises SupersededError if another caller has taken over.
     """
 
     def __init__(
@@ -169,21 +176,23 @@ class Ledger:
         }
 
     def read(self) -> tuple[Progress | None, BackfillPlan | None]:
-        """The records, as they are."""
+        """Reads the progress and the plan. None: not recorded."""
         progress = self.progress()
         return progress, None if progress is None else self.plan_of(progress)
 
     def progress(self) -> Progress | None:
-        """The first record, whatever became of the plan."""
+        """Reads the progress, without the plan. None: not recorded."""
         found = self._read(_PROGRESS)
         return None if found is None else Progress.decode(found)
 
     def has_progress(self) -> bool:
-        """Whether there is a first record, also one that this version can't read."""
+        """Whether the progress is recorded, even if this version can't read it."""
         return self._read(_PROGRESS) is not None
 
     def plan_of(self, progress: Progress) -> BackfillPlan | None:
-        """The plan that ``progress`` names; a plan that no progress names is a leftover."""
+        """Reads the plan that ``progress`` names by its digest. None: ``progress`` names
+        no plan.
+        """
         if not progress.plan:
             return None
         found = self._read(_PLAN)
@@ -197,9 +206,11 @@ class Ledger:
         return plan
 
     def claim(self, caller: Caller, gone: Mapping[str, int | None]) -> Progress:
-        """The progress, of which ``caller`` is the owner if it has no other one. ``gone`` are
-        owners that count as dead: by their ids, with the beat at which they stand still, or None
-        for a process that is known to be gone.
+        """Makes ``caller`` the owner if the backfill has no other owner. Returns the progress with
+        its owner.
+
+        ``gone`` are owners that count as dead: from their id to the ``beat`` that does not change,
+        or to None for a process that is known to have ended.
         """
 
         def claimed(before: Progress | None) -> Progress:
@@ -214,7 +225,9 @@ class Ledger:
         return self._changed(claimed)
 
     def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
-        """Records the plan, unless there is one. (Only the owner writes it, before it is named.)"""
+        """Records the plan, and its digest in the progress. Raises IllegalStateError if there is a
+        plan.
+        """
         before = self._owned(caller, lambda progress: progress)
         if before.plan:
             raise IllegalStateError(f"the backfill '{self._name}' has a plan already")
@@ -222,11 +235,13 @@ class Ledger:
         return self._owned(caller, lambda progress: replace(progress, plan=plan.digest))
 
     def beat(self, caller: Caller) -> Progress:
-        """The owner is alive."""
+        """Increments the owner's heartbeat."""
         return self._owned(caller, lambda progress: replace(progress, beat=progress.beat + 1))
 
     def release(self, caller: Caller) -> None:
-        """The owner ends its call; does nothing when another one has taken over."""
+        """Removes the owner at the end of its call. Does nothing if another caller has
+        taken over.
+        """
 
         def released(text: str | None) -> str | None:
             progress = None if text is None else Progress.decode(text)
@@ -237,7 +252,9 @@ class Ledger:
         self._write(_PROGRESS, released)
 
     def step(self, caller: Caller, end: int) -> Progress:
-        """Records the next step, before it is written. IllegalStateError when there is one."""
+        """Records the next step before it is written. Raises IllegalStateError if another step is
+        recorded.
+        """
         last_done = self._state_of(self._key).last_done
 
         ours: OpenStep | None = None
@@ -256,14 +273,16 @@ class Ledger:
         return self._owned(caller, recorded)
 
     def settle(self, caller: Caller, ms: int) -> Settled:
-        """The recorded step is written, in ``ms`` milliseconds. The commit log does not have one
-        without rows.
+        """Records that the step was written in ``ms`` milliseconds. (The commit log has no batch
+        for a step without rows.)
         """
         state = self._state_of(self._key)
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Whether the recorded step is written or never will be; either way there is none then."""
+        """Finds out whether the recorded step is written or never will be, and removes the recorded
+        step.
+        """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
 
@@ -311,8 +330,10 @@ class Ledger:
         return Settled(self._owned(caller, settled), payload)
 
     def forget(self) -> None:
-        """Removes the plan and the progress, even if they are damaged. The commit log keeps the
-        number of the last step, so the next backfill of this name continues with larger numbers.
+        """Removes the plan and the progress, even if they are damaged.
+
+        The commit log keeps the version of the last step, so the next backfill of this name
+        continues with larger versions.
         """
         for record in _RECORDS:
             self._when_open(
@@ -346,7 +367,7 @@ class Ledger:
         return found
 
     def _read(self, record: str) -> str | None:
-        """Settled: without a write that is in progress."""
+        """Reads a record, after any write of it that is in progress. None: there is no record."""
         state = self._state_of(self._keys[record])
         return _field(state, record)
 
@@ -365,9 +386,11 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """The result of ``attempt`` with ``key`` open. It is called again when another process has
-        opened the key before the write, or when the write got no clear answer, for max.block.ms at
-        least: so it may find its own write.
+        """Opens ``key`` in the commit log and returns the result of ``attempt``.
+
+        ``attempt`` is called again if another process has opened the key before the write, or if
+        the write got no clear answer. Retries last at least max.block.ms. So ``attempt`` may find
+        its own write.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():
@@ -382,7 +405,7 @@ class Ledger:
 
 
 def check_caller_is_alone(name: str, caller: Caller, found: Progress) -> None:
-    """Raises ConfigError when another call is the owner of the backfill."""
+    """Raises ConfigError if another caller is the owner of the backfill."""
     if found.caller is not None and found.caller.id != caller.id:
         raise ConfigError(
             f"the backfill '{name}' runs in {found.caller}",

@@ -1,14 +1,15 @@
-"""The plan of a backfill: ranges, their slices, and the size of the next step. Pure.
+"""The plan of a backfill: ranges of a column, slices of the ranges, and the size of the next step.
 
 Owns: :class:`BackfillPlan`, which is recorded once and never changes, :class:`StepSizes`, and the
-error of a step that can't be smaller. Never: rows (``backfill_rows.py``), where a plan is recorded
-(``backfill_ledger.py``).
+error of a step that can't be smaller. Pure functions. Never: rows (``backfill_rows.py``), the
+record of a plan (``backfill_ledger.py``).
 
-**Positions.** The ranges of a plan follow each other in the order of the column ``by``, and each of
-them has the same number of slices, by a hash of the row. Position p is slice p mod S of range p div
-S, so all rows of the source, also such as come later, are at exactly one position. A backfill by
-hash is one range with many slices. A step is a range of positions: whole ranges, or slices of one
-range. So a step can be larger or smaller than the one before, and the plan stays what it is.
+**Positions.** The ranges of a plan follow each other in the order of the column ``by``. Each range
+has the same number S of slices, by a hash of the row. Position p is slice p mod S of range p div S.
+So each row of the source is at exactly one position, even a row that is added later. A backfill by
+hash is one range with many slices. A step is an interval of positions: whole ranges, or slices of
+one range. So a step can be larger or smaller than the previous step, while the plan does not
+change.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ _RATE_TOO_LOW: Final = Kind.RATE_TOO_LOW.kp_code
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """``bounds`` are the lower bounds of all ranges but the first, as texts of the column's type
-    ``by_type``, ascending; ``rows`` those of each range as they were counted, or empty. ``by`` is
-    empty for a backfill by hash.
+    """The plan of a backfill: its ranges, and the facts that every call must share.
 
-    ``facts`` are what must be the same in each call: options, columns, source. ``pin`` is the
-    snapshot of a table, as its format names it; empty without one.
+    ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts of the
+    column's type ``by_type``. ``rows`` are the numbers of rows in the ranges when they were
+    counted, or empty. ``by`` is empty for a backfill by hash.
+
+    ``facts`` must be the same in each call: options, columns, source. ``pin`` is the snapshot of a
+    table, as the table's format names it. It is empty if there is none.
     """
 
     slices: int
@@ -65,11 +68,13 @@ class BackfillPlan:
 
     @property
     def end(self) -> int:
-        """The position after the last one."""
+        """The number of positions of the plan; the last position is ``end`` - 1."""
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The rows at the positions from ``first`` to ``end``; ranges where rows are unknown."""
+        """The number of rows at the positions from ``first`` to ``end``. If rows were not counted,
+        the number of ranges.
+        """
         return self._weight_before(end) - self._weight_before(first)
 
     @property
@@ -77,7 +82,9 @@ class BackfillPlan:
         return hashlib.sha256(self.encode().encode()).hexdigest()[:32]
 
     def next_end(self, first: int, most: float) -> int:
-        """The end of the step from ``first`` on that weighs at most ``most``, or one slice."""
+        """The end of the next step, which begins at ``first``, weighs at most ``most``, and has at
+        least one slice.
+        """
         at, within = divmod(first, self.slices)
         if within == 0 and self._weight_of(at) <= most:
             left = most
@@ -90,7 +97,7 @@ class BackfillPlan:
         return at * self.slices + min(self.slices, within + max(1, fits))
 
     def difference(self, facts: Mapping[str, str]) -> str:
-        """The differences between ``facts`` and the plan's; empty when there is none."""
+        """The differences between ``facts`` and the plan's facts, as text. Empty: no difference."""
         names = sorted(
             name
             for name in self.facts.keys() | facts.keys()
@@ -118,7 +125,7 @@ class BackfillPlan:
 
     @classmethod
     def decode(cls, text: str) -> BackfillPlan:
-        """Raises CommitLogError for what :meth:`encode` did not make."""
+        """Parses the text of :meth:`encode`. Raises CommitLogError for any other text."""
         try:
             found = json.loads(text)
             plan = cls(
@@ -151,8 +158,10 @@ class BackfillPlan:
 
 
 class StepSizes:
-    """How much the next step may weigh, from what the steps before took. ``timeout_ms`` is
-    transaction.timeout.ms; ``steps`` is how many the user wants, 0: as many as fit.
+    """Computes the size of the next step from the seconds that earlier steps took.
+
+    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants;
+    0: the usual number.
     """
 
     def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:
@@ -169,7 +178,7 @@ class StepSizes:
         return self._plan.next_end(first, self._most)
 
     def took(self, first: int, end: int, seconds: float) -> None:
-        """That step was written."""
+        """Adjusts the size of the next step, after a step was written in ``seconds``."""
         weight = self._plan.weight(first, end)
         if weight > 0:
             fits = self._target_s / max(seconds, 0.001)
@@ -177,12 +186,12 @@ class StepSizes:
             self._most = min(max(self._most, weight) * _MOST_GROWTH, weight * fits)
 
     def was_too_long(self, first: int, end: int) -> None:
-        """That step did not end in time."""
+        """Reduces the size of the next step, after a step did not end in time."""
         self._most = self._plan.weight(first, end) / _CUT
 
 
 def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
-    """Whether a smaller step may go where one failed, after ``seconds``, with ``error``."""
+    """Whether a step that failed after ``seconds`` with ``error`` may succeed if it is smaller."""
     if _RATE_TOO_LOW in error:
         return True
     return _TOO_LONG in error and seconds * 1000 >= timeout_ms / 2
@@ -191,9 +200,7 @@ def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
 def step_too_long(
     name: str, error: str, seconds: float, timeout_ms: int, *, by_column: bool
 ) -> CommitError:
-    """The error of the backfill ``name`` whose smallest step failed, after ``seconds``, with
-    ``error``.
-    """
+    """The error of a backfill whose smallest step failed with ``error`` after ``seconds``."""
     if _RATE_TOO_LOW in error:
         # The write was refused before the wait, so its seconds are no measure.
         return CommitError(

@@ -1,11 +1,11 @@
-"""The requests of ``backfill`` to the driver, and the driver's answers.
+"""The requests that ``backfill`` sends to the Spark driver, and the driver's answers.
 
-Owns: :class:`LedgerOnDriver`, the ledger as the user's process has it, and its other end in a
-Python process of the driver, :func:`schema_with_state`. Never: the records
-(``backfill_ledger.py``), the way to the driver (``process/asked_of_driver.py``).
+Owns: :class:`LedgerOnDriver`, which the user's process calls, and :func:`schema_with_state`, which
+answers in a Python process of the driver. Never: the records (``backfill_ledger.py``), the
+transport to the driver (``process/asked_of_driver.py``).
 
-The user's process may be a Connect client that reaches no broker. So each call is a request to the
-driver, with the options of the write; an error travels back as its message, hint and kind.
+The user's process may be a Connect client that can't reach the brokers. So each call is a request
+to the driver, with the options of the write. An error comes back with its message, hint and kind.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The answer to a claim. ``facts`` are the options that change what is written; ``timeout_ms``
-    is transaction.timeout.ms.
+    """The driver's answer to a claim. ``facts`` are the options that change the written rows.
+    ``timeout_ms`` is transaction.timeout.ms.
     """
 
     progress: Progress
@@ -59,8 +59,8 @@ class Claimed:
 
 
 class LedgerOnDriver:
-    """The ledger of the backfill ``name``, in the session ``spark``: the methods of
-    :class:`Ledger`, and what they raise. Thread-safe, as the session is.
+    """The methods of :class:`Ledger` as requests to the Spark driver, with the same errors.
+    Thread-safe.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LedgerOnDriver:
 
 
 def schema_with_state(options: Mapping[str, str]) -> StructType:
-    """The schema that the data source returns on the driver for a request."""
+    """The schema that carries the driver's answer to a request of :class:`LedgerOnDriver`."""
     configure_logging()
 
     def answer() -> str:

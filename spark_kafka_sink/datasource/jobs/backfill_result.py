@@ -1,7 +1,7 @@
-"""The result of a call of ``backfill``, and the line that each step shows.
+"""The result of a call of ``backfill``, and the log line of each step.
 
-Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step. Never: a report of a write
-(``report/``), which each step has as well.
+Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step. Never: the report of a
+write (``report/``), which each step also has.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class BackfillResult:
 
 
 def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
-    """``orders-2026  17 steps  42 %  412,000,000 rows  38.2 GB  51.0 MB/s  0:21:40 left``."""
+    """The log line of a step, with the totals of the backfill.
+
+    An example: ``orders-2026  17 steps  42%  412,000,000 rows  38.2 GB  51.0 MB/s  0:21:40 left``.
+    """
     rate = step.bytes / 1e6 / step.seconds if step.seconds else 0.0
     seconds = progress.ms / 1000
     left = seconds / step.share - seconds if step.share else 0.0
@@ -65,6 +68,6 @@ def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds, as ``1:02:03``."""
+    """Formats seconds as hours, minutes and seconds, such as ``1:02:03``."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

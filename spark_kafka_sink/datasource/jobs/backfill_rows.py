@@ -1,14 +1,14 @@
-"""The rows of a backfill: the ranges of its column, and the rows at some positions of its plan.
+"""The rows of a backfill: the ranges of its column, and the rows of a step.
 
 Owns: :func:`ranges_of`, :func:`rows_between`. Never: a record of the plan, the size of a step.
 
-**Each row is at one position.** A range begins at a value of the column and ends before the next
-range's; the first one has no begin, and takes nulls as well; the last one has no end. So rows that
-were not there when the values were read, NaN (which Spark sorts last), and infinities have their
-place. A slice is a hash of the columns of a row, which has the same value in each call.
+**Each row is at one position.** A range begins at a value of the column and ends before the first
+value of the next range. The first range has no begin and also takes nulls. The last range has no
+end. So values that are added later, infinities, and NaN (which Spark sorts last) also belong to a
+range. The slice of a row is a hash of its columns, which is the same in each call.
 
-**Bounds are texts**, because they are recorded. A timestamp is its microseconds, which no time zone
-changes; other types are what CAST makes of them, and makes again.
+**Bounds are texts**, because they are recorded. The text of a timestamp is its microseconds, which
+do not depend on a time zone. Other types are converted with CAST, in both directions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_HASHED: Final = (types.MapType, types.VariantType)
 
 
 class Ranges(NamedTuple):
-    """A column cut into ranges: its type, the ``bounds`` between the ranges (as in
+    """The ranges of a column: the column's type, the ``bounds`` between the ranges (as in
     :class:`BackfillPlan`), and the number of ``rows`` in each range.
     """
 
@@ -44,10 +44,12 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(df: DataFrame, by: str) -> Ranges:
-    """The ranges of the column ``by``, a value each; where it has more than 10,000 values, about
-    1,000 ranges of some values with about as many rows. Reads that column.
+    """Divides the values of the column ``by`` into ranges, and counts the rows of each range. Reads
+    that column.
 
-    Raises ConfigError for a column that does not exist, or has no order that can be recorded.
+    Each value is a range. If the column has more than 10,000 values, there are about 1,000 ranges
+    with about as many values each. Raises ConfigError for a column that does not exist, or whose
+    order can't be recorded.
     """
     field = next((one for one in df.schema.fields if one.name == by), None)
     if field is None or not isinstance(field.dataType, _TYPES):
@@ -85,7 +87,9 @@ def rows_between(
     df: DataFrame, first: int, end: int, *, slices: int, by: str = "", type_name: str = "",
     bounds: tuple[str, ...] = (),
 ) -> DataFrame:  # fmt: skip
-    """The rows at the positions from ``first`` to ``end`` (``backfill_plan.py``)."""
+    """Filters the rows at the positions from ``first`` to ``end`` of a plan
+    (``backfill_plan.py``).
+    """
     at, within = divmod(first, slices)
     after = -(-end // slices)
     found = df
@@ -106,7 +110,7 @@ def rows_between(
 
 
 def check_hash(df: DataFrame) -> None:
-    """Raises ConfigError when no column can be hashed, so that there are no slices."""
+    """Raises ConfigError if no column can be hashed, because slices need a hash."""
     if not _hashed(df):
         raise ConfigError(
             "steps: none of the columns can be hashed, as a map or a variant can't",
@@ -119,7 +123,7 @@ def _hashed(df: DataFrame) -> list[Column]:
 
 
 def _holds(found: types.DataType) -> bool:
-    """Whether it is, or holds, what xxhash64 does not take."""
+    """Whether the type is or contains a type that xxhash64 can't hash (map, variant)."""
     if isinstance(found, types.StructType):
         return any(_holds(one.dataType) for one in found.fields)
     if isinstance(found, types.ArrayType):

@@ -1,12 +1,13 @@
-"""The source of a backfill, and the snapshot of it that every call reads.
+"""The source of a backfill, and the snapshot of the source that every call reads.
 
-Owns: :class:`BackfillSource`: a table by its name, pinned where its format has versions, or a
-DataFrame, whose files are compared. Never: what is cut of it (``backfill_rows.py``).
+Owns: :class:`BackfillSource`: a table by its name, whose version is pinned if its format has
+versions, or a DataFrame, whose files are compared. Never: the rows of a step
+(``backfill_rows.py``).
 
 A DataFrame can't be moved to an earlier version of its table: a Delta table that was read by
-``spark.table`` shows its newest version to each action. So only a name is pinned. For a DataFrame
-the list of files is recorded, and another list is an error; one without files (JDBC, ``range``)
-says nothing of itself, and is the user's to keep.
+``spark.table`` has its newest version in each action. So only a table that is given by name is
+pinned. For a DataFrame the list of files is recorded, and another list is an error. A DataFrame
+without files (JDBC, ``range``) can't be checked: the user must keep its rows the same.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ OF_SOURCE: Final = (_COLUMNS, _ZONE, _TABLE, FILES)
 
 @dataclass(slots=True)
 class BackfillSource:
-    """``given`` is a DataFrame, or the name of a table as SQL has it. ``transform`` makes of a
-    table the columns that are written.
+    """The source of a backfill: ``given`` is a DataFrame, or the SQL name of a table. ``transform``
+    computes the columns to write from the table.
     """
 
     spark: SparkSession
@@ -43,7 +44,9 @@ class BackfillSource:
     _pinned: DataFrame | None = field(default=None, repr=False)
 
     def pin(self) -> str:
-        """The newest snapshot of a table with versions, for :meth:`rows`; else empty."""
+        """The newest snapshot of a table with versions, such as ``delta 7``. Empty for another
+        source.
+        """
         if not isinstance(self.given, str):
             return _NONE
         for of_format, query, column in (
@@ -59,7 +62,7 @@ class BackfillSource:
         return _NONE
 
     def rows(self, pin: str) -> DataFrame:
-        """All rows that are to be written, of the snapshot ``pin``."""
+        """All rows of the source at the snapshot ``pin``, after ``transform``."""
         if not isinstance(self.given, str):
             return self.given
         if self._pinned is None:
@@ -73,7 +76,7 @@ class BackfillSource:
         return self._pinned
 
     def facts(self, pin: str) -> dict[str, str]:
-        """The properties that must be the same in each call."""
+        """The properties of the source that must be the same in each call, by name."""
         rows = self.rows(pin)
         found = {
             _COLUMNS: rows.schema.simpleString(),
@@ -86,7 +89,9 @@ class BackfillSource:
         return found
 
     def check(self, pin: str, recorded: str | None) -> None:
-        """Raises ConfigError when the source has changed since ``recorded``, its files."""
+        """Raises ConfigError if the source's files differ from ``recorded``. A pinned table is not
+        checked.
+        """
         if pin:
             return
         # A new plan: that of a DataFrame keeps its list of files.
@@ -103,7 +108,7 @@ class BackfillSource:
 
 
 def files_of(df: DataFrame) -> str:
-    """The number of the source's files, and a digest of their names."""
+    """The number of the source's files, and a digest of their names, as text."""
     names = sorted(df.inputFiles())
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:_DIGEST]
     return f"{len(names)} files ({digest})"

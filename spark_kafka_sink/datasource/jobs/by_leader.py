@@ -1,15 +1,15 @@
-"""``by_leader``: a DataFrame whose tasks each write to few brokers, rows with keys included.
+"""``by_leader``: a DataFrame whose tasks each write to few brokers, even rows with keys.
 
-Owns: :func:`by_leader`, the question to the driver, and the function that runs on executors. Never:
+Owns: :func:`by_leader`, its request to the driver, and the function that runs on executors. Never:
 the choice of a partition (``records/partitioning``), the columns of a key (``write/schema.py``).
 
-A key decides the partition, and so the broker: a task that has any keys writes to all brokers. Only
-a shuffle changes that. So each row's partition is computed before the write, by the partitioner
-that the write would use, and rows are moved to the task that writes this partition. Partitions are
-in the order of their leaders, and each task has the next few of them.
+A row's key determines its partition, and so the broker. So a task with arbitrary keys writes to all
+brokers, unless rows are shuffled. This function computes each row's Kafka partition before the
+write, with the partitioner of the write, and moves the row to the task that writes this partition.
+The partitions are sorted by their leaders, and each task gets a few consecutive partitions.
 
 The driver reads the columns' roles and the topic's leaders, because a Connect client may not reach
-the brokers. The user's process passes them on to executors without looking at them.
+the brokers. The user's process passes the driver's answer on to the executors unread.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
 
 
 def _with_columns(schema: StructType) -> StructType:
-    """``schema`` without its column ``partition``, then ``partition`` and the task."""
+    """The schema without a column ``partition``, followed by a new column ``partition`` and the
+    task.
+    """
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     kept = [field for field in schema.fields if field.name.lower() != _PARTITION]
@@ -105,8 +107,8 @@ def _with_columns(schema: StructType) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The data for executors: the columns with the key and the partition, the topic's leaders, and
-    the partitioner of the write.
+    """The data that executors need to choose partitions: the columns with the key and the
+    partition, the topic's leaders, and the partitioner of the write.
     """
 
     key: ComposedColumns | None
@@ -118,19 +120,19 @@ class Places:
     ignore_keys: bool
 
     def encode(self) -> str:
-        """As JSON, for the way through the user's process."""
+        """Encodes the data as JSON, to be passed through the user's process."""
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> Places:
-        """The inverse of :meth:`encode`."""
+        """Decodes the JSON of :meth:`encode`."""
         fields = json.loads(text)
         key, leaders = fields.pop("key"), tuple(fields.pop("leaders"))
         return cls(key=None if key is None else _key_of(key), leaders=leaders, **fields)
 
     @property
     def infos(self) -> PartitionInfos:
-        """The partitions of the topic."""
+        """The partitions of the topic with their leaders."""
         from spark_kafka_sink.protocol.cluster import PartitionInfo, PartitionInfos, TopicPartition
 
         numbered = enumerate(self.leaders)
@@ -150,15 +152,15 @@ def _key_of(fields: dict[str, Any]) -> ComposedColumns:
 
 
 def _tuples(units: str | list[Any] | None) -> IntervalUnits:
-    """JSON has lists where the units of nested columns are tuples."""
+    """Converts the JSON lists in the interval units of nested columns back to tuples."""
     return tuple(map(_tuples, units)) if isinstance(units, list) else units
 
 
 def schema_with_places(
     options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
 ) -> StructType:
-    """The schema that the data source returns on the driver for the question of ``by_leader``.
-    ``plan_columns`` is the write's own reading of a DataFrame's columns (``write/schema.py``).
+    """The schema that carries the driver's answer to the request of ``by_leader``. ``plan_columns``
+    finds the roles of a DataFrame's columns (``write/schema.py``).
     """
     given = dict(options)
     schema = given.pop(_QUESTION)
@@ -226,7 +228,7 @@ def _refuse(condition: bool, what: str, hint: str) -> None:
 def _placing(
     places: str, tasks: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``. It imports the package on the executor."""
+    """The function for ``mapInArrow``, which imports the package on the executor."""
 
     def placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from spark_kafka_sink.datasource.jobs.by_leader import with_partitions
@@ -239,8 +241,10 @@ def _placing(
 def with_partitions(
     batches: Iterator[pa.RecordBatch], places: str, tasks: int
 ) -> Iterator[pa.RecordBatch]:
-    """Each batch without its column ``partition``, and with its rows' partitions and tasks at its
-    end. Raises DataError for a row that the write would refuse for its key or partition.
+    """Replaces the column ``partition`` of each batch, and appends a column with the task of each
+    row.
+
+    Raises DataError for a row whose key or partition the write would refuse.
     """
     import numpy as np
 
@@ -273,7 +277,7 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """No batch is open here."""
+    """The callback of the partitioner for an open batch; there is none here."""
     del tp
 
 

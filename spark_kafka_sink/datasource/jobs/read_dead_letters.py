@@ -1,6 +1,6 @@
-"""``read_dead_letters``: a topic of dead letters as a DataFrame.
+"""``read_dead_letters``: reads a dead-letter topic as a DataFrame.
 
-Owns: its columns, and the reader of ``format("kprod")`` with the option that
+Owns: the columns, and the reader of ``format("kprod")``, which needs an option that only
 :func:`read_dead_letters` sets. Never: the requests (``committed_reader.py``).
 """
 

@@ -1,10 +1,10 @@
-"""A process by which a call is known, and whether such a process is gone.
+"""An id of a process that is unique across restarts, and whether that process has ended.
 
-Owns: :func:`this_process`, :func:`is_gone`. Never: what follows from it (``backfill.py``).
+Owns: :func:`this_process`, :func:`is_gone`. Never: the consequences (``backfill.py``).
 
-A number of a process says nothing on another machine, in another container, or after a restart.
-So a process is its boot, its namespace, its number and its start, as Linux has them in ``/proc``.
-Where there is none, nothing is known, and no process counts as gone.
+A pid is not unique: another machine, another container, or the same machine after a restart may
+have the same pid. So the id has the machine's boot, the pid namespace, the pid and the start time,
+from Linux's ``/proc``. Without ``/proc`` the id is empty, and no process counts as ended.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _START: Final = 19
 
 
 def this_process() -> str:
-    """This process; empty where the system does not tell."""
+    """The id of this process. Empty on a system without ``/proc``."""
     return _process(os.getpid())
 
 
 def is_gone(process: str) -> bool:
-    """Whether ``process``, of :func:`this_process`, ran on this machine and in this container, and
-    runs no more.
+    """Whether ``process``, an id of :func:`this_process`, belongs to this machine and this
+    container and has ended.
     """
     place, _, rest = process.rpartition(" ")
     place, _, pid = place.rpartition(" ")
@@ -35,7 +35,7 @@ def is_gone(process: str) -> bool:
 
 
 def _process(pid: int) -> str:
-    """Place, number and start; empty when there is no such process."""
+    """The id of the process ``pid``. Empty if it does not exist."""
     place = _place()
     try:
         # pid (name) state parent ...; the name may hold spaces and parentheses.

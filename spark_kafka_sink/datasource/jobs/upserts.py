@@ -1,12 +1,13 @@
 """``upserts``: the last change of each key of a change feed, as a DataFrame.
 
-Owns: Spark's expressions for it. Never: a row in Python, what a change becomes in Kafka
-(``records/changes/``), the names of a feed (``config/changelog.py``).
+Owns: the Spark expressions that find the last change. Never: a row in Python, the Kafka record of a
+change (``records/changes/``), the names of a feed (``config/changelog.py``).
 
-A sink can't shuffle, and a key whose changes are in two tasks has no order. So this function ranks
-the changes of each key by one window, which is one shuffle, and keeps the last one. The row before
-an update counts as a delete of its key that comes before the row after it: if it is the last change
-of its key, the update has changed the key (Flink's upsert-kafka writes it as a tombstone, too).
+A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
+ranks the changes of each key by one window, which is one shuffle, and keeps the last change. A feed
+may have two rows for an update: the row before and the row after. The row before counts as a delete
+of its key, and comes before the row after. If it is the last change of its key, the update has
+changed the key. (Flink's upsert-kafka also writes it as a tombstone.)
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """The column with the names of the keys in its metadata, if it has a key: planning compares
-    them with keyColumns.
+    """The column, with the names of the key columns in its metadata if it belongs to the key.
+    Planning compares these names with keyColumns.
     """
     from pyspark.sql import functions as F
 
@@ -129,7 +130,7 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The type of a last change: the row before an update counts as a delete."""
+    """The change type of a key's last change. The row before an update counts as a delete."""
     from pyspark.sql import functions as F
 
     tied = ~F.col(_BAD) & ~F.col(_SAME)
@@ -140,8 +141,8 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """``last`` with a number for each row of a key, and whether these rows are the same: a source
-    may repeat a change.
+    """Numbers the last changes of each key, and compares their rows. A source may repeat a
+    change.
     """
     from pyspark.sql import functions as F
 
@@ -157,7 +158,7 @@ def _compared(
 def _row_text(
     df: DataFrame, log: Changelog, order_by: Sequence[str | Column], type_: Column
 ) -> Column:
-    """The row after a change as text; null for a delete."""
+    """The row after a change as JSON. Null for a delete."""
     from pyspark.sql import functions as F
 
     if log.images is not None:
@@ -169,8 +170,10 @@ def _row_text(
 
 
 def _with_moved(df: DataFrame, keys: Sequence[str], log: Changelog) -> DataFrame:
-    """``df`` with two rows for an update that changes the key: the delete of the old key, and an
-    insert. Debezium's connectors write these rows themselves if the primary key is known.
+    """Splits each update that changes the key into two rows: the delete of the old key, and an
+    insert.
+
+    Debezium's connectors write these two rows themselves if the primary key is known.
     """
     from pyspark.sql import functions as F
 
@@ -205,12 +208,12 @@ def _key(name: str, log: Changelog, type_: Column) -> Column:
 
 
 def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Column:
-    """The rank of two changes at the same position. The row before an update is older than the row
-    after it, and a row of a snapshot is older than a change of it.
+    """The rank of changes of a key at the same position in the feed; a greater rank is later.
 
-    If the position is the feed's own version of a table, a row that is replaced in one commit is a
-    delete and an insert. At a position of another ``order_by``, for example a time, a delete and an
-    insert have no order.
+    The row before an update is older than the row after it. A row of a snapshot is older than a
+    change of that row. If the position is the table's own version, a delete is older than an
+    insert: a commit has replaced the row. At a position of another ``order_by``, for example a
+    time, a delete and an insert have no order.
     """
     from pyspark.sql import functions as F
 
@@ -291,7 +294,9 @@ def _check(df: DataFrame, keys: Sequence[str], log: Changelog) -> None:
 
 
 def _field(rows: DataType, name: str, argument: str) -> DataType:
-    """The type of the field or column, whose name may be in another case."""
+    """The type of the field or column ``name``, compared without regard to case. Raises SchemaError
+    if there is none.
+    """
     fields = getattr(rows, "fields", [])
     found = next((one for one in fields if one.name.lower() == name.lower()), None)
     if found is None:

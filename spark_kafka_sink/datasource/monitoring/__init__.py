@@ -3,17 +3,17 @@
 Owns, by file:
 
 ======================  =========================================================================
-kprod_listener          Spark's events and the batches' reports, joined
-instruments             the metrics, and the field that each is read from
-measurements            the values in a report or a progress, and the bound on labels
+kprod_listener          a Spark listener that joins a query's events with its batches' reports
+instruments             the metrics, and the field that each value is read from
+measurements            the values in a report or a progress, and the limit on label values
 prometheus_metrics      Prometheus' client library
 open_telemetry_metrics  OpenTelemetry's API
 open_lineage            OpenLineage's events (extra ``lineage``), which are no metrics: a report
                         listener, in the process of Spark's commit
-new_reports             the reports since the last look
+new_reports             the reports that were written since the last read
 ======================  =========================================================================
 
-Never: anything in a task or in Spark's ``commit``. A task's figures come with its commit message
-and the batch's report, so metrics cost nothing per row; the libraries are imported in those
-files only.
+Never: anything in a task or in Spark's ``commit``. The figures of a task come with its commit
+message and the batch's report, so metrics cost nothing per row. Only these files import the
+libraries.
 """

@@ -22,8 +22,8 @@ from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
 class InstrumentKind(Enum):
-    """Whether a value is added to the metric, replaces the metric's value, or is counted by its
-    size.
+    """How a value changes its metric: added (counter), replaced (gauge), or counted by size
+    (histogram).
     """
 
     COUNTER = "counter"
@@ -43,7 +43,7 @@ class Origin(Enum):
 
 
 class Label(Enum):
-    """The second label of a metric; the first is the query."""
+    """The second label of a metric, such as a topic or a broker. The first label is the query."""
 
     BROKER = "broker"
     CODE = "code"
@@ -64,16 +64,16 @@ _SUFFIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """One metric.
+    """The definition of one metric: its name, kind, unit and labels, and the field of its value.
 
     ``field`` names a field of the report or of the progress: ``a.b`` is the field ``b`` of the
-    object ``a``. If ``field`` is empty, each document counts as 1. In a list of objects
-    (``a[].b``) each object gives a value, and in an object of numbers each member gives one.
-    ``label_field`` names the field that holds the label's value, within each member of the list if
-    the field is a list. If ``label_field`` is empty, the label's value is the member's name.
-    ``scale`` converts a value to ``unit``. ``bounds`` are the upper bounds of a histogram's
-    buckets, before that conversion. A field that is a list of numbers holds the counts of these
-    buckets, and last the count above them.
+    object ``a``. If ``field`` is empty, each document counts as 1. In a list of objects (``a[].b``)
+    each object gives a value, and in an object of numbers each member gives one. ``label_field``
+    names the field that holds the label's value, within each member of the list if the field is a
+    list. If ``label_field`` is empty, the label's value is the member's name. ``scale`` converts a
+    value to ``unit``. ``bounds`` are the upper bounds of a histogram's buckets, before that
+    conversion. A field that is a list of numbers holds the counts of these buckets, and last the
+    count of values above the last bound.
     """
 
     name: str

@@ -1,10 +1,10 @@
-"""A listener of Spark that joins a streaming query's events with the reports of its batches.
+"""A Spark listener that joins a streaming query's events with the reports of its batches.
 
-Owns: :class:`KprodListener`. Never: making or delivering a report (``datasource/report/``), the
+Owns: :class:`KprodListener`. Never: creating or delivering a report (``datasource/report/``), the
 meaning of a value (``instruments.py``).
 
-Spark's progress has only the number of rows of a Python sink, and the report of a batch is made in
-another process; here both are available. It runs in the user's process: on a classic session's
+For a Python sink, Spark's progress has only the number of rows. The report of a batch is created in
+another process. The listener has both. It runs in the user's process: on a classic session's
 driver, or in the client of a Connect session.
 """
 
@@ -104,7 +104,7 @@ class KprodListener(StreamingQueryListener):
             ).start()
 
     def close(self) -> None:
-        """Ends the thread that reads ``running``. This thread closes ``running``."""
+        """Ends the thread that reads ``running``. The thread closes ``running``."""
         self._closed.set()
 
     def _watch(self, running: RunningWrites) -> None:
@@ -169,7 +169,9 @@ class KprodListener(StreamingQueryListener):
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 
     def _read_what_can_be_read(self) -> None:
-        """Spark's own figures are counted, also when the reports can't be read."""
+        """Counts new reports. If they can't be read, logs a warning, so that Spark's own figures
+        are still counted.
+        """
         try:
             self.read_reports()
         except (OSError, UnusableFileError, KafkaError) as error:
@@ -193,7 +195,9 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """The reports of a micro-batch; drops reports of older micro-batches."""
+        """Takes the reports of a micro-batch, and drops the reports of older micro-batches of the
+        query.
+        """
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]
         while waiting and found:

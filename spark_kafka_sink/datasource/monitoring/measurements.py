@@ -1,10 +1,10 @@
-"""A report or a progress, as values of instruments.
+"""Reads the values of metrics from a report or a progress, and passes them to metrics libraries.
 
 Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to the libraries,
-and the bound on a label's values. Never: an instrument's meaning (``instruments``).
+and the limit on the number of a label's values. Never: a metric's meaning (``instruments``).
 
 A label's value is never taken from a payload or an error's message: it is the name of a query or a
-topic, an id, a broker's number, a member of a fixed set, or a code.
+topic, an id, a broker's number, a member of a fixed set, or an error code.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _CODE = re.compile(r"KP\d{4}")
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """A value of an instrument, in its unit; ``labels`` are the instrument's, in its order. In a
-    histogram the value counts ``count`` times.
+    """A value of a metric in the metric's unit. ``labels`` are the values of the metric's labels,
+    in their order. A histogram counts the value ``count`` times.
     """
 
     instrument: Instrument
@@ -60,7 +60,7 @@ class MetricValue:
 
 
 class MetricsLibrary(Protocol):
-    """A library that keeps and exports metrics (``prometheus_metrics``, ...)."""
+    """A library that keeps and exports metrics, such as ``prometheus_metrics``."""
 
     def record(self, measurement: MetricValue) -> None:
         """Adds the value to a counter, sets a gauge, or counts the value in a histogram. A series
@@ -70,8 +70,9 @@ class MetricsLibrary(Protocol):
 
 
 def measure(document: Document, origin: Origin, query: str) -> Iterator[MetricValue]:
-    """The values in ``document``, a report or Spark's progress. A field that is missing, null or
-    not a number has none, so that reports of later versions are read as far as possible.
+    """Yields the metric values in ``document``, a report or Spark's progress. A field that is
+    missing, null or not a number has no value, so that reports of later versions are read as far as
+    possible.
     """
     for instrument in INSTRUMENTS:
         if instrument.origin is origin:
@@ -121,7 +122,9 @@ def _value(value: object, label: object) -> Iterator[_Value]:
 
 
 def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator[_Value]:
-    """The upper bound of each bucket, and for what is above the last one twice that."""
+    """Yields the upper bound of each bucket with its count. Values above the last bound count as
+    twice the last bound.
+    """
     if not isinstance(counts, list) or len(counts) != len(bounds) + 1 or label is None:
         return
     for bound, count in zip((*bounds, 2 * bounds[-1]), counts, strict=True):
@@ -130,8 +133,8 @@ def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator
 
 
 def source_lag(progress: Document) -> float | None:
-    """The largest lag of a partition of a source, None when no source reports a lag. The metrics of
-    Spark's sources are texts.
+    """The largest lag of a source's partition, in offsets. None: no source reports a lag. (Spark's
+    sources report their metrics as text.)
     """
     sources = progress.get("sources")
     found = [
@@ -144,15 +147,18 @@ def source_lag(progress: Document) -> float | None:
 
 
 def query_of(document: Document) -> str:
-    """The label ``query`` of a report."""
+    """The value of the label ``query`` for a report: the query's name or id."""
     name = document.get("queryName") or document.get("queryId")
     return str(name) if name else NO_QUERY
 
 
 @dataclass(slots=True)
 class Metrics:
-    """Counts a process's reports and progresses. Spark calls a listener's methods one after the
-    other; the figures of running tasks come on a separate thread.
+    """Passes the values of reports and progresses to the metrics libraries, with a limited number
+    of label values.
+
+    Spark calls a listener's methods one after the other. Only the figures of running tasks come on
+    a separate thread.
     """
 
     libraries: tuple[MetricsLibrary, ...]
@@ -160,23 +166,27 @@ class Metrics:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, document: Document, query: str) -> None:
-        """Counts one report (docs/reports.md), a dictionary of its JSON."""
+        """Counts one report (docs/reports.md), given as its JSON."""
         self._record(measure(document, Origin.REPORT, query))
 
     def progress(self, document: Document, query: str) -> None:
-        """Counts one progress of a streaming query."""
+        """Counts one progress of a streaming query, given as its JSON."""
         self._record(measure(document, Origin.PROGRESS, query))
 
     def running(self, document: Document, query: str) -> None:
-        """Counts what a query's tasks have done so far, a dictionary of its JSON."""
+        """Counts the figures of a query's running tasks, given as JSON."""
         self._record(measure(document, Origin.RUNNING, query))
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
-        """Counts a value of the listener; with ``label`` if the instrument has one."""
+        """Counts a value that the listener measures, with ``label`` if the metric has a second
+        label.
+        """
         self._record([MetricValue(BY_NAME[name], value, (query, *label))])
 
     def begin(self, query: str) -> None:
-        """Makes the query's counters 0: Prometheus sees an increase only between two values."""
+        """Sets the query's counters to 0, because Prometheus needs two values to see an
+        increase.
+        """
         for one in INSTRUMENTS:
             if one.kind is not InstrumentKind.GAUGE:
                 known = (

@@ -1,8 +1,8 @@
-"""Reports that were written since the last read.
+"""Reads the reports that were written since the last read.
 
-Owns: :class:`NewReports`, the reading side of the option ``reportPath``, also while its files are
-renamed, truncated or deleted. Never: the writing (``datasource/report/report_file.py``), which
-files may be read (``base/security/allow_lists.py``).
+Owns: :class:`NewReports`, which reads the files of the option ``reportPath``, even while they are
+renamed, truncated or deleted. Never: the writing (``datasource/report/report_file.py``), the list
+of readable files (``base/security/allow_lists.py``).
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ _CHUNK: Final = 64 << 20
 
 
 class NewReports:
-    """The reports that are added to ``path``, a file or a directory, from now on; existing ones are
-    skipped. A path that does not exist yet has no reports. UnusableFileError, or NotAllowedError,
-    for a path that can't hold a report.
+    """Reads the reports that are added to ``path``, a file or a directory, from now on. Existing
+    reports are skipped.
+
+    A path that does not exist yet has no reports. Raises UnusableFileError, or NotAllowedError, for
+    a path that can't hold a report.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,8 +56,8 @@ class NewReports:
             file.skip()
 
     def __call__(self) -> list[Document]:
-        """The reports since the last call. OSError or UnusableFileError for a path that can't be
-        read; what is no JSON is a warning, and is skipped.
+        """The reports since the last call. Raises OSError or UnusableFileError for a path that
+        can't be read. A line that is not JSON is skipped with a warning.
         """
         if self._is_directory():
             return _parsed(self._folder.new_files())
@@ -69,7 +71,7 @@ class NewReports:
         return Path(self._path).is_dir()
 
     def _opened(self) -> _File | None:
-        """The file that has the name now, if there is one."""
+        """Opens the file that is at the path now. None: there is none."""
         try:
             there = os.stat(self._path)  # noqa: PTH116 - as fstat
         except FileNotFoundError:
@@ -86,7 +88,7 @@ class NewReports:
 
 
 class _File:
-    """An open file, which keeps what is written to it also when it has another name."""
+    """An open file of reports, which is read to its end even after it is renamed."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -98,13 +100,13 @@ class _File:
         return os.path.samestat(os.fstat(self._fd), there)
 
     def skip(self) -> None:
-        """Everything up to now is old."""
+        """Skips the current content of the file."""
         size = os.fstat(self._fd).st_size
         self._read_to = size
         self._head = os.pread(self._fd, min(size, _HEAD_BYTES), 0)
 
     def new_lines(self) -> list[bytes]:
-        """The next lines; what is more than a chunk is left for the next call."""
+        """The complete lines since the last call, at most a chunk. The next call reads the rest."""
         size = os.fstat(self._fd).st_size
         begun_again = os.pread(self._fd, len(self._head), 0) != self._head
         if begun_again or size < self._read_to:
@@ -121,7 +123,7 @@ class _File:
 
 
 class _Folder:
-    """A directory with a file for each report; its name begins with the time."""
+    """A directory with a file for each report. The file's name begins with the report's time."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -130,7 +132,9 @@ class _Folder:
         self._known.update(self._names())
 
     def new_files(self) -> list[bytes]:
-        """A directory that has not changed since is not listed: it may have many files."""
+        """The contents of new files. A directory that has not changed is not listed: it may have
+        many files.
+        """
         if self._unchanged():
             return []
         names = self._names()

@@ -1,13 +1,14 @@
 """OpenLineage events of writes (extra ``lineage``): the jobs, and their rows and bytes by topic.
 
 Owns: :func:`emit`, a report listener, and the conversion of a report to events. Never: the
-destination of events: the library's own configuration has it (``OPENLINEAGE_URL``,
+destination of events. The library's configuration has it (``OPENLINEAGE_URL``,
 ``OPENLINEAGE_CONFIG``, ...), in the environment of the driver.
 
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
 
-Each batch and micro-batch is a run of a job, with the report's id. It has an event START and an
-event of its end, both made from the report. Its job is named after the application and the query.
+Each batch and micro-batch is a run of a job. The run's id is the report's id. The run has a START
+event and an end event, which are both created from the report. The job is named after the
+application and the query.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ PAUSE_S: Final = 60.0
 
 
 class Collector:
-    """The destination of events: a client of the library."""
+    """Sends OpenLineage events with the library's client."""
 
     def __init__(
         self,
@@ -76,7 +77,9 @@ class Collector:
         self._quiet_until = -math.inf
 
     def emit(self, report: WriteReport) -> None:
-        """Sends the events of ``report``; after a failure, which is raised, not for a minute."""
+        """Sends the events of ``report``. A failure is raised, and no events are sent for a minute
+        after it.
+        """
         if self._monotonic_s() < self._quiet_until:
             _log.debug("the events of report %s are left out", report.report_id)
             return
@@ -92,12 +95,12 @@ _collector: ProcessLocal[Collector] = ProcessLocal(Collector)
 
 
 def emit(report: WriteReport) -> None:
-    """Sends the events of ``report``, through the client that this process keeps."""
+    """Sends the events of ``report``, with the client that this process keeps."""
     _collector().emit(report)
 
 
 def events_of(report: WriteReport) -> tuple[RunEvent, RunEvent]:
-    """START, without outputs, and the end."""
+    """The two events of a report: START, without outputs, and the end."""
     begun_ms = report.written_at_ms - report.elapsed_ms
     ended_ms = report.written_at_ms + (report.commit_ms or 0)
     parent = _parent(report)
@@ -122,8 +125,8 @@ def _event(
 
 
 def _parent(report: WriteReport) -> parent_run.ParentRunFacet | None:
-    """The run in Spark's properties, or the run in the environment. A name may have slashes, a
-    namespace may not.
+    """The parent run, from Spark's properties or the environment, as ``namespace/name/uuid``. A
+    name may have slashes, a namespace may not.
     """
     given = report.parent_run or os.environ.get(_PARENT, "")
     namespace, _, rest = given.partition("/")
@@ -142,7 +145,7 @@ def _namespace(parent: parent_run.ParentRunFacet | None) -> str:
 
 
 def _job_name(report: WriteReport) -> str:
-    """The same for each run of a query, and of a job."""
+    """The name of the job, the same for each run of a query or a batch job."""
     names = (report.query_name, report.query_id, report.txn_app_id, *report.topics[:1], "write")
     return f"{report.application_name or 'spark'}.{next(name for name in names if name)}"
 
@@ -169,8 +172,8 @@ def _job_facets(report: WriteReport) -> dict[str, JobFacet]:
 
 
 def _outputs(report: WriteReport) -> Iterator[OutputDataset]:
-    """A dataset for each topic, with OpenLineage's names for Kafka; without counts, the topics of
-    the options.
+    """Yields a dataset for each topic, with OpenLineage's names for Kafka. A topic without counts
+    comes from the options.
     """
     servers = report.bootstrap_servers
     namespace = f"kafka://{servers[0]}" if servers else "kafka"

@@ -1,6 +1,6 @@
 """Metrics through OpenTelemetry's API.
 
-Owns: :class:`OpenTelemetryMetrics`. Never: where metrics go: the user, the platform or
+Owns: :class:`OpenTelemetryMetrics`. Never: the destination of metrics. The user, the platform or
 ``opentelemetry-instrument`` configures the meter provider.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics:
-    """Creates the metrics as instruments of ``meter_provider``. The default is the meter provider
+    """Records all metrics as instruments of ``meter_provider``. The default is the meter provider
     of the process. Without an OpenTelemetry SDK, the instruments do nothing.
     """
 
@@ -52,7 +52,7 @@ class OpenTelemetryMetrics:
         }
 
     def record(self, measurement: MetricValue) -> None:
-        """See :class:`MetricsLibrary`."""
+        """Records a value, as :class:`MetricsLibrary` describes."""
         one = measurement.instrument
         attributes = dict(zip(one.labels, measurement.labels, strict=True))
         if one.kind is InstrumentKind.COUNTER:

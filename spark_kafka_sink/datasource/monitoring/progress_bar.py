@@ -1,6 +1,7 @@
-"""A bar for writes that take long, in a terminal or a notebook (extra ``progress``). Owns:
-:func:`show_progress`, and the content of the bar. Never: the figures: tasks come from Spark's own
-status, rows from progressTopic (``running_writes``).
+"""A progress bar for long writes, in a terminal or a notebook (extra ``progress``).
+
+Owns: :func:`show_progress`, and the content of the bar. Never: the figures. The numbers of tasks
+come from Spark's status, and the numbers of rows from progressTopic (``running_writes``).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Share = tuple[int, int]
 
 
 class Display(Protocol):
-    """A display of progress: the number of done and of all tasks (0: unknown), and a text."""
+    """A display of progress: the number of finished tasks, the number of all tasks (0: unknown),
+    and a text.
+    """
 
     def update(self, done: int, total: int, text: str) -> None: ...
 
@@ -95,7 +98,7 @@ def _draw(
 
 
 def text_of(share: Share, rows: RunningWrites | None, seconds: float) -> str:
-    """The text after the bar."""
+    """The text after the bar: tasks, rows, rates, retries, and the time as minutes and seconds."""
     parts = [f"{share[0]} of {share[1]} tasks"] if share[1] else []
     for one in _read(rows):
         parts.append(f"{one.rows:,} rows")
@@ -131,7 +134,7 @@ def _rows_of(spark: SparkSession, options: Mapping[str, str] | None) -> RunningW
 
 
 def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
-    """The tasks of the active stages, which Spark counts."""
+    """A function that returns the numbers of finished and of all tasks of Spark's active stages."""
     try:
         tracker = spark.sparkContext.statusTracker()
     except Exception:  # noqa: BLE001 - Connect has no context
@@ -146,7 +149,9 @@ def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
 
 
 class _ConnectTasks:
-    """Spark Connect calls a handler while an operation runs."""
+    """The tasks of the active stages over Spark Connect, which calls a handler while an operation
+    runs.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._share: Share = (0, 0)
@@ -164,7 +169,7 @@ class _ConnectTasks:
         return self._share
 
     def close(self) -> None:
-        """No more calls."""
+        """Removes the handler from the session."""
         self._spark.removeProgressHandler(self._progress)  # type: ignore[arg-type] # by keyword
 
 
@@ -175,7 +180,7 @@ def _display(file: TextIO) -> Display | None:
 
 
 class _Terminal:
-    """A line of ``rich``, which disappears at the end."""
+    """A progress bar of ``rich``, which disappears at the end."""
 
     def __init__(self, file: TextIO) -> None:
         try:
@@ -201,7 +206,9 @@ class _Terminal:
 
 
 class _Notebook:
-    """An output of the cell, which is replaced; it needs nothing but the notebook's IPython."""
+    """A progress bar in the output of a notebook cell. Needs only IPython, which the
+    notebook has.
+    """
 
     def __init__(self, handle: Any) -> None:  # noqa: ANN401 - IPython's
         self._handle = handle
@@ -210,7 +217,7 @@ class _Notebook:
         self._handle.update(_Html(done, total, text))
 
     def close(self) -> None:
-        """Ends the display; the last bar stays visible."""
+        """Ends the display. The last bar stays visible."""
 
 
 class _Html:
@@ -227,7 +234,9 @@ class _Html:
 
 
 def _in_notebook() -> _Notebook | None:
-    """Only a kernel shows HTML; IPython's own terminal is a terminal."""
+    """A display for a notebook. None outside a Jupyter kernel, because IPython's terminal can't
+    show HTML.
+    """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or "IPKernelApp" not in getattr(shell, "config", {}):

@@ -35,7 +35,7 @@ class PrometheusMetrics:
         self._metrics = {one.name: _metric(one, registry) for one in INSTRUMENTS}
 
     def record(self, measurement: MetricValue) -> None:
-        """See :class:`MetricsLibrary`."""
+        """Records a value, as :class:`MetricsLibrary` describes."""
         series = self._metrics[measurement.instrument.name].labels(*measurement.labels)
         if isinstance(series, Counter):
             series.inc(measurement.value)

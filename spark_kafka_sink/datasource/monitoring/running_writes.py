@@ -2,7 +2,7 @@
 
 Owns: :class:`RunningWrites`, :class:`RunningWrite`. Never: sending (``write/worker_progress.py``),
 a metric. The records come from other processes, and other clients may have the right to write to
-the topic. So invalid records are skipped, and the number of kept figures is bounded.
+the topic. So invalid records are skipped, and the number of stored records is limited.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_WORKERS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Summed over tasks, in ms."""
+    """The waiting times of a write in milliseconds, each summed over all tasks."""
 
     input: int = 0
     memory: int = 0
@@ -47,8 +47,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class RunningWrite:
-    """A query's micro-batch, or the application's batch jobs, so far. Rows of failed attempts are
-    included.
+    """The figures of a query's running micro-batch, or of the application's running batch jobs.
+    Rows of failed attempts are included.
     """
 
     query: str
@@ -69,7 +69,7 @@ class RunningWrite:
 
 @dataclass(slots=True)
 class _Rate:
-    """Rows and MB a second between two looks."""
+    """The rows and megabytes per second of a query between two reads."""
 
     at: float = 0.0
     rows: int = 0
@@ -92,8 +92,8 @@ _Workers = dict[str, tuple[float, WorkerProgress]]
 
 
 class RunningWrites:
-    """Reads the topic of the option progressTopic from now on. Only one thread at a time may use
-    it.
+    """Reads the topic of the option progressTopic, beginning with new records. Only one thread at a
+    time may use it.
 
     ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
     progressTopic. Only writes of the application of ``spark`` count. The principal needs READ and
@@ -125,7 +125,7 @@ class RunningWrites:
         self._client.close()
 
     def read(self) -> list[RunningWrite]:
-        """Reads the new records since the last call, and returns the running writes by query.
+        """Reads the records since the last call, and returns the running writes, sorted by query.
         Raises KafkaError if brokers do not respond.
         """
         now = self._monotonic_s()
@@ -159,7 +159,9 @@ class RunningWrites:
                 del self._writes[key]
 
     def _so_far(self, query: str, now: float) -> RunningWrite:
-        """The sum of all writes of a query: batch jobs that run at the same time share a label."""
+        """Sums the figures of all writes of a query, because concurrent batch jobs share a query
+        label.
+        """
         keys = [key for key in self._writes if key[0] == query]
         came = [one for key in keys for one in self._writes[key].values()]
         every = [record for _, record in came]

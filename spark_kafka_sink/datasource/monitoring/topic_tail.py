@@ -1,7 +1,7 @@
-"""Follows the records that are added to a topic: partition 0, without transactions.
+"""Reads the records that are added to a topic: partition 0, without transactions.
 
-Owns: :class:`TopicTail`, the reading side of :func:`driver_transactions.write_record`. Never: a
-consumer group, a committed offset: it begins at the end, each time.
+Owns: :class:`TopicTail`, which reads the records of :func:`driver_transactions.write_record`.
+Never: a consumer group or a committed offset. Each reader begins at the end of the topic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from spark_kafka_sink.records.log_records import read_batches
 
 
 class TopicTail:
-    """``option`` names the topic, for an error."""
+    """Reads new records of a topic's partition 0. ``option`` is the option that names the topic,
+    for errors.
+    """
 
     def __init__(self, client: AdminClient, topic: str, option: str) -> None:
         self._client = client
@@ -25,11 +27,11 @@ class TopicTail:
         self._next: int | None = None
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
-        """The values of records with a key since the last call, from one Fetch; the first call
-        returns none. Records that are cut off or can't be read are skipped, because newer records
-        replace them.
+        """The values of the records since the last call, from one Fetch. The first call returns
+        none.
 
-        Raises AuthorizationError, KafkaTimeoutError, and the errors of a missing topic.
+        Incomplete and unreadable records are skipped, because newer records replace them. Raises
+        AuthorizationError, KafkaTimeoutError, and the errors of a missing topic.
         """
         deadline_ms = self._client.deadline(timeout_ms)
         if self._next is None:

@@ -1,6 +1,6 @@
-"""The driver's half of a :class:`WritePlan`: the batch is committed or aborted, and reported.
+"""Commits or aborts the batch of a :class:`WritePlan` on the driver, and publishes its report.
 
-Owns: the checks of the tasks' messages, the report and its publication. Never: a task
+Owns: the checks of the tasks' commit messages, the report and its publication. Never: a task
 (``planned_task``), or a transaction (``exactly_once/transaction_commit.py``).
 """
 
@@ -57,19 +57,19 @@ _NAMED_TASKS = 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """The batch of a plan, on the driver, after its tasks."""
+    """The commit or abort of a plan's batch on the driver, after the tasks."""
 
     plan: WritePlan
 
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Confirms a batch: every task's message is present; with exactly-once, commits every
-        transaction.
+        """Checks that every task has sent a commit message. With exactly-once, commits the
+        transactions.
 
-        ``batch_id`` is the micro-batch's, None for a batch job. Raises DeliveryError with
-        at-least-once: then the rows stay in Kafka, and Spark may write them again. With
-        exactly-once as :meth:`Committer.commit`.
+        ``batch_id`` is the micro-batch's id, or None for a batch job. With at-least-once, raises
+        DeliveryError: the rows then stay in Kafka, and Spark may write them again. With
+        exactly-once, raises the errors of :meth:`Committer.commit`.
         """
         begun = time.monotonic()
         report = None
@@ -97,7 +97,9 @@ class PlannedBatch:
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
-        """The error of a batch that can't be confirmed: with at-least-once its rows are visible."""
+        """The error class for a batch that can't be confirmed. With at-least-once the rows of that
+        batch are visible.
+        """
         return CommitError if self.plan.config.is_exactly_once else DeliveryError
 
     def _watched_commit(
@@ -147,7 +149,7 @@ class PlannedBatch:
         batch_id: int | None,
         error: KafkaError | None = None,
     ) -> WriteReport:
-        """The report of a batch without some tasks' messages."""
+        """The report of a batch, even if commit messages of some tasks are missing."""
         return report_of_batch(
             self.plan.config,
             finished_messages(messages),
@@ -160,10 +162,10 @@ class PlannedBatch:
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Logs what stays in Kafka; with exactly-once, aborts what is not decided.
+        """Aborts a batch that is not decided (exactly-once), or logs the rows that stay in Kafka.
 
-        Never raises: Spark would show that instead of the cause. It may follow a commit that
-        succeeded, partly or completely.
+        Never raises, because Spark would show that error instead of the cause. Spark may also call
+        this method after a commit that succeeded, partly or completely.
         """
         try:
             configure_logging()
@@ -205,7 +207,7 @@ class PlannedBatch:
         return report
 
     def _identified(self, report: WriteReport) -> WriteReport:
-        """``report``, completed with the driver's own data if no task left any."""
+        """Completes the report with the driver's own data: query name and application."""
         name = report.query_name or safe_text(self.plan.query_name) or None
         application = report.application_id, report.application_name
         if report.application_id is None:
@@ -218,8 +220,8 @@ class PlannedBatch:
         )
 
     def _of_its_query(self, report: WriteReport) -> WriteReport:
-        """The report with the query id from the checkpoint, if no task left it. An object store may
-        not respond for minutes, so this runs after the transactions are aborted.
+        """Adds the query id from the checkpoint, if no task has sent one. An object store may not
+        respond for minutes, so this runs after the transactions are aborted.
         """
         checkpoint = self.plan.config.checkpoint_location
         if report.query_id is not None or report.batch_id is None or checkpoint is None:
@@ -234,7 +236,9 @@ class PlannedBatch:
         batch_id: int | None,
         report: WriteReport,
     ) -> KafkaError | None:
-        """The error why transactions may still be open; None when they are not."""
+        """Aborts the batch's transactions. Returns an error if transactions may still be open,
+        otherwise None.
+        """
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
@@ -278,17 +282,17 @@ class PlannedBatch:
 
 
 def _since(begun: float) -> int:
-    """The time since then in milliseconds."""
+    """The milliseconds since ``begun``, a value of ``time.monotonic``."""
     return round((time.monotonic() - begun) * 1000)
 
 
 def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:
-    """The tasks without a readable message."""
+    """The numbers of the tasks without a readable commit message."""
     return [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
 
 
 def _names(report: WriteReport) -> str:
-    """Some of the unfinished tasks, for a log line."""
+    """The numbers of some unfinished tasks, as text for a log line."""
     if not report.unfinished:
         return ""
     return f" (not task {named(report.unfinished, _NAMED_TASKS)})"

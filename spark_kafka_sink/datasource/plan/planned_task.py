@@ -1,7 +1,7 @@
-"""The worker's half of a :class:`WritePlan`: one task writes its partition.
+"""Runs a task of a :class:`WritePlan` in a worker: writes one partition.
 
-Owns: the task of a plan, with its producers, limits and dead letters; the report of an attempt that
-fails. Never: a commit or an abort (``planned_batch``), or how rows are written (``write/``).
+Owns: the task of a plan, with its producers, limits and dead letters, and the report of a failed
+attempt. Never: a commit or an abort (``planned_batch``), or the writing of rows (``write/``).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PlannedTask:
     def run(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
-        """Writes one partition in this worker process; ``columns`` replaces the plan's."""
+        """Writes one partition in this worker process. ``columns`` replace the plan's columns."""
         task = None
         try:
             self._check_package()
@@ -103,8 +103,8 @@ class PlannedTask:
             freeze_modules()
 
     def _leave(self, task: WriteTask | None, error: BaseException) -> None:
-        """Leaves the attempt's error for the report of its batch. Never raises: Spark must get
-        that error.
+        """Stores the attempt's error for the report of its batch. Never raises, because Spark must
+        get the attempt's error.
         """
         from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
         from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -142,7 +142,7 @@ class PlannedTask:
         )
 
     def _rate(self) -> RateLimit | None:
-        """This task's share of the limits; None when there is none."""
+        """This task's share of the rate limits. None: no limit is set."""
         config = self.plan.config
         if config.max_records_per_second is None and config.max_bytes_per_second is None:
             return None
@@ -152,7 +152,7 @@ class PlannedTask:
         return RateLimit(config, tasks_at_once(config, local_property))
 
     def _dead_letters(self, identity: TaskIdentity) -> DeadLetters | None:
-        """The dead letters of the task; None with errors.tolerance=none."""
+        """The dead letters of the task. None with errors.tolerance=none."""
         options, config = self.plan.config.dead_letters, self.plan.config
         transactions = self.plan.transactions
         if options is None:

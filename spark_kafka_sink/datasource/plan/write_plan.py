@@ -1,12 +1,12 @@
 """The plan of a write: options, columns, cluster, and with exactly-once the state of the commit
 log.
 
-Owns: :class:`WritePlan`, which the driver makes, and Spark sends to each task and to the commit.
-Never: its use in a task (``planned_task``), its commit and abort on the driver, in another process
-(``planned_batch``), or the names of Spark's writer classes (``source``).
+Owns: :class:`WritePlan`, which the driver creates, and which Spark sends to each task and to the
+commit. Never: a task of the plan (``planned_task``), its commit and abort in another process of the
+driver (``planned_batch``), or the names of Spark's writer classes (``source``).
 
-State that ``write`` leaves in a plan never reaches ``commit``: Spark pickles the plan for each of
-them. Only commit messages are sent back.
+Spark pickles the plan separately for each task and for the commit. So state that a task leaves in
+its plan never reaches ``commit``: only commit messages are sent back.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 class WritePlan:
     """The plan of a batch or micro-batch. Immutable and picklable.
 
-    ``cluster`` is the preflight's, or None; ``transactions`` is None without exactly-once, and at
-    the commit and abort of a stream. ``driver`` is the token of ``driver_identity``, empty in batch
-    jobs, like ``query_name``. ``limits`` are the topics' limits, as far as they are known.
-    ``package_version`` and ``package_files`` (a digest) are the driver's.
+    ``cluster`` comes from the preflight, and may be None. ``transactions`` is None without
+    exactly-once, and at the commit and abort of a stream. ``driver`` is the token of
+    ``driver_identity``; it is empty in batch jobs, like ``query_name``. ``limits`` are the topics'
+    limits, as far as they are known. ``package_version`` and ``package_files`` (a digest) are those
+    of the driver's package.
     """
 
     config: SinkConfig

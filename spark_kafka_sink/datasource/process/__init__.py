@@ -3,16 +3,17 @@
 Owns, by file:
 
 ==================  ==================================================================
-active_session      the session that is active, and making one active for a call
-calling_query       the streaming query on whose behalf a function runs
-driver_identity     the Spark application that this process belongs to
-connect_function    whether a function runs in a Spark Connect server
+active_session      makes a Spark session active for a call
+asked_of_driver     a request to the driver, answered by the data source's schema
+calling_query       the streaming query that has called a foreachBatch function
+driver_identity     a token of the Spark driver that this process belongs to
+connect_function    a hint for a function that does not start over Spark Connect
 package_digest      the digest of the package, which tasks and driver compare
-spark_needed        the error of a process without a PySpark that fits
-plain_errors        one line in place of a traceback
-process_logging     the loggers of a process that Spark has not configured
-worker_heap         memory that a worker gives back between tasks
-worker_memory       the error of memory that fails under a limit of Spark
+spark_needed        the error of a process whose PySpark is missing or too old
+plain_errors        errors as one line, without a traceback
+process_logging     loggers in a process that Spark has not configured
+worker_heap         keeps imported modules out of a worker's garbage collections
+worker_memory       the error of a worker that reaches Spark's memory limit
 ==================  ==================================================================
 
 Never: a write, or a connection.

@@ -1,14 +1,15 @@
-"""A write or a read finds the format in the session of its DataFrame, whichever thread runs it.
+"""Makes a DataFrame's session active for a write or a read, so that Spark finds the format in every
+thread.
 
-Owns: :func:`active_session`. Never: its callers (``any_thread.py`` and our own reads and writes).
+Owns: :func:`active_session`. Never: its callers (``any_thread.py``, and this package's own reads
+and writes).
 
-Spark looks a Python data source up in the active session of the thread, and not in the session of
-the DataFrame. A new thread has no active session, and neither has a thread of a pool, an
-``InheritableThread`` or a notebook's worker: Spark raises DATA_SOURCE_NOT_FOUND there, although the
-source is registered. Spark's own formats are classes, which every thread finds. So the session of
-the DataFrame becomes the active session for the call, and the previous one is restored after it. A
-Connect server does that itself. ``spark.sql`` makes its session active, so SQL statements work in
-any thread.
+Spark looks a Python data source up in the active session of the thread, not in the session of the
+DataFrame. A new thread, a thread of a pool, an ``InheritableThread`` and a notebook's worker have
+no active session. There Spark raises DATA_SOURCE_NOT_FOUND, although the source is registered.
+Spark's own formats are classes, which every thread finds. So the session of the DataFrame becomes
+the active session for the call, and the previous one is restored after the call. A Connect server
+does that itself. ``spark.sql`` makes its session active, so SQL statements work in any thread.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def active_session(session: object) -> Iterator[None]:
-    """Makes ``session`` the active session of this thread within the block; does nothing for a
-    Connect session. Only the JVM's active session is set: Python's
-    ``SparkSession.getActiveSession`` follows it.
+    """Makes ``session`` the active session of this thread while the block runs. Does nothing for a
+    Connect session.
+
+    Only the JVM's active session is set, because Python's ``SparkSession.getActiveSession`` reads
+    it.
     """
     restore = _made_active(session)
     # The body runs within no handler, whose error would be the context of its own.

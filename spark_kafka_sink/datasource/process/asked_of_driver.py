@@ -1,13 +1,13 @@
-"""A question to the driver, by the schema of the data source, from the user's process.
+"""Sends a request from the user's process to the driver, which answers in a data source's schema.
 
 Owns: :func:`answer_of_driver`, and the schema that carries the answer; :func:`text_or_error` and
-:func:`schema_with_text`, the two ends of an answer that may be an error. Never: what is asked
-(``last_report.py``, ``jobs/backfill_ledger.py``, ``jobs/by_leader.py``).
+:func:`schema_with_text`, the two ends of an answer that may be an error. Never: the content of a
+request (``last_report.py``, ``jobs/backfill_ledger.py``, ``jobs/by_leader.py``).
 
 A session's Python process, or a Connect client on another machine, shares neither memory nor files
-with the driver, and may not reach the brokers. But it can request the schema of a data source,
-which runs on the driver, concurrently with commits, and needs no task and so no free slot. So the
-answer is returned as the metadata of a column.
+with the driver, and may not reach the brokers. But it can request the schema of a data source. The
+driver computes the schema, concurrently with commits, without a task and so without a free slot. So
+the answer is returned as the metadata of a column of that schema.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _ANSWER, _TYPE, _MESSAGE, _HINT, _KIND = "answer", "type", "message", "hint", "k
 def answer_of_driver(
     spark: SparkSession, options: Mapping[str, str | float | bool]
 ) -> Mapping[str, str] | None:
-    """The answer, by name; None from an older version of the package on the driver, which does not
-    know the question.
+    """Sends a request to the driver. Returns the fields of the answer, or None if the driver's
+    package is too old for this request.
     """
     with active_session(spark):
         schema = spark.read.format(FORMAT).options(**options).load().schema
@@ -42,16 +42,18 @@ def answer_of_driver(
 
 
 def schema_with_answer(answer: Mapping[str, str]) -> StructType:
-    """The schema that the data source returns on the driver."""
+    """The schema whose metadata are the driver's answer."""
     return StructType([StructField(_COLUMN, StringType(), metadata=dict(answer))])
 
 
 def text_or_error(
     spark: SparkSession, options: Mapping[str, str | float | bool], function: str
 ) -> str:
-    """The text of :func:`schema_with_text` on the driver, or its error, raised here.
+    """Sends a request to the driver. Returns the text of :func:`schema_with_text`, or raises its
+    error here.
 
-    ``function`` is the name of the public function that asks, for the error of an older driver.
+    ``function`` is the public function that sends the request. It is named in the error if the
+    driver's package is older.
     """
     found = answer_of_driver(spark, options)
     if found is None:
@@ -69,8 +71,8 @@ def text_or_error(
 
 
 def schema_with_text(answer: Callable[[], str]) -> StructType:
-    """The schema that the data source returns on the driver: the text that ``answer`` returns, or
-    the error that it raises, as its message, hint and kind.
+    """The schema that carries the text of ``answer()``, or the message, hint and kind of
+    its error.
     """
     try:
         found = {_ANSWER: answer()}

@@ -1,12 +1,12 @@
-"""The streaming query whose foreachBatch function is running, as far as Python can find it.
+"""Finds the streaming query whose foreachBatch function is running.
 
 Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
 
-Each query runs in a clone of its session, which its DataFrames name in every thread. For DataFrames
-of another session, Spark's local properties name query and micro-batch, but only on the stream's
-own thread. A user's thread has no such properties. A thread of a pool has the properties of the
-query that made it; they only count if they name the written micro-batch. A Connect server starts a
-Python process for each run of a query, and passes no id.
+Each query runs in a clone of its session, and its DataFrames name the clone in every thread. For
+DataFrames of another session, Spark's local properties name query and micro-batch, but only on the
+stream's own thread. A thread that the user starts has no local properties. A thread of a pool has
+the properties of the query that created the thread, so these count only if they name the written
+micro-batch. A Connect server starts a Python process for each run of a query, and passes no id.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
 
 @dataclass(frozen=True, slots=True)
 class CallingQuery:
-    """``id`` is empty when it is unknown. ``run`` differs for each run of a query in this process;
-    it is empty outside of a query. ``session`` is the same for all DataFrames of a session.
+    """The streaming query that has called a foreachBatch function.
+
+    ``id`` is empty if it is unknown. ``run`` differs for each run of a query in this process, and
+    is empty outside of a query. ``session`` is the same for all DataFrames of a session.
     """
 
     id: str = ""
@@ -43,7 +45,7 @@ _process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
 
 
 def calling_query(session: SparkSession, number: int) -> CallingQuery:
-    """The query that a DataFrame of ``session`` belongs to, which is written as micro-batch
+    """Finds the query of a DataFrame with this ``session``, which is written as micro-batch
     ``number``. Never raises.
     """
     try:
@@ -57,7 +59,9 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in this session, or the query of this thread."""
+    """The active query that runs in this session. Otherwise the query that this thread's local
+    properties name.
+    """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)
     try:
@@ -74,13 +78,13 @@ def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery
 
 
 def _local_id(session: SparkSession) -> str:
-    """The query id of this thread; empty without one."""
+    """The query id in this thread's local properties. Empty if there is none."""
     found = _local(session, "sql.streaming.queryId")
     return found if is_part(found) else ""
 
 
 def _local(session: SparkSession, name: str) -> str:
-    """A local property of this thread; empty without it."""
+    """The value of a Spark local property of this thread. Empty if it is not set."""
     try:
         found = session.sparkContext.getLocalProperty(name)
     except Exception:  # noqa: BLE001 - Spark Connect has no such thing; the write must not fail for it

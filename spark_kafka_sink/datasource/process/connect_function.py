@@ -1,10 +1,10 @@
-"""The advice for a foreachBatch function that does not start over Spark Connect.
+"""A hint for a foreachBatch function that does not start over Spark Connect.
 
 Owns: the note on Spark's error, in the client's process. Never: the function (``foreach_batch``).
 
-Over Connect the function runs in a Python process of the server, which makes its own Connect
-session. If pandas or grpc is missing there, that process ends at its first import, and the client
-only gets "Python worker failed to connect back", ten seconds later.
+Over Connect the function runs in a Python process of the server, which creates its own Connect
+session. If pandas or grpc is missing there, the process ends at its first import. The client only
+gets "Python worker failed to connect back", ten seconds later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ _FAILED = "failed to connect back"
 
 
 def note_what_the_server_needs(error: BaseException) -> None:
-    """Adds the note to the error of a start whose function's process did not come up."""
+    """Adds the hint to Spark's error, if the error means that the function's process did
+    not start.
+    """
     if _FAILED in str(error):
         error.add_note(
             "  hint: over Spark Connect a function of foreachBatch (foreach_batch and transaction"

@@ -1,13 +1,13 @@
-"""The driver, and its write, that a Python process on the driver belongs to.
+"""A token of the Spark driver and the write that a Python process on the driver belongs to.
 
 Owns: :func:`driver_token`. Never: a transaction.
 
 Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
-or the query id. If all tasks of a batch have been killed, its abort has no commit message either,
-and so no owner of the open transactions. These processes share the JVM that they descend from, and
-the options. A token of both is in the transactional ids
-(``exactly_once/transactional_producers.py``), and an abort ends the transactions with its driver's
-token.
+or the query id. If all tasks of a batch were killed, the abort has no commit message, and so does
+not know which open transactions belong to the batch. These processes share the JVM that is their
+ancestor, and the options of the write. A token of both is in the transactional ids
+(``exactly_once/transactional_producers.py``). An abort ends the transactions with the token of its
+driver.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """A hash of this process's JVM and the options of the write. ``kafka.*`` options, a registry's
-    options and the version of a job are left out, and so are all secrets. Empty when no JVM is
-    found: then orphans can't be attributed, and each version is a separate run.
+    """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. Empty
+    without a JVM: then orphans can't be attributed, and each version is a separate run.
+
+    ``kafka.*`` options, a registry's options, the version of a job and all secrets are left out.
     """
     jvm = _jvm(os.getpid())
     if not jvm:
@@ -45,8 +46,8 @@ def _is_left_out(key: str) -> bool:
 
 
 def _jvm(pid: int) -> str:
-    """The identity of the nearest ancestor that is a JVM: boot, process id and start time; empty
-    when there is no JVM.
+    """The identity of the nearest ancestor process that is a JVM: boot, pid and start time. Empty
+    if there is no JVM.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()

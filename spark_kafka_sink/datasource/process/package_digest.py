@@ -4,11 +4,11 @@ Owns: :func:`package_digest`. Never: the reaction to a difference (``planned_tas
 
 The version is not enough: two builds between releases, and two checkouts, have the same version.
 
-Each process of Spark needs the digest, and to read hundreds of files takes longer than a small
-task. So the build of a wheel writes the digest into it (``tools/package_files.py``), and a process
-looks whether the installed files are those of the wheel: by their names and sizes, and because none
-of them is newer than the wheel's RECORD, which an installer writes last. If anything differs, and
-in a checkout, the files are read.
+Each process of Spark needs the digest, but reading hundreds of files takes longer than a small
+task. So the build of a wheel adds the digest to the wheel (``tools/package_files.py``). A process
+only checks that the installed files are the files of the wheel: by their names and sizes, and
+because none of them is newer than the wheel's RECORD, which an installer writes last. In a
+checkout, or if anything differs, the process reads the files.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BUILT: Final = "datasource/process/built_files.json"
 
 @cache
 def package_digest() -> str:
-    """The digest of the source files, the same in a directory and in a zip; found once in a
-    process.
+    """The digest of the package's source files, the same in a directory and in a zip. Computed once
+    per process.
     """
     root = files(_PACKAGE)
     if isinstance(root, zipfile.Path):
@@ -45,9 +45,11 @@ def package_digest() -> str:
 
 
 def digest_as_built(root: Path, record: Path) -> str | None:
-    """The digest that the wheel was built with; None when the files in the directory ``root`` may
-    have changed since its RECORD was written (the time of a change can't be set back), and where
-    there is no wheel.
+    """The digest that was added to the wheel. None if there is no wheel, or if files in the
+    directory ``root`` may have changed since installation.
+
+    A file has changed if it is newer than the wheel's RECORD. (The time of a file's change can't be
+    set back.)
     """
     try:
         was = json.loads((root / BUILT).read_bytes())
@@ -65,24 +67,28 @@ def digest_as_built(root: Path, record: Path) -> str | None:
 
 
 def digest_of_files(root: Path) -> str:
-    """The digest of the package in the directory ``root``, whose files are read."""
+    """Computes the digest of the package in the directory ``root`` from the content of its
+    files.
+    """
     return digest_of([(name, zlib.crc32(Path(file).read_bytes())) for name, file in sources(root)])
 
 
 def digest_of(of_files: list[tuple[str, int]]) -> str:
-    """The digest of a number for each file."""
+    """The digest of (file name, number) pairs; a number is a checksum or a size."""
     return hashlib.sha256(repr(sorted(of_files)).encode()).hexdigest()[:_LENGTH]
 
 
 def package_record(root: Path) -> Path:
-    """The RECORD of the wheel, where the package in ``root`` is installed from one."""
+    """The path of the wheel's RECORD, if the package in ``root`` was installed from a wheel."""
     from spark_kafka_sink.base.version import __version__
 
     return root.parent / f"{_PACKAGE}-{__version__}.dist-info" / "RECORD"
 
 
 def sources(directory: Path | str, below: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Each source file by its name below the package, with slashes."""
+    """Yields the name below the package, with slashes, and the directory entry of each
+    source file.
+    """
     with os.scandir(directory) as entries:
         for entry in entries:
             name = entry.name
@@ -93,7 +99,9 @@ def sources(directory: Path | str, below: str = "") -> Iterator[tuple[str, os.Di
 
 
 def _of_zip(root: zipfile.Path) -> list[tuple[str, int]]:
-    """Name and checksum of each file, from the zip's directory, so that nothing is decompressed."""
+    """The name and CRC of each source file, from the zip's directory, without
+    decompressing a file.
+    """
     found = root.root.infolist()
     inside = [(one.filename.removeprefix(root.at), one) for one in found]
     return [(n, one.CRC) for n, one in inside if n != one.filename and n.endswith(_SOURCES)]

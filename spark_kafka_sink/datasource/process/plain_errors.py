@@ -1,16 +1,16 @@
-"""Our errors in Spark's exceptions, without a stack of our frames before the message.
+"""Raises the package's errors to Spark without a traceback before the message.
 
 Owns: :func:`without_traceback`, for the methods that Spark calls. Never: a message.
 
-Spark puts the formatted traceback of a Python exception before the exception itself. Our errors
-name the cause, the place and the remedy; the frames below Spark's call add nothing, push that line
-off the screen, and are repeated for each task and in each log. So our errors are raised without
-frames and causes, which are in the message. The frames of Spark's own worker are hidden like by its
-setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``, so that code and message come
-first. Bugs keep both: every other exception, IllegalStateError, and an error whose cause is a
-foreign exception that is not about a file or the network. At DEBUG the removed frames are logged.
-An error of memory under a limit of Spark becomes an error that names the setting
-(``worker_memory``).
+Spark puts the formatted traceback of a Python exception before the exception itself. This package's
+errors name the cause, the place and the remedy. The frames below Spark's call add nothing, push
+that line off the screen, and are repeated for each task and in each log. So these errors are raised
+without frames and causes; the message contains the cause. The frames of Spark's own worker are
+hidden as by its setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``, so that code and
+message come first. Bugs keep frames and causes: every other exception, IllegalStateError, and an
+error whose cause is a foreign exception that is not about a file or the network. At DEBUG the
+removed frames are logged. If memory is exhausted under a limit of Spark, the error names the
+setting (``worker_memory``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """``method``, with its expected errors raised without frames."""
+    """Decorator that raises the expected errors of ``method`` without frames."""
 
     @functools.wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -60,8 +60,9 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _hide_frames_of_spark() -> None:
-    """Hides frames in a worker process of Spark, which ends with the error, so that no other
-    exception is formatted in it. Any other process is not changed, and may go on.
+    """Hides the frames of Spark's worker in the error. Does nothing in another process.
+
+    A worker of Spark ends with the error, so no other exception is formatted in that process.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     name = "" if spec is None else spec.name
@@ -70,7 +71,7 @@ def _hide_frames_of_spark() -> None:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Whether the frames have more information than the line."""
+    """Whether the error is a bug, so that its frames have more information than its message."""
     if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
         return not isinstance(error, _EXPECTED)
     return error.__cause__ is not None and _is_bug(error.__cause__)

@@ -1,6 +1,6 @@
-"""Makes our log lines visible in Spark's logs, where logging is not configured.
+"""Makes the package's log lines visible in Spark's logs, in processes without configured logging.
 
-Owns: :func:`configure_logging`. Never: a line.
+Owns: :func:`configure_logging`. Never: a log line.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import sys
 
 
 def configure_logging() -> None:
-    """``commit`` and tasks run in worker processes of Spark without a log handler, so INFO lines
-    would be lost. Their stderr is the driver's, or the executor's. A process with configured
-    logging is not changed, and with ``spark.sql.pyspark.worker.logging.enabled`` Spark adds a
-    handler.
+    """Adds a log handler for stderr in a worker process of Spark that has none, and logs INFO
+    lines.
+
+    ``commit`` and tasks run in such processes. Their stderr is the driver's or the executor's. A
+    process with configured logging is not changed. With
+    ``spark.sql.pyspark.worker.logging.enabled`` Spark adds a handler itself.
     """
     package = logging.getLogger("spark_kafka_sink")
     if package.level == logging.NOTSET:
@@ -25,7 +27,9 @@ def configure_logging() -> None:
 
 
 class _Stderr(logging.Handler):
-    """Writes to the current ``sys.stderr``: Spark replaces it during every commit."""
+    """A log handler that writes to the current ``sys.stderr``, because Spark replaces it during
+    every commit.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

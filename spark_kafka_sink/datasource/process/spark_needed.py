@@ -1,6 +1,6 @@
-"""The error when Spark is missing, or too old for this sink.
+"""The error when PySpark is missing, or too old for this sink.
 
-Owns: that line. Never: an import of pyspark, which may not be installed.
+Owns: the message. Never: an import of pyspark, which may not be installed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from spark_kafka_sink.base.errors import safe_text
 
 
 def spark_needed(error: ImportError) -> ImportError:
-    """The error for a pyspark that can't be imported, or lacks the API of sinks; any other
-    ImportError unchanged.
+    """The error for a pyspark that can't be imported, or that lacks the API of sinks. Another
+    ImportError is returned unchanged.
     """
     if error.name == "pyspark":
         return ImportError(

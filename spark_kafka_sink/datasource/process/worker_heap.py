@@ -1,9 +1,11 @@
 """Keeps the imported modules of a Python worker out of its garbage collections.
 
-Owns: the one call for each worker process. Never: another process, such as a user's own.
+Owns: the call of ``gc.freeze``, once per worker process. Never: another process, such as the user's
+own.
 
-Spark's daemon collects all garbage of a worker after each task, plan and commit. That visits every
-object of every module: with pyspark, Arrow and this package 16 ms of CPU, more than a small task.
+Spark's daemon runs a full garbage collection in a worker after each task, plan and commit. The
+collection visits every object of every module. With pyspark, Arrow and this package that takes 16
+ms of CPU, more than a small task.
 """
 
 from __future__ import annotations

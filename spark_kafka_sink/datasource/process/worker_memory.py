@@ -1,15 +1,15 @@
-"""The error of a Python worker that may map no more memory.
+"""The error of a Python worker that has reached its limit of address space.
 
-Owns: the test whether an error is an error of memory, and the message that names Spark's setting.
+Owns: the test whether an error is caused by memory, and the message that names Spark's setting.
 Never: the memory that a task needs (docs/tuning.md).
 
-Spark's ``spark.executor.pyspark.memory`` becomes a limit of the worker's *address space*
-(RLIMIT_AS, ``pyspark/worker_util.py``), divided by the cores of the executor;
-``spark.sql.planner.pythonExecution.memory`` is the same for the processes that plan and commit. A
-process maps much more than it touches: libraries, stacks of threads, the arenas of Arrow and of the
-C library. So an import or a small array fails while the machine has memory, and numpy, Arrow, the
-loader of libraries and the start of a thread each raise another error, none of which names a
-setting. The module is loaded before memory is short: an import may fail then.
+Spark makes ``spark.executor.pyspark.memory`` a limit of the worker's *address space* (RLIMIT_AS,
+``pyspark/worker_util.py``), divided by the cores of the executor.
+``spark.sql.planner.pythonExecution.memory`` does the same for the processes that plan and commit. A
+process maps much more memory than it uses: libraries, stacks of threads, the arenas of Arrow and of
+the C library. So an import or a small array fails while the machine has free memory. numpy, Arrow,
+the loader of libraries and the start of a thread each raise another error, and none of these errors
+names a setting. This module is imported before memory is short, because an import may fail then.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
 
 
 def memory_error(error: BaseException) -> KafkaError | None:
-    """The error to raise in place of ``error``, when memory failed in a process whose address space
-    is limited; otherwise None. For a task's attempt it is a DeliveryError: Spark may run it again.
+    """The error to raise in place of ``error`` if memory failed in a process with limited address
+    space. Otherwise None.
+
+    For a task's attempt it is a DeliveryError, so that Spark may run the task again.
     """
     plans = _OF_PLANNER in os.environ
     if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):

@@ -1,8 +1,8 @@
-"""``audit``: reads back from Kafka what the report of a write claims.
+"""``audit``: compares the report of a write with the rows in Kafka.
 
-Owns: :func:`audit` and its result: which ranges are read, topic by topic. Never: a count
-(``admin/partition_count.py``), a verdict on a partition (``audit_verdict.py``). It runs after a
-write, never in a commit, and changes nothing.
+Owns: :func:`audit` and its result, and the ranges that are read, topic by topic. Never: a count
+(``admin/partition_count.py``), a verdict on a partition (``audit_verdict.py``). An audit runs after
+a write, never in a commit, and changes nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AuditResult:
 
     @property
     def verdict(self) -> AuditVerdict:
-        """The worst verdict of a partition."""
+        """The worst verdict of all partitions."""
         verdicts = [one.verdict for one in self.partitions]
         if self.unlisted:
             verdicts.append(AuditVerdict.UNCLEAR)
@@ -80,7 +80,7 @@ class AuditResult:
 
     @property
     def complete(self) -> bool:
-        """Every claimed row is there, and was read."""
+        """Whether every claimed row was read and is there."""
         return self.verdict in (AuditVerdict.COMPLETE, AuditVerdict.COUNTED)
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ def audit_over(
     until_ms: int = NEVER,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """The audit over the connections of ``client``; with a ``seed``, of a sample."""
+    """Runs an audit over the connections of ``client``. With a ``seed``, audits a sample."""
     here = client.describe_topics((), allow_auto_topic_creation=False).cluster_id
     if None not in (claims.cluster_id, here) and claims.cluster_id != here:
         raise RefusedError(
@@ -254,7 +254,7 @@ class _Topic:
         return min(self.client.deadline(), self.until_ms)
 
     def _settings(self) -> Mapping[str, str | None]:
-        """The settings of the topic; empty if they can't be read, or not in time."""
+        """The configs of the topic. Empty if they can't be read in time."""
         try:
             found = self.client.topic_configs([self.topic], _SETTINGS, self._deadline())
         except KafkaTimeoutError:
@@ -264,7 +264,9 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """The counts; if a range lacks rows and some rows have no known offset, of a longer one."""
+        """Replaces the count of a range that lacks rows by the count of a longer range. Only if the
+        offset of some rows is unknown.
+        """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}
         for i, (claim, found) in enumerate(zip(there, counts, strict=True)):
@@ -289,7 +291,7 @@ class _Topic:
     def _judged(
         self, audits: list[PartitionAudit], settings: Mapping[str, str | None]
     ) -> list[PartitionAudit]:
-        """Compares the rows of the whole topic, for a report without rows by partition."""
+        """Compares the rows of the whole topic, if the report has no rows by partition."""
         claimed = self.claims.topic_rows.get(self.topic)
         found = sum(one.found for one in audits)
         gaps = explained_gaps(sum(one.gaps for one in audits), settings)
@@ -332,7 +334,9 @@ class _Topic:
         return audits
 
     def _windows(self, claim: PartitionClaim, seed: int) -> list[RangeCount]:
-        """The begin, places in the middle, and the end; each reaches up to the next at most."""
+        """The parts of a partition that a sample reads: the begin, places in the middle, and the
+        end. No part overlaps the next one.
+        """
         chosen = random.Random(f"{seed}/{claim.tp}")  # noqa: S311 - to be repeated
         middle = {chosen.randint(claim.first, claim.last) for _ in range(_IN_THE_MIDDLE)}
         starts = sorted({claim.first, claim.last} | middle)

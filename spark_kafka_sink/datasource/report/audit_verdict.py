@@ -1,4 +1,4 @@
-"""The judgement of an audit: what was counted in a partition, against what the report claims.
+"""The verdict of an audit: compares the counted rows of a partition with the rows in the report.
 
 Owns: :class:`AuditVerdict`, :func:`verdict_of`. Never: Kafka, the counts
 (``admin/partition_count.py``).
@@ -97,7 +97,7 @@ class PartitionAudit:
 def partition_audit(
     claim: PartitionClaim, found: RangeCount | None, verdict: AuditVerdict, reason: str
 ) -> PartitionAudit:
-    """The audit of a partition; ``found`` is None when nothing was read."""
+    """The audit of a partition with its verdict. ``found`` is None if nothing was read."""
     same = None
     whole = found is not None and found.fetches > 0 and found.at > claim.last
     if whole and claim.checksum is not None:
@@ -115,9 +115,11 @@ def partition_audit(
 def verdict_of(
     claims: Claims, claim: PartitionClaim, found: RangeCount, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition that was read as a whole, and its reason. ``settings`` are the
-    topic's (empty: they are not known). A claim without rows gets COUNTED if the range was read to
-    its end; its topic is judged as a whole.
+    """The verdict on a partition that was read as a whole, and the reason for the verdict.
+
+    ``settings`` are the topic's configs; empty: unknown. If the report has no rows of the
+    partition, the verdict is COUNTED if the range was read to its end, and the rows of the topic
+    are compared as a whole.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)
@@ -150,14 +152,16 @@ def _compacted(settings: Mapping[str, str | None]) -> bool:
 
 
 def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
-    """How many of ``gaps`` offsets without a record compaction has removed, or may have removed:
-    with unknown settings a loss can't be proved by them.
+    """The number of offsets without a record that compaction may have removed, out of ``gaps``.
+    With unknown configs all of them count, because they prove no loss.
     """
     return gaps if _compacted(settings) or not settings else 0
 
 
 def _not_read(found: RangeCount) -> tuple[AuditVerdict, str] | None:
-    """The reason why the range was not read to its end, unless the log ends in it."""
+    """The verdict on a range that was not read to its end. None: it was read, or the log ends in
+    it.
+    """
     if found.damaged_at >= 0:
         return AuditVerdict.DAMAGED, _damage(found)
     if found.problem and found.log_end < 0:
@@ -172,7 +176,7 @@ def _damage(found: RangeCount) -> str:
 def _not_in_sequence(
     claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str] | None:
-    """The verdict on batches that do not follow each other by their sequences."""
+    """The verdict on batches whose sequence numbers have a gap or a repetition. None: neither."""
     if 0 < missing <= claims.rows_without_offset:
         return AuditVerdict.UNCLEAR, _NOT_FOUND
     if found.repeated_at >= 0:
@@ -243,14 +247,16 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict on missing rows that :func:`explained_gaps` explain."""
+    """The verdict on missing rows that compaction may have removed (:func:`explained_gaps`)."""
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"
     return AuditVerdict.COMPACTED, f"compaction has removed {gaps} offsets"
 
 
 def _rewritten(found: RangeCount, settings: Mapping[str, str | None], *, compacted: bool) -> str:
-    """Why brokers wrote other bytes than the producers; empty if nothing is known to explain it."""
+    """The reason why the bytes in the log differ from the producers' bytes. Empty if there is no
+    known reason.
+    """
     if found.log_append_time:
         return "brokers have set the times (message.timestamp.type=LogAppendTime)"
     codec = settings.get("compression.type")
@@ -269,9 +275,11 @@ def sampled(
     windows: list[RangeCount],
     settings: Mapping[str, str | None],
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition with the counts of its ``windows``, in the order of their offsets:
-    the first is the begin of the range, the last its end. ``settings`` are as for
-    :func:`verdict_of`.
+    """The verdict on a partition with the counts of a sample's ``windows``, in the order of
+    offsets, and the reason.
+
+    The first window is the begin of the range, and the last window is the end. ``settings`` are the
+    same as for :func:`verdict_of`.
     """
     for one in windows:
         if one.damaged_at >= 0:

@@ -1,6 +1,6 @@
-"""The claims of a report on what is in Kafka: the part of it that an audit compares.
+"""The claims of a report: the rows and checksums that an audit compares with Kafka.
 
-Owns: :class:`Claims`, out of a report's JSON, also of an older version. Never: Kafka.
+Owns: :class:`Claims`, parsed from a report's JSON, also of an older version. Never: Kafka.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _UNDECIDED: Final = frozenset({WriteOutcome.UNKNOWN, WriteOutcome.PREPARED})
 
 @dataclass(frozen=True, slots=True)
 class PartitionClaim:
-    """The rows of a partition, dead letters included, between two offsets. ``checksum`` is the sum
-    of the checksums of their batches, modulo 2^64. Both are None in a report without ``audit``.
+    """The claimed rows of a partition between two offsets, dead letters included. ``checksum`` is
+    the sum of the checksums of their batches, modulo 2^64. ``rows`` and ``checksum`` are None in a
+    report without ``audit``.
     """
 
     tp: TopicPartition
@@ -48,11 +49,13 @@ class PartitionClaim:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of one report. ``rows`` are all rows, dead letters included, and ``topic_rows``
-    those by topic, as far as the report lists the topics. ``producers`` is None if they are not
-    known. ``unlisted`` rows are in partitions that the report does not list;
-    ``rows_without_offset`` may be before or after the offsets of their partition, and
-    ``partitions_left_out`` were left out of the report.
+    """The claims of one report.
+
+    ``rows`` counts all rows, dead letters included. ``topic_rows`` are the rows by topic, for the
+    topics that the report lists. ``producers`` is None if they are unknown. ``unlisted`` rows are
+    in partitions that the report does not list. ``rows_without_offset`` may be before or after the
+    offsets of their partition. ``partitions_left_out`` is the number of partitions that the report
+    leaves out.
     """
 
     report_id: str
@@ -70,18 +73,20 @@ class Claims:
 
     @property
     def of_nothing(self) -> bool:
-        """The report claims no row."""
+        """Whether the report claims no row, because the write failed."""
         return self.outcome in _NOTHING
 
     @property
     def undecided(self) -> bool:
-        """All rows may be there, or none."""
+        """Whether the report leaves open if all rows are in Kafka or none."""
         return self.outcome in _UNDECIDED
 
     @property
     def unlisted(self) -> int:
-        """Rows in partitions that the report does not list. Without rows by partition: rows of
-        topics with no partition in the report; 0 if a listed topic has no rows of its own.
+        """The number of rows in partitions that the report does not list.
+
+        Without rows by partition, it is the number of rows of topics that have no partition in the
+        report; 0 if the report lacks the rows of a listed topic.
         """
         if self.of_nothing:
             return 0
@@ -95,7 +100,7 @@ class Claims:
 
 
 def claims_of(report: WriteReport | Mapping[str, object] | str) -> Claims:
-    """The claims of a report, or of its JSON. ConfigError when it is not a report."""
+    """The claims of a report, or of a report's JSON. Raises ConfigError if it is not a report."""
     fields: object = report
     if isinstance(report, WriteReport):
         fields = as_json(report)

@@ -1,13 +1,13 @@
 """The destinations of reports.
 
 Owns: :data:`DESTINATIONS`, the registry, and :func:`publish`, which passes a report to each. Never:
-the content of a report; an error: a failed destination is a warning, because it does not change the
-batch.
+the content of a report, or an error. A failed destination is a warning, because it does not change
+the batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
 :class:`WriteReport`, and the :class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write.
-It is called on the driver, in the process and on the thread of Spark's ``commit`` or ``abort``, for
-every outcome; it must return soon, because the next micro-batch waits for it.
+It is called for every outcome, on the driver, on the thread of Spark's ``commit`` or ``abort``. It
+must return soon, because the next micro-batch waits for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DECIDED = (WriteOutcome.COMMITTED, WriteOutcome.PREPARED, WriteOutcome.DONE_BEF
 
 
 def publish(report: WriteReport, config: SinkConfig) -> None:
-    """Passes ``report`` to every destination in ``config``. Never raises."""
+    """Passes ``report`` to every destination that ``config`` enables. Never raises."""
     for destination in DESTINATIONS:
         _deliver(destination, report, config)
 
@@ -59,7 +59,7 @@ def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) 
 
 
 def _log_line(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
-    """Logs successful commits only: failed commits raise, and aborts log a warning
+    """Logs the report of a successful commit. A failed commit raises, and an abort logs a warning
     (``planned_batch``).
     """
     if report.outcome.is_success:
@@ -84,7 +84,9 @@ def _report_path(report: WriteReport, config: SinkConfig) -> None:
 
 
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
-    """The record for ``reportTopic``; with exactly-once, in a transaction of the batch."""
+    """The Kafka record of a report for ``reportTopic``. With exactly-once, a transaction of the
+    batch contains it.
+    """
     # Imported here, so that a commit without reportTopic does not load network or Arrow.
     from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 
@@ -113,7 +115,9 @@ def _listener(path: str, report: WriteReport, config: SinkConfig) -> None:  # no
 
 
 def listener(path: str) -> Callable[[WriteReport], object]:
-    """The listener that ``path``, of the option reportListeners, names. ConfigError."""
+    """Imports the report listener that ``path`` names (option reportListeners). Raises
+    ConfigError.
+    """
     return find_function(path, "reportListeners", "report")
 
 

@@ -1,14 +1,14 @@
-"""The data that a task's failed attempt leaves for the report of its batch.
+"""Passes data of failed task attempts to the report of their batch, in files.
 
 Owns: :class:`FailedAttempts`, a directory of the driver, and the rules for reading and removing its
 files. Never: the content of a report (``report_of_batch.py``).
 
 Spark passes nothing of a failed task to ``abort``: only the JVM, and then the user's process, has
-its exception. So a failed attempt writes its own report as a file before it raises; the abort or
-commit of its batch runs later, reads it and removes it. The file is in the directory of
-``reportPath``. Without ``reportPath``, or if that directory takes no file, it is in the
-application's local directory. An executor of another machine that shares neither leaves nothing
-(docs/design/spark.md has the other ways).
+its exception. So a failed attempt writes its own report as a file before it raises. The later abort
+or commit of the batch reads and removes the file. The file is in the directory of ``reportPath``.
+Without ``reportPath``, or if that directory can't be written, it is in the application's local
+directory. An executor of another machine that shares neither directory writes no file
+(docs/design/spark.md has the alternatives).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """Directories of a batch, each empty when there is none: ``named`` is next to reportPath,
-    ``local`` is the application's.
+    """The directories for the failed attempts of a batch. ``named`` is next to reportPath,
+    ``local`` is the application's. An empty name means no directory.
     """
 
     named: str = ""
@@ -61,9 +61,11 @@ class FailedAttempts:
 
     @classmethod
     def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
-        """``token`` is the same at planning, in tasks, and at commit or abort; no other write of
-        this machine has it, but queries with the same options, whose checkpoints a config of the
-        session names: they have different names.
+        """The directories for a write with this ``token``, which is the same at planning, in tasks,
+        and at commit or abort.
+
+        Queries with the same options may have the same token, if the session's config names their
+        checkpoints. The query's name distinguishes them.
         """
         if not token:
             return cls()
@@ -84,8 +86,8 @@ class FailedAttempts:
         return found
 
     def begin(self) -> None:
-        """Makes the directories, on the driver before any task; empty, also when Spark did not get
-        to the abort of an earlier run of a query.
+        """Creates empty directories, on the driver before any task. Removes files of an earlier run
+        without an abort.
         """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))
@@ -95,8 +97,11 @@ class FailedAttempts:
                 Path(folder).mkdir(mode=0o700)
 
     def tell(self, identity: TaskIdentity) -> None:
-        """Called in the first task: when a write is stopped, Spark kills every attempt before it
-        leaves anything. Where the application's directory is seen, which costs least. Never raises.
+        """Stores the identity of the write, in the first task. Never raises.
+
+        If a user stops a write, Spark kills every attempt before it can store anything, so the
+        first task stores this early. Only the application's directory is used, because that costs
+        least.
         """
         if self._sees_local():
             with contextlib.suppress(UnusableFileError):
@@ -104,7 +109,9 @@ class FailedAttempts:
 
     @property
     def told(self) -> TaskIdentity | None:
-        """The data of the first task, before :meth:`take`."""
+        """The identity that the first task stored, if it is read before :meth:`take`. None: there
+        is none.
+        """
         with contextlib.suppress(UnusableFileError, TypeError, ValueError, RecursionError):
             if self._sees_local():
                 text = read_file(f"{self.local}/{_BEGUN}", "a task")
@@ -114,11 +121,11 @@ class FailedAttempts:
         return None
 
     def leave(self, attempt: WriteReport) -> None:
-        """Called in the task. Does nothing where the driver's directories are not seen. Never
-        raises.
+        """Stores the report of a failed attempt, in the task. Never raises.
 
-        The driver may have removed them, because the batch failed for another task: then this
-        attempt is of no interest.
+        Does nothing on a machine that does not see the driver's directories. The driver may also
+        have removed them, because the batch failed for another task. Then this attempt is not
+        needed.
         """
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"
@@ -131,14 +138,17 @@ class FailedAttempts:
 
     @property
     def begun_ms(self) -> int | None:
-        """When the batch was planned, which is the time of its directories; None when it is
-        unknown.
+        """The time when the batch was planned, in milliseconds since the epoch, from the
+        directories. None: unknown.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
     def left(self, batch_id: int | None) -> list[WriteReport]:
-        """The failed attempts of a micro-batch, or of a whole job, which has its own directories.
-        Never raises. (A job that foreachBatch runs has no number here, while its tasks have one.)
+        """The reports of failed attempts of a micro-batch or of a batch job (``batch_id`` is None).
+        Never raises.
+
+        A batch job has its own directories. (If foreachBatch runs the job, its tasks have a batch
+        id, and ``batch_id`` is None.)
         """
         from spark_kafka_sink.base.described_fields import from_json
         from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -155,7 +165,7 @@ class FailedAttempts:
         return [one for one in found if batch_id in (None, one.batch_id)]
 
     def take(self, batch_id: int | None) -> list[WriteReport]:
-        """Returns the same as :meth:`left`, and removes the directories."""
+        """Returns the reports of :meth:`left`, and removes the directories."""
         found = self.left(batch_id)
         self.end()
         return found
@@ -173,8 +183,8 @@ class FailedAttempts:
         return any(folder == self.local for folder, _ in self._ours())
 
     def _ours(self) -> Iterator[tuple[str, int]]:
-        """The existing directories of this user, with their times. In a directory like /tmp,
-        another user may have made a directory or a link with the same name.
+        """Yields the existing directories of this user, with their times in milliseconds. In a
+        directory like /tmp, another user may have created a directory or a link with the same name.
         """
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
@@ -184,7 +194,7 @@ class FailedAttempts:
 
 
 def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None = None) -> None:
-    """Writes a file and leaves the directory its time. UnusableFileError."""
+    """Writes a file, and restores the directory's time. Raises UnusableFileError."""
     with contextlib.suppress(OSError):
         made = Path(folder).stat()
         write_new_file(folder, name, text.encode(), check)
@@ -197,8 +207,9 @@ def _types(identity: TaskIdentity) -> list[type]:
 
 @cache
 def _remove_forgotten(directory: str) -> None:
-    """Removes what drivers that were killed have left in ``directory``: no later batch has the name
-    of theirs. Never raises. Once in a process: it may be a directory of 100 000 reports.
+    """Removes the directories of killed drivers in ``directory`` after a week. Never raises.
+
+    Runs once per process, because ``directory`` may have 100 000 reports.
     """
     now_ms = time.time_ns() // 1_000_000
     with contextlib.suppress(OSError):

@@ -1,10 +1,10 @@
-"""The last report of each query, kept on the driver for ``last_report``.
+"""Stores the last report of each query on the driver, for ``last_report``.
 
-Owns: where they are kept, which are kept, and which one is returned. Never: reading it from afar
-(``last_report.py``).
+Owns: the place of the reports, the number of stored reports, and the choice of the returned report.
+Never: a request from another process (``last_report.py``).
 
 Spark runs ``commit`` and ``abort`` in separate Python processes, which keep nothing in memory. But
-all Python processes of a driver have the application's directory in ``SPARK_LOCAL_DIRS``, which
+all Python processes of a driver share the application's directory in ``SPARK_LOCAL_DIRS``, which
 Spark deletes with the application.
 """
 
@@ -34,19 +34,21 @@ _BETWEEN: Final = "~"
 
 
 def local_folder() -> Path | None:
-    """The application's directory; None when Spark sets none."""
+    """The application's local directory. None: Spark has set none."""
     first = os.environ.get(_VARIABLE, "").partition(",")[0]
     return Path(first) if first else None
 
 
 def folder() -> Path | None:
-    """The directory of kept reports; None when Spark sets none."""
+    """The directory of stored reports. None: Spark has set no local directory."""
     local = local_folder()
     return None if local is None else local / _FOLDER
 
 
 def keep(report: WriteReport) -> None:
-    """Replaces the previous report of its query and options. UnusableFileError."""
+    """Stores a report in place of the previous report of its query and options. Raises
+    UnusableFileError.
+    """
     there = folder()
     if there is None:
         return
@@ -62,7 +64,9 @@ def keep(report: WriteReport) -> None:
 
 
 def kept(query_id: str | None) -> str | None:
-    """The last report of a query, or of all writes; None when there is none. UnusableFileError."""
+    """The JSON of the last report of a query, or with None of all writes. None: there is no report.
+    Raises UnusableFileError.
+    """
     there = folder()
     if there is None:
         message = f"{_VARIABLE} is not set on the driver"
@@ -80,8 +84,10 @@ def kept(query_id: str | None) -> str | None:
 
 
 def known_application() -> tuple[str | None, str | None]:
-    """Id and name of the application, from an earlier report. Before the first report, the id comes
-    from Spark's environment on Kubernetes, or from the names of YARN's application directories.
+    """The id and name of the application, from an earlier report. None: unknown.
+
+    Before the first report, the id comes from Spark's environment on Kubernetes, or from the names
+    of YARN's application directories.
     """
     known = {}
     with contextlib.suppress(UnusableFileError, ValueError):
@@ -93,14 +99,14 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether this report, or another report of the same tasks, is the last report of its query."""
+    """Whether the last report of a query is this report, or another report of the same tasks."""
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query of a report. Only tasks have it, so without a finished task it is the query of the
-    same options. ``every`` kept report, the oldest first.
+    """The query id of a report. If no task has finished, the report has no id, and the id comes
+    from the last report with the same options. ``every`` are the stored reports, the oldest first.
     """
     if report.query_id is not None:
         return _fit(report.query_id)
@@ -113,7 +119,7 @@ def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
 
 
 def _fit(query_id: str) -> str:
-    """The query id in a file's name."""
+    """The query id if it is valid in a file name, otherwise ``none``."""
     return query_id if _QUERY_ID.fullmatch(query_id) else _NO_QUERY
 
 

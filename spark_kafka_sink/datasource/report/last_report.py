@@ -1,7 +1,7 @@
 """``last_report``: the last report of a query or a session, in the user's process.
 
-Owns: the request and its response. Never: the storage of reports (``kept_reports.py``), the way to
-the driver (``process/asked_of_driver.py``).
+Owns: the request and its response. Never: the storage of reports (``kept_reports.py``), the
+transport to the driver (``process/asked_of_driver.py``).
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ class NoReportsKeptError(KafkaError):
 
 
 def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | None:
-    """The last report. For a streaming query, this is the report of its last batch. For a session,
-    it is the report of the application's last write. Over Spark Connect, the application is the
-    server with all its sessions.
+    """Returns the last report of a streaming query, or of a session's application.
+
+    For a streaming query, this is the report of its last batch. For a session, it is the report of
+    the application's last write. Over Spark Connect, the application is the server with all its
+    sessions.
 
     Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is not
     committed. It works with classic and Connect sessions. The call to the driver takes some tens of
@@ -69,7 +71,9 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
 
 
 def schema_with_report(requested: str) -> StructType:
-    """The schema that the data source returns on the driver."""
+    """The schema that carries the driver's answer to ``last_report``: a report's JSON, or a
+    problem.
+    """
     try:
         text = kept(None if requested == _OF_ANY else requested)
         metadata = {} if text is None else {_TEXT: text}

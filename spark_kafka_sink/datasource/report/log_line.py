@@ -1,6 +1,6 @@
-"""A report's line in the driver's log.
+"""Formats a report as a line of the driver's log.
 
-Owns: its values, and its maximum length. Never: where it is logged (``destinations.py``).
+Owns: the values of the line, and its maximum length. Never: the logger (``destinations.py``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _LOGGED_ATTEMPTS = 10
 
 
 def line_of(report: WriteReport) -> str:
-    """The report as one line of ``name=value``."""
+    """Formats a report as one log line of ``name=value`` pairs."""
     return "kprod wrote " + " ".join(f"{n}={value}" for n, value in summary_of(report).items())
 
 
 def summary_of(report: WriteReport) -> dict[str, str]:
-    """Names and values of the line, in its order."""
+    """The names and values of a report's log line, in the order of the line."""
     slowest = report.slowest_broker
     values: dict[str, object] = {}
     if report.query_id is not None:
@@ -65,7 +65,9 @@ def summary_of(report: WriteReport) -> dict[str, str]:
 
 
 def failure_of(report: WriteReport) -> str:
-    """Why an aborted batch failed, and whose it is, for the line of the abort."""
+    """Describes the failure of an aborted batch for a log line: query, failed attempts, brokers and
+    error.
+    """
     values: dict[str, object] = {
         "applicationId": report.application_id,
         "queryName": report.query_name,

@@ -1,8 +1,8 @@
-"""Reports as files of the driver: option ``reportPath``.
+"""Writes reports to files of the driver: option ``reportPath``.
 
-Owns: how a report gets into a file, and the names of files. Never: which files may be written
-(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``). Nothing is
-renamed or deleted here: logrotate does that, or a rule of the object store.
+Owns: the names of the files, and the form of a report in a file. Never: the list of writable paths
+(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``). This module
+renames or deletes no file: logrotate does that, or a rule of the object store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
-    """Raises ConfigError for a path that can't hold a report, before a row is written."""
+    """Raises ConfigError, before a row is written, if reports can't be written to the path."""
     allow_lists.check_report_path(path)
     try:
         refuse_unusable(path, directories=True)
@@ -37,8 +37,10 @@ def check_report_path(path: str) -> None:
 
 
 def lacks(path: str) -> str | None:
-    """What a report in ``path`` lacks on this machine, as far as that is seen without writing;
-    None: nothing. A missing directory is made, but not the parent directory of a file.
+    """The reason why a report can't be written to ``path`` on this machine. None: no reason found.
+
+    Nothing is written for this check. A missing directory of reports will be created, but not the
+    parent directory of a file.
     """
     wanted = Path(path)
     above = wanted.parents if path.endswith("/") else wanted.parents[:1]
@@ -52,9 +54,11 @@ def lacks(path: str) -> str | None:
 
 
 def write_report_file(path: str, report: WriteReport) -> None:
-    """Appends the report to a file, as one line of JSON (JSON Lines): a stream adds a line for
-    every micro-batch, and a job that runs every hour keeps its history in one file. A directory
-    gets one file per report. ConfigError.
+    """Appends the report to a file as a line of JSON, or adds a file to a directory. Raises
+    ConfigError.
+
+    A file is JSON Lines: a stream adds a line for every micro-batch, and an hourly job keeps its
+    history in one file. A directory gets one file per report.
     """
     allow_lists.check_report_path(path)
     line = (report.json() + "\n").encode()
@@ -71,7 +75,7 @@ def write_report_file(path: str, report: WriteReport) -> None:
 
 
 def file_name(report: WriteReport) -> str:
-    """Names sort by time, and no two reports have the same."""
+    """The unique file name of a report in a directory. Names sort by time."""
     batch = "job" if report.batch_id is None else f"batch-{report.batch_id}"
     seconds, ms = divmod(report.written_at_ms, 1000)
     written = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{ms:03}Z"

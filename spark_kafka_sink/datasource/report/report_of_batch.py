@@ -1,7 +1,7 @@
-"""Makes a batch's report from its commit messages, its failed attempts and its result.
+"""Creates a batch's report from its commit messages, its failed attempts and its result.
 
-Owns: :func:`report_of_batch`, :func:`report_of_attempt`. Never: what a field means
-(``write_report.py``), where a report goes.
+Owns: :func:`report_of_batch`, :func:`report_of_attempt`. Never: the meaning of a field
+(``write_report.py``), the destination of a report.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ def report_of_batch(
     unfinished: Sequence[int] = (),
     wall_ms: int | None = None,
 ) -> WriteReport:
-    """The report of a batch whose finished tasks sent ``messages``; ``unfinished`` are the indices
-    of the others. ``wall_ms`` is now, in ms since the epoch. :func:`after_commit` adds the result.
+    """The report of a batch before its commit. :func:`after_commit` adds the result of the commit.
+
+    ``messages`` come from the finished tasks, and ``unfinished`` are the indices of the other
+    tasks. ``wall_ms`` is the current time in milliseconds since the epoch.
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
     produced = ProduceReport.merge(m.produced for m in messages)
@@ -128,7 +130,7 @@ _REPORTED = frozenset(_names_of(WriteReport))
 
 
 def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
-    """The fields that a producer's report and a batch's report have in common."""
+    """The values of the fields that a producer's report and a batch's report have in common."""
     return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
 
 
@@ -223,7 +225,9 @@ _OF_SPARK = "Spark's own exception has the cause"
 def report_of_attempt(
     config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
 ) -> WriteReport:
-    """The report that a failed attempt leaves for :func:`with_failures`."""
+    """The report of a failed task attempt, which becomes a part of its batch's report
+    (:func:`with_failures`).
+    """
     batch_id = attempt.identity.batch_id
     if not isinstance(error, KafkaError):
         # Its text may hold a row.
@@ -242,7 +246,7 @@ def report_of_attempt(
 
 
 def with_attempts(report: WriteReport, attempts: Sequence[WriteReport]) -> WriteReport:
-    """``report`` with the data of its failed attempts."""
+    """Adds the failed attempts to the report of their batch."""
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     return replace(report, failed_attempts=tuple(_failed(one) for one in every[:NAMED]))
 
@@ -253,9 +257,11 @@ def with_failures(
     begun_ms: int | None,
     told: TaskIdentity | None = None,
 ) -> WriteReport:
-    """``report``, of a batch that was aborted, with the data of its failed attempts and of its
-    first task (``told``). The planning of the batch began at ``begun_ms``, unless an attempt was
-    earlier.
+    """Adds the failed attempts, their error, and the identity of the write to the report of an
+    aborted batch.
+
+    ``told`` is the identity that the first task stored. The time of the batch begins at its
+    planning (``begun_ms``), or at the earliest attempt.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -297,8 +303,9 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """The key that makes ``max`` choose the attempt that ended the batch: Spark gives a batch up
-    after the last allowed attempt of a task, and then stops the other tasks.
+    """The sort key of the attempt that ended the batch, which has the greatest key.
+
+    Spark ends a batch after the last allowed attempt of a task, and then stops the other tasks.
     """
     number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
     code = None if attempt.error is None else attempt.error.code
@@ -321,7 +328,7 @@ def _failed(attempt: WriteReport) -> FailedAttempt:
 
 
 def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
-    """One report for each broker, by id."""
+    """Merges the reports of each broker into one. Sorted by broker id."""
     found: dict[int, BrokerReport] = {}
     for one in brokers:
         before = found.get(one.id)
@@ -332,13 +339,15 @@ def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
 def after_commit(
     report: WriteReport, outcome: WriteOutcome, error: KafkaError | None, took_ms: int
 ) -> WriteReport:
-    """``report``, which was made before the commit, with the commit's result."""
+    """Adds the result of the commit to a report that was created before the commit."""
     why = None if error is None else error_report(error)
     return replace(report, outcome=outcome, error=why, commit_ms=took_ms)
 
 
 def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
-    """The same for the same task attempts, so that an abort has the id of the commit."""
+    """The report's id, a hash of the task attempts. So an abort after a failed commit has the same
+    id.
+    """
     if not messages:
         return uuid.uuid4().hex
     tasks = ((m.identity, m.begun_ms) for m in messages)
@@ -354,7 +363,7 @@ def outcome_of_error(error: BaseException) -> WriteOutcome:
 
 
 def error_report(error: KafkaError) -> ErrorReport:
-    """An error as reports have it."""
+    """Converts an error to the form that it has in reports."""
     message = " ".join([error.message, *(note.strip() for note in _notes(error))])
     return ErrorReport(
         error.kind.kp_code,
@@ -364,12 +373,12 @@ def error_report(error: KafkaError) -> ErrorReport:
 
 
 def _notes(error: BaseException) -> Sequence[str]:
-    """The notes of an error: the rows of the DataFrame that it is about."""
+    """The notes of an error, which name the rows of the DataFrame that caused the error."""
     return getattr(error, "__notes__", ())
 
 
 def _first_known(texts: Iterable[str], longest: int = 200) -> str | None:
-    """The first non-empty text."""
+    """The first non-empty text, shortened to ``longest`` characters. None if there is none."""
     return next((safe_text(text, longest) for text in texts if text), None)
 
 
@@ -392,7 +401,7 @@ def _oldest_ms(messages: Sequence[TaskCommitMessage], now: int) -> int | None:
 
 
 def _skew(counts: Sequence[int]) -> float:
-    """The largest by the mean."""
+    """The largest count divided by the mean count; 1.0 without counts."""
     return _ratio(max(counts, default=0) * len(counts), sum(counts), 2)
 
 

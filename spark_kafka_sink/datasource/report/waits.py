@@ -1,6 +1,7 @@
-"""Why a write failed, or what its tasks waited for: one sentence out of a report's fields.
+"""A sentence about a report: the reason of a failure, or the longest wait of the tasks.
 
-Owns: that sentence, the waits by their fields, and where to look. Never: how they are measured.
+Owns: that sentence, the fields of the waits, and the advice where to look. Never: the measurement
+of a wait.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WAITS: Final = {
 
 
 def explained(report: Mapping[str, object]) -> str:
-    """The cause of a failure and the remedy, or the longest waits of the tasks; ``report`` is a
+    """The cause of a failure and the remedy, or the longest wait of the tasks. ``report`` is a
     report's JSON.
     """
     error = report.get("error")

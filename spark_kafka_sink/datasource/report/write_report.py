@@ -1,8 +1,9 @@
-"""The report of one batch or micro-batch: what was written, or why nothing was (version 1).
+"""The report of one batch or micro-batch: the written rows, or the reason why none were (version
+1).
 
 Owns: :class:`WriteReport` and its fields, their meaning and units, and the JSON of a report. The
-JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated.
-Never: how the values are computed (``report_of_batch.py``), where a report goes
+JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated. Never:
+the computation of the values (``report_of_batch.py``), the destination of a report
 (``destinations.py``).
 
 No field has data of a row or a secret. Version 1 may get new fields. If a field is removed, or
@@ -56,7 +57,7 @@ class WriteOutcome(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """Every row of the batch is in Kafka, or is decided together with other writes."""
+        """Whether every row of the batch is in Kafka, or is decided together with other writes."""
         return self in _SUCCESSES
 
 
@@ -73,7 +74,7 @@ _SUCCESSES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """Why a batch failed: an error of this package, as its log line has it."""
+    """The error that ended a batch: code, text and advice."""
 
     code: Annotated[
         str,
@@ -85,7 +86,9 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """A broker's Produce requests, over all tasks that finished or left their error."""
+    """The Produce requests to one broker, summed over all finished tasks and all failed attempts
+    that left a report.
+    """
 
     id: Annotated[int, Described("The node id; -1 if a batch had no known leader.")]
     requests: Annotated[
@@ -111,8 +114,8 @@ class BrokerReport:
     ]
 
     def merge(self, other: BrokerReport) -> BrokerReport:
-        """The requests of both reports of one broker; the last response is that of ``other``, if
-        it has one.
+        """Adds the requests of another report of the same broker. The last response comes from
+        ``other``, if it has one.
         """
         requests = self.requests + other.requests
         total_ms = self.requests * self.mean_latency_ms + other.requests * other.mean_latency_ms
@@ -216,7 +219,7 @@ class DeadLettersReport:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A failed attempt of a task; Spark runs the task again, or gives the batch up."""
+    """A failed attempt of a task. Spark runs the task again, or fails the batch."""
 
     partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
     attempt: Annotated[int, Described("The attempt, from 0.")]
@@ -229,7 +232,7 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
-    """The report of one batch or micro-batch: what was written, or why nothing was.
+    """The report of one batch or micro-batch: the written rows, or the reason why none were.
 
     Sums cover the tasks whose commit messages the driver has received. Each run of a batch has one
     report: the report of its commit, successful or not. If there was no commit, it is the report of
@@ -527,8 +530,8 @@ class WriteReport:
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def explain(self) -> str:
-        """A sentence. After a failure it shows the cause and the remedy. Otherwise it shows the
-        longest wait of the tasks, and the place to look at.
+        """A sentence about the write. After a failure it shows the cause and the remedy. Otherwise
+        it shows the longest wait of the tasks, and the place to look at.
         """
         return explained(json.loads(self.json()))
 
