@@ -50,8 +50,8 @@ TASKS = (
     ),
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
-        "[Formats](formats.md) lists the types of columns, and the places where a schema is"
-        " searched, in their order.",
+        "[Formats](formats.md) lists the types of columns, and the places where the sink"
+        " looks for a schema, in this order.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
          "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
@@ -171,9 +171,9 @@ def options_of(task: Task) -> Iterator[str]:
 
 def page_lines() -> Iterator[str]:
     yield (
-        "This page lists the options for each task, with links to their descriptions. An"
-        " option in the example of a task may change the default of an option in its list. The list"
-        " then has the new default in brackets."
+        "This page lists the options for each task, with links to their descriptions. Some options"
+        " change the default of other options. If the example of a task does this, the list below"
+        " the example has the new default in brackets."
     )
     options = obeyed()
     for task in TASKS:
