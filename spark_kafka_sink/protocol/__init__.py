@@ -1,12 +1,13 @@
 """Kafka's wire protocol: requests and responses as values, their bytes, versions and frames.
 
-Owns: the bytes. Decoding is bounded. Never: I/O, the handling of an error code.
+Owns: the bytes of requests and responses. Decoding is bounded. Never: I/O, the handling of an error
+code.
 
 ``messages`` has requests with encoders and responses with decoders, generated from Kafka's
-definitions, over ``wire`` (reads) and ``wire_writer``; ``produce`` and ``metadata`` are written by
+definitions, over ``wire`` (reads) and ``wire_writer``. ``produce`` and ``metadata`` are written by
 hand: batches are not copied, metadata is read into columns. ``answers`` decodes, and checks that a
 response answers its request. ``transaction_requests``, ``log_requests``, ``group_requests`` and
-``topic_requests`` fill requests of several rooms. Values: ``request`` (what a request is to the
-network client), ``cluster``, ``node_api_versions``, ``producer_ids``. ``frames`` has headers and
-lengths.
+``topic_requests`` create requests for several packages. Values: ``request`` (the interface of a
+request to the network client), ``cluster``, ``node_api_versions``, ``producer_ids``. ``frames`` has
+headers and lengths.
 """

@@ -1,11 +1,13 @@
-"""Decoding a response: it is well-formed and consistent, and belongs to its request.
+"""Decodes a response, and checks that it is consistent and belongs to its request.
 
-Owns: :func:`decode`, and the check of each API. The layout is bounded by ``protocol/messages/``;
-here are the rules between fields, and the rule that every requested item is answered exactly once.
+Owns: :func:`decode`, and the check of each API. ``protocol/messages/`` bounds the layout. This
+module has the rules between fields, and the rule that every requested item is answered exactly
+once. Never: the meaning of an error code.
+
 A response that contradicts itself or its request is refused. Items that were not requested are
 dropped, like in other clients, because some services answer for all topics. So the request bounds
-the kept part of a response. Never: the meaning of an error code. Produce and Metadata, which are
-read into columns, check themselves (``produce.py``, ``metadata.py``).
+the kept part of a response. Produce and Metadata, which are read into columns, check themselves
+(``produce.py``, ``metadata.py``).
 """
 
 from __future__ import annotations
@@ -99,9 +101,9 @@ _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 
 
 def decode(request: Request[ResponseT], version: int, body: memoryview) -> ResponseT:
-    """The whole ``body`` of the response to ``request``. Raises only RemoteProtocolError.
+    """Decodes the whole ``body`` of the response to ``request``. Raises only RemoteProtocolError.
 
-    Every item of its arrays has been read once, so reading an item again never raises.
+    Every item of the response's arrays has been read once, so reading an item again never raises.
     """
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
@@ -122,9 +124,10 @@ def _read(request: Request[ResponseT], reader: WireReader, version: int) -> Resp
 
 
 def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> ResponseT:
-    """A broker that does not have the version responds with version 0. Only the code is needed:
-    brokers since 2.4 send the supported range after it, others send it malformed (librdkafka's mock
-    does).
+    """The response of a broker that does not support the version of the ApiVersions request.
+
+    The broker responds with version 0, and only the error code is needed. Brokers since 2.4 send
+    the supported range after the code; others send a malformed range (librdkafka's mock does).
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -337,7 +340,9 @@ def _txn_offset_commit(
 def _partitions(
     topics: Iterable[Any], name: str = "name", number: str = "partition_index"
 ) -> Iterator[tuple[str, int]]:
-    """Topic and number of each partition of a request; the fields are a message's names."""
+    """The topic and number of each partition in ``topics``; ``name`` and ``number`` are the names
+    of these fields.
+    """
     for topic in topics:
         for one in topic.partitions:
             yield getattr(topic, name), getattr(one, number)
@@ -350,9 +355,11 @@ def _partitions_of(
     number: str = "partition_index",
     partitions: str = "partitions",
 ) -> Sequence[Any]:
-    """The ``topics`` of a response, only with the ``requested`` partitions. So the first partition
-    of the first topic is the only result of a request for one partition. The fields are the names
-    of a message's fields. Raises MalformedError for a partition that comes twice or is missing.
+    """The ``topics`` of a response, with only the ``requested`` partitions.
+
+    So the first partition of the first topic is the only result of a request for one partition.
+    ``name``, ``number`` and ``partitions`` are names of fields. Raises MalformedError for a
+    partition that comes twice or is missing.
     """
     missing = set(requested)
     wanted = frozenset(missing)
@@ -377,8 +384,9 @@ def _partitions_of(
 def _items_of(
     items: Sequence[Any], key: Callable[[Any], Hashable], requested: Iterable[Hashable], what: str
 ) -> Sequence[Any]:
-    """The ``items`` of a response whose ``key`` was ``requested``. Raises MalformedError, naming
-    ``what``, for a key that comes twice or is missing.
+    """The ``items`` of a response whose ``key`` was ``requested``.
+
+    Raises MalformedError, naming ``what``, for a key that comes twice or is missing.
     """
     missing = set(requested)
     wanted = frozenset(missing)
@@ -407,7 +415,9 @@ def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
 
 
 def _read_all(struct: object) -> None:
-    """An item of an array may be malformed, so that reading it raises: here, and not when used."""
+    """Reads every item of the arrays in a message, so that a malformed item raises now, and not
+    when it is used.
+    """
     for name in _arrays_of(type(struct)):  # type: ignore[arg-type]  # a class is hashable
         for item in getattr(struct, name):
             if _arrays_of(type(item)):  # type: ignore[arg-type]
@@ -416,7 +426,9 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The fields of a message that are kept as bytes; each item is made when it is read."""
+    """The names of a message's fields that are kept as bytes; each item is created when
+    it is read.
+    """
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))
 

@@ -1,14 +1,14 @@
 """A client's view of a cluster: nodes, topics, partitions, leaders. Values only.
 
 Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
-:class:`ClusterResourceListener`. Never: how this is learned or kept fresh
+:class:`ClusterResourceListener`. Never: requesting or refreshing metadata
 (``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver's
-preflight ships one to the tasks inside the writer.
+preflight sends a cluster to the tasks inside the writer.
 
-Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that make a
-:class:`Node` or a :class:`PartitionInfo` when one is requested. As objects they would take 230 and
-300 bytes, where 12 and 18 in a broker's response are enough: a response must not need much
-more memory here than on the wire.
+Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that create a
+:class:`Node` or a :class:`PartitionInfo` when it is requested. As Python objects a broker would
+take 230 bytes and a partition 300 bytes, while a broker's response needs as little as 12 and 18: a
+response must not need much more memory here than on the wire.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker as metadata names it; bootstrap addresses have negative ids."""
+    """A broker in the metadata. Bootstrap addresses have negative ids."""
 
     id: int
     host: str
@@ -48,7 +48,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition: ``leader`` is a node id, or -1; ``leader_epoch`` -1 when not reliable."""
+    """A partition. ``leader`` is a node id, or -1; ``leader_epoch`` is -1 when it is not
+    reliable.
+    """
 
     tp: TopicPartition
     leader: int
@@ -72,7 +74,9 @@ class _ByNumber(dict[int, TopicPartition]):
 
 @lru_cache(64)
 def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
-    """The TopicPartition of every number of ``topic``: a chunk needs a thousand of them."""
+    """The TopicPartition of every number of ``topic``, cached because a chunk of rows needs a
+    thousand of them.
+    """
     return _ByNumber(topic)
 
 
@@ -80,9 +84,9 @@ class PartitionInfos(Sequence[PartitionInfo]):
     """The partitions of one topic, by number and without gaps. Immutable.
 
     ``rows`` has five integers for each partition: its leader, the leader's epoch, its error code,
-    and where in ``ids`` its replicas and its offline replicas end; they begin where the partition
-    before ends. 20 bytes a partition and 4 for each id. The error code is not compared: it
-    belongs to a response, not to the partition.
+    the index in ``ids`` where its replicas end, and the index where its offline replicas end.
+    Replicas begin where the ids of the previous partition end. A partition takes 20 bytes, and 4
+    for each id. The error code is not compared: it belongs to a response, not to the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
@@ -101,8 +105,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
     def of(
         cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
     ) -> PartitionInfos:
-        """``infos`` in the order of their numbers, which must be 0, 1, 2, ...; ``errors`` are codes
-        by partition.
+        """Builds the columns of ``infos``, which are in the order of their numbers 0, 1, 2, ...;
+        ``errors`` are error codes by partition.
         """
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):
@@ -158,20 +162,24 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return f"PartitionInfos({self.topic!r}, {list(self)!r})"
 
     def leader(self, number: int) -> int:
-        """The node id of a partition's leader, or -1. IndexError beyond the last."""
+        """The node id of a partition's leader, or -1. Raises IndexError for a number beyond the
+        last partition.
+        """
         return self._rows[5 * number]
 
     def leaders(self) -> set[int]:
-        """The node id of each leader, -1 among them where a partition has none."""
+        """The node ids of all leaders, with -1 if any partition has no leader."""
         return set(self._rows[0::5])
 
     def leader_epochs(self) -> array[int]:
-        """The epoch of each partition's leader, -1 where unknown."""
+        """The epoch of each partition's leader by partition number, -1 where unknown."""
         return self._rows[1::5]
 
     @property
     def available(self) -> Sequence[int]:
-        """The partitions with a leader, ascending (Java's availablePartitionsForTopic)."""
+        """The numbers of the partitions with a leader, ascending (Java's
+        availablePartitionsForTopic).
+        """
         found = self._available
         if found is None:
             leaders = self._rows[0::5]
@@ -183,12 +191,12 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return found
 
     def errors(self) -> Iterator[tuple[int, int]]:
-        """The partitions with an error in the response, and its code."""
+        """The number and the error code of each partition that has an error in the response."""
         codes = self._rows[2::5]
         return ((n, code) for n, code in enumerate(codes) if code) if any(codes) else iter(())
 
     def with_leader(self, number: int, leader: int, epoch: int) -> PartitionInfos:
-        """The same with another leader of one partition."""
+        """A copy in which partition ``number`` has the leader ``leader``."""
         rows = self._rows[:]
         rows[5 * number] = leader
         rows[5 * number + 1] = epoch
@@ -203,7 +211,7 @@ _MOST_MADE = 128
 
 
 class Nodes(Mapping[int, Node]):
-    """Brokers by id, in the order of their ids. Immutable; made by :class:`NodesBuilder`."""
+    """Brokers by id, in the order of their ids. Immutable; built by :class:`NodesBuilder`."""
 
     __slots__ = ("_data", "_ids", "_made", "_places")
 
@@ -246,7 +254,7 @@ class Nodes(Mapping[int, Node]):
         return index < len(self._ids) and self._ids[index] == node_id
 
     def at(self, index: int) -> Node:
-        """The node at ``index`` in the order of ids."""
+        """The node at ``index`` in the order of node ids."""
         node_id, place = self._ids[index], self._places[index]
         port, host_size, rack_size = _NODE.unpack_from(self._data, place)
         start = place + _NODE.size
@@ -299,7 +307,7 @@ class _NodesInOrder(Sequence[Node]):
 
 
 class NodesBuilder:
-    """Gathers nodes in any order."""
+    """Collects nodes in any order, and builds :class:`Nodes`."""
 
     __slots__ = ("_data", "_ids", "_places")
 
@@ -319,7 +327,7 @@ class NodesBuilder:
         self._data += rack
 
     def build(self) -> Nodes:
-        """The added nodes. Raises ValueError when an id was added twice."""
+        """The added nodes. Raises ValueError when a node id was added twice."""
         ids, places = self._ids, self._places
         if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
             # Only the ids: a list of pairs would need three times the memory while it is sorted.
@@ -353,7 +361,7 @@ class Cluster:
         return cls(nodes={-i: Node(-i, h, p) for i, (h, p) in enumerate(addresses, start=1)})
 
     def node_list(self) -> Sequence[Node]:
-        """The nodes, as a sequence that need not hold them."""
+        """The nodes, as a sequence that may create the node objects when they are read."""
         nodes = self.nodes
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
@@ -386,5 +394,5 @@ class ClusterResourceListener(Protocol):
     """A listener for the cluster's id (Java's ClusterResourceListener)."""
 
     def on_update(self, cluster_id: str) -> None:
-        """The cluster's id became known, or has changed. Called on the network thread."""
+        """Called on the network thread when the cluster's id becomes known, or changes."""
         ...

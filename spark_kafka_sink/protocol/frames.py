@@ -36,18 +36,20 @@ _INT32 = struct.Struct(">i")
 
 
 def is_flexible(api_key: ApiKey, version: int) -> bool:
-    """True when ``version`` has compact strings and tagged fields."""
+    """Whether ``version`` of an API has compact strings and tagged fields."""
     first = FIRST_FLEXIBLE_VERSION.get(api_key)
     return first is not None and version >= first
 
 
 def request_header_version(api_key: ApiKey, version: int) -> int:
-    """2 for flexible versions, otherwise 1 (Kafka 4.0 no longer reads 0)."""
+    """The version of the request header: 2 for flexible versions, otherwise 1 (Kafka 4.0 no longer
+    reads 0).
+    """
     return 2 if is_flexible(api_key, version) else 1
 
 
 def response_header_version(api_key: ApiKey, version: int) -> int:
-    """1 for flexible versions, otherwise 0.
+    """The version of the response header: 1 for flexible versions, otherwise 0.
 
     ApiVersions always has 0: its response must be readable before the versions are known (KIP-511).
     """
@@ -61,7 +63,7 @@ def frame(
 ) -> tuple[list[Buffer], int]:
     """The whole frame of ``request``: its buffers in order, and their size in bytes.
 
-    The length prefix is in both. Header and the body's first small buffer become one buffer; the
+    Both include the length prefix. Header and the body's first small buffer become one buffer; the
     others are passed on without a copy. The client id is a classic int16 string even in header v2,
     because the broker reads it before it knows the version (RequestHeader.json).
     """
@@ -85,11 +87,11 @@ def frame(
 
 
 def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
-    """The length that a frame's first four bytes announce; at most ``limit``.
+    """The length of a frame, from its first four bytes; at most ``limit``.
 
-    Raises RemoteProtocolError, with a guess at what the other side is, for a length that no broker
-    sends; WrongListenerError when a connection's ``first`` bytes leave no doubt. The limit holds
-    before anything is allocated.
+    Raises RemoteProtocolError for a length that no broker sends; its hint is a guess at the program
+    on the port. Raises WrongListenerError when a connection's ``first`` bytes are clearly TLS. The
+    limit is checked before anything is allocated.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:
@@ -117,9 +119,9 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
 def parse_response_header(
     api_key: ApiKey, version: int, payload: memoryview
 ) -> tuple[int, memoryview]:
-    """Correlation id and body of a response's ``payload`` (the frame without its length).
+    """The correlation id and the body of a response's ``payload`` (the frame without its length).
 
-    Raises RemoteProtocolError when the header is cut short or its tagged fields are malformed.
+    Raises RemoteProtocolError when the header is truncated or its tagged fields are malformed.
     """
     correlation_id = peek_correlation_id(payload)
     if response_header_version(api_key, version) == 0:
@@ -136,7 +138,7 @@ def parse_response_header(
 
 
 def peek_correlation_id(payload: memoryview) -> int:
-    """The correlation id, the first field of every response in every version."""
+    """The correlation id of a response, which is the first field in every version."""
     if len(payload) < 4:
         raise RemoteProtocolError(
             f"an answer of {len(payload)} bytes is too short for its correlation id"

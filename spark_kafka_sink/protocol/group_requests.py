@@ -1,5 +1,5 @@
-"""Consumer groups: ListGroups for groups with members (KIP-518, brokers since 2.6),
-TxnOffsetCommit.
+"""Requests for consumer groups: ListGroups for groups with members (KIP-518, brokers since 2.6),
+and TxnOffsetCommit.
 
 Owns: the fields of both requests. Never: the sending, the effect of a response
 (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
@@ -40,9 +40,11 @@ LIST_GROUPS: Final = ListGroupsRequest(
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """``offset``: the next offset to read, like in Kafka's class of the same name.
-    ``leader_epoch``: of the last record that was read; -1 when unknown. ``metadata`` is a text of
-    the committer.
+    """A committed offset: ``offset`` is the next offset to read, like in Kafka's class of the same
+    name.
+
+    ``leader_epoch`` is the epoch of the last record that was read, -1 when unknown. ``metadata`` is
+    a text of the committer.
     """
 
     offset: int
@@ -55,7 +57,9 @@ def txn_offset_commit(
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Before version 2 (brokers before 2.1) leader epochs are left out."""
+    """The TxnOffsetCommit request for a group. Before version 2 (brokers before 2.1) leader epochs
+    are left out.
+    """
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for tp, committed in offsets.items():
         topics.setdefault(tp.topic, []).append(

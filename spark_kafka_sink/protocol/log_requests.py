@@ -1,10 +1,11 @@
-"""Reading a log: where a partition begins and ends, its batches, its producers. ListOffsets, Fetch
-and DescribeProducers.
+"""Requests for reading a partition: ListOffsets, Fetch and DescribeProducers.
 
-Owns: these requests, of one partition, and :class:`FetchedPartition`. Never: the content of fetched
-bytes (``records/log_records.py``); fetch sessions: the reader of a commit log reads few partitions,
-a few times. That reader must see what is not committed yet; only ``kprod check --exactly-once``
-reads as a consumer with READ_COMMITTED does. Used on the driver.
+Owns: these requests for one partition, and :class:`FetchedPartition`. Never: the content of fetched
+bytes (``records/log_records.py``); fetch sessions, because the reader of a commit log reads few
+partitions, a few times.
+
+That reader must see uncommitted records; only ``kprod check --exactly-once`` reads with
+READ_COMMITTED, as a consumer does. Used on the driver.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ _NO_RECORDS: Final = memoryview(b"")
 
 
 class OffsetSpec(IntEnum):
-    """Which offset to list; the values are the wire's timestamps."""
+    """The offset to list. The values are the timestamps in the request."""
 
     LATEST = -1
     EARLIEST = -2
 
 
 def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> ListOffsetsRequest:
-    """The request for the first or last offset of ``tp``, sent to its leader. Versions above 9 are
-    for logs in remote storage, below 2 there is no isolation level.
+    """The request for the first or last offset of ``tp``, sent to the leader of ``tp``.
+
+    Versions above 9 are for logs in remote storage; versions below 2 have no isolation level.
     """
     partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=int(spec))
     return ListOffsetsRequest(
@@ -64,7 +66,7 @@ def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> Li
 
 
 def listed_offset(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
-    """The offset of the requested partition. LATEST is the high watermark."""
+    """The offset in a ListOffsets response. LATEST is the high watermark."""
     return response.topics[0].partitions[0]
 
 
@@ -75,12 +77,13 @@ def fetch(
     max_bytes: int = 4 * 1024 * 1024,
     read_committed: bool = False,
 ) -> FetchRequest:
-    """Batches of ``tp`` from ``offset`` on, about ``max_bytes`` of them: sent to its leader.
+    """The request for batches of ``tp`` from ``offset`` on, about ``max_bytes`` in size, sent to
+    the leader of ``tp``.
 
-    The broker returns whole batches, including the first batch at any size; the last may be cut
-    off. It does not wait for batches, and keeps no session. Versions from 13 on name topics by id
-    and are not needed: every broker up to 4.x reads 12. Brokers refuse topics with zstd below 10
-    (UNSUPPORTED_COMPRESSION_TYPE).
+    The broker returns whole batches, including the first batch at any size; the last batch may be
+    truncated. The broker does not wait for batches, and keeps no session. Versions from 13 on name
+    topics by id and are not needed: every broker up to 4.x accepts 12. Versions below 10 can't read
+    topics with zstd (UNSUPPORTED_COMPRESSION_TYPE).
     """
     partition = FetchPartition(
         partition=tp.partition, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -98,9 +101,9 @@ def fetch(
 class FetchedPartition:
     """The fetched records of one partition.
 
-    ``records`` are whole batches; the first batch may begin before ``fetch_offset``, and the last
-    may be cut off. It is a view of the response's bytes. With ``read_committed`` it contains
-    aborted transactions as well; ``aborted`` lists them by producer id and first offset.
+    ``records`` are whole batches, a view of the response's bytes. The first batch may begin before
+    ``fetch_offset``, and the last batch may be truncated. With ``read_committed`` aborted
+    transactions are included; ``aborted`` lists them by producer id and first offset.
     """
 
     error: ErrorCode
@@ -111,7 +114,7 @@ class FetchedPartition:
 
     @classmethod
     def of(cls, request: FetchRequest, response: FetchResponse) -> FetchedPartition:
-        """The one partition of ``request``."""
+        """The fetched records of the only partition of ``request``."""
         offset = request.topics[0].partitions[0].fetch_offset
         if response.error_code is not ErrorCode.NONE:
             return cls(response.error_code, offset)
@@ -124,17 +127,19 @@ class FetchedPartition:
 
 
 def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
-    """The producers that the leader of ``tp`` remembers: sent to its leader.
+    """The request for the producers that the leader of ``tp`` remembers, sent to that leader.
 
-    A transaction that is open here, but not at a coordinator, hangs.
+    A transaction that is open at the leader, but not at a coordinator, hangs.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])
 
 
 def described(response: DescribeProducersResponse) -> PartitionResponse:
-    """The producers of the requested partition. In a producer, -1 means none, in every field except
-    the first. ``current_txn_start_offset`` is the start of the producer's open transaction, which
-    holds back the partition's last stable offset.
+    """The producers of the only partition in a DescribeProducers response.
+
+    In a producer, -1 means none, in every field except the first. ``current_txn_start_offset`` is
+    the start of the producer's open transaction, which holds back the partition's last stable
+    offset.
     """
     return response.topics[0].partitions[0]

@@ -2,15 +2,15 @@
 
 Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`, and their
 creation from Kafka's message (``protocol/messages/metadata.py``) with validation, so that no caller
-gets a port 0, a duplicate broker, or partition two billion. Never: its use
+gets a port 0, a duplicate broker, or partition two billion. Never: the use of metadata
 (``network/client/metadata.py``), the handling of an error code.
 
 On a record's way: first, before the record's partition is known.
 
-It is the largest response, and a hostile broker could inflate each part of it: brokers, topics,
-partitions, replicas. So each is decoded directly into the columns that a :class:`Cluster` keeps
-(:class:`Nodes`, :class:`PartitionInfos`), and an unrequested topic is dropped: some services answer
-for all topics where none was requested.
+A Metadata response is the largest response, and a hostile broker could inflate each part of it:
+brokers, topics, partitions, replicas. So each part is decoded directly into the columns that a
+:class:`Cluster` keeps (:class:`Nodes`, :class:`PartitionInfos`). An unrequested topic is dropped,
+because some services answer for all topics where none was requested.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """``topic_id`` is 16 bytes, or None when the broker has none or does not report it (< v10).
+    """The metadata of one topic.
 
-    ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` that we may
-    do; None when it was not requested, or the broker does not report it (< v8).
+    ``topic_id`` is 16 bytes, or None when the broker has none or does not report it (< v10).
+    ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` that the
+    principal may do; None when it was not requested, or the broker does not report it (< v8).
+    ``in_sync`` has the number of replicas in sync by partition number.
 
-    ``in_sync`` counts the replicas in sync of each partition, by its number.
-
-    No partition came twice. A number that the broker left out has no leader; they are so few that
-    the partitions take no more memory than the response's size allows.
+    No partition came twice. A partition that the broker left out has no leader; such partitions are
+    so few that the columns take no more memory than the response's size allows.
     """
 
     error: ErrorCode
@@ -70,9 +70,11 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
-    """Brokers, and topics that were requested, none twice. A leader need not be a broker.
+    """The brokers, and the requested topics, each once. The leader of a partition need not be among
+    the brokers.
 
-    ``controller`` -1: none known. ``error`` is the whole response's (v13: REBOOTSTRAP_REQUIRED).
+    ``controller`` is -1 if no controller is known. ``error`` is the error of the whole response
+    (v13: REBOOTSTRAP_REQUIRED).
     """
 
     brokers: Nodes
@@ -85,9 +87,11 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """``topics`` empty requests the brokers only. All topics can't be requested: the request bounds
-    the response, and so its memory. Brokers since 2.3 return the principal's operations on each
-    topic (v8, KIP-430).
+    """A request for the brokers, and for the metadata of ``topics``.
+
+    Without topics only the brokers are requested. All topics can't be requested, so that the
+    request bounds the response and its memory. Brokers since 2.3 return the principal's operations
+    on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -111,10 +115,10 @@ class MetadataRequest:
 
 
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
-    """Metadata v4 to v13, the response to a request for the topics ``requested``.
+    """Reads Metadata v4 to v13, the response to a request for the topics ``requested``.
 
     Needs about 400 bytes for each of these topics in the response, and at most four times the
-    response's size for the rest; for a real response, less than its size.
+    response's size for the rest. A real response needs less than its size.
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
@@ -155,9 +159,10 @@ def _nodes(brokers: Sequence[MetadataResponseBroker]) -> Nodes:
 
 
 class _Topics:
-    """Collects the topics of one response in columns. ``_gaps`` counts missing partitions with a
-    smaller number than an existing one: they need memory, so the received bytes also bound their
-    number.
+    """Collects the topics of one response in columns.
+
+    ``_gaps`` counts missing partitions with a smaller number than an existing partition. They need
+    memory, so the received bytes also bound their number.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")
@@ -210,7 +215,9 @@ class _Topics:
     def _in_order(
         self, rows: array[int], ids: array[int], in_sync: array[int], numbers: array[int]
     ) -> tuple[array[int], array[int], array[int]]:
-        """The columns when partitions are in ascending order."""
+        """The columns with the partitions in ascending order, and with entries for missing
+        partitions.
+        """
         count = max(numbers) + 1
         self._gaps += count - len(numbers)
         if self._gaps > self._most_gaps:

@@ -42,9 +42,9 @@ class NodeApiVersions:
     ``finalized_features`` are the cluster's feature levels, of epoch ``finalized_features_epoch``
     (-1: the broker reports none).
 
-    An advertised minimum is not to be relied on: brokers since 4.0 say Produce 0 and refuse what
-    is below 3, for librdkafka's sake (KAFKA-18659). So :meth:`latest_usable` intersects the
-    broker's range with ours, which has what is really written.
+    An advertised minimum is not reliable: for librdkafka's sake, brokers since 4.0 report Produce 0
+    and refuse versions below 3 (KAFKA-18659). So :meth:`latest_usable` intersects the broker's
+    range with the client's range, which has only implemented versions.
     """
 
     api_versions: Mapping[int, VersionRange]
@@ -62,12 +62,12 @@ class NodeApiVersions:
 
     @property
     def transaction_version(self) -> int:
-        """The cluster's level of ``transaction.version`` (KIP-890); 2 and up is protocol 2 (TV2).
+        """The cluster's level of ``transaction.version`` (KIP-890); 2 and higher is protocol 2
+        (TV2).
 
-        1 when the cluster has a higher level, and this broker, or a proxy before it, does not offer
-        the requests of protocol 2: librdkafka and franz-go fall back in the same way.
-
-        0 when the broker reports no features: brokers before 4.0, or ApiVersions below v3.
+        1 when the cluster has a higher level, but this broker, or a proxy before it, does not offer
+        the requests of protocol 2. librdkafka and franz-go fall back in the same way. 0 when the
+        broker reports no features, like brokers before 4.0 or ApiVersions below v3.
         """
         level = self.finalized_features.get("transaction.version", 0)
         if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):
@@ -79,7 +79,9 @@ class NodeApiVersions:
         return offered is not None and offered.max >= version
 
     def latest_usable(self, api_key: ApiKey, ours: VersionRange) -> int:
-        """The highest version that both sides support; UnsupportedVersionError without one."""
+        """The highest version that both sides support. Raises UnsupportedVersionError without a
+        common version.
+        """
         theirs = self.api_versions.get(api_key)
         if theirs is None:
             raise UnsupportedVersionError(
@@ -99,7 +101,7 @@ class NodeApiVersions:
 
 
 def _without(api_key: ApiKey) -> str:
-    """The hint for a broker without an API; the broker need not be an old Apache Kafka."""
+    """The hint for a broker that lacks an API, which may be another product than Apache Kafka."""
     if api_key is ApiKey.INIT_PRODUCER_ID:
         return (
             "this service has no idempotent producers: write with deliveryGuarantee=none (a "
@@ -111,7 +113,7 @@ def _without(api_key: ApiKey) -> str:
 
 
 def _ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
-    """The versions of each API that we support."""
+    """The broker's versions of each API that this client supports."""
     ranges: dict[int, VersionRange] = {}
     for api in keys:
         if api.api_key not in _KNOWN_APIS:

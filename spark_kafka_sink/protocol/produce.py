@@ -1,4 +1,4 @@
-"""The Produce request and its response: our own codec, zero copy.
+"""The Produce request and its response, encoded and decoded without copying batches.
 
 Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder of
 the response. Never: the bytes of a batch, which are passed on unchanged.
@@ -46,7 +46,9 @@ _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 class PartitionProduceData(NamedTuple):
-    """A record batch for a partition: ``buffers`` are sent unchanged, ``size`` bytes."""
+    """A record batch for a partition, in ``buffers`` that are sent unchanged; ``size`` is their
+    total in bytes.
+    """
 
     tp: TopicPartition
     buffers: Buffers
@@ -61,14 +63,16 @@ new_produce_data: Callable[[tuple[TopicPartition, Buffers, int]], PartitionProdu
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """``batch_index`` is the record's index in the batch."""
+    """A record that the broker refused. ``batch_index`` is the record's index in the batch."""
 
     batch_index: int
     message: str | None
 
 
 class PartitionProduceResponse(NamedTuple):
-    """``leader`` is KIP-951's hint (node id, epoch), or None."""
+    """The response for one partition. ``leader`` is the new leader (node id, epoch) of KIP-951, or
+    None.
+    """
 
     tp: TopicPartition
     error: ErrorCode
@@ -100,8 +104,9 @@ _new_response: Callable[
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
-    """A response for each partition of the request. ``node_endpoints`` are KIP-951's leaders, not
-    more than there are partitions.
+    """The response to a Produce request, with an item for each partition of the request.
+
+    ``node_endpoints`` are the new leaders of KIP-951, at most as many as there are partitions.
     """
 
     partitions: tuple[PartitionProduceResponse, ...]
@@ -111,10 +116,11 @@ class ProduceResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRequest:
-    """``acks`` is -1, 0 or 1; at most one batch for each partition.
+    """A Produce request. ``acks`` is -1, 0 or 1; there is at most one batch for each partition.
 
-    Version 13 (topic ids) is not offered: names survive a topic's re-creation as an error of the
-    sequence check, and every 4.x broker takes 12. A TV1 transaction caps ``max_version`` at 11.
+    Version 13 (topic ids) is not offered: with names, the re-creation of a topic shows as an error
+    of the sequence check, and every 4.x broker accepts 12. A transaction of version 1 limits
+    ``max_version`` to 11.
     """
 
     acks: int
@@ -131,7 +137,8 @@ class ProduceRequest:
         return VersionRange(self.min_version, self.max_version)
 
     def encode(self, version: int) -> Buffers:
-        """Small bytes and batches by turns: [ours, batch buffers, ours, batch buffers, ours].
+        """The buffers of the request: small buffers of this codec and the buffers of the batches in
+        turn.
 
         Topics are in the order of their first occurrence in ``data``, partitions of a topic in the
         order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size`` is
@@ -158,9 +165,9 @@ class ProduceRequest:
         return (_encode_flexible if version >= _FIRST_FLEXIBLE else _encode_classic)(self, topics)
 
     def read(self, reader: WireReader, version: int) -> ProduceResponse:
-        """The response, which must have every partition of this request once and no other.
+        """Reads the response, which must have every partition of this request once and no other.
 
-        This request and the received bytes bound the memory that it allocates.
+        This request and the received bytes bound the memory that is allocated.
         """
         _check_version(version)
         return _ResponseDecoder(version, self.data).parse(reader)
@@ -176,7 +183,7 @@ def _check_version(version: int) -> None:
 def _encode_classic(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Versions 3 to 8: int16 strings, int32 counts and sizes."""
+    """Encodes versions 3 to 8: int16 strings, int32 counts and sizes."""
     out: list[Buffer] = []
     head = _classic_string(request.transactional_id)
     head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms) + _INT32.pack(len(topics))
@@ -195,7 +202,9 @@ def _encode_classic(
 def _encode_flexible(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Versions 9 to 12: compact strings, counts and sizes (each plus one), tagged fields."""
+    """Encodes versions 9 to 12: compact strings, counts and sizes (each plus one),
+    tagged fields.
+    """
     out: list[Buffer] = []
     head = _compact_string(request.transactional_id)
     head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms)
@@ -242,10 +251,11 @@ def _compact_string(text: str | None) -> bytes:
 
 
 class _ResponseDecoder:
-    """Reads a response and matches it with its request. ``_requested`` holds the partitions without
-    a response; each response removes a partition, so that a duplicate is an error, and the
-    remaining partitions are missing. ``_surplus`` holds partitions that were not requested, which
-    are dropped.
+    """Reads a response and matches it with its request.
+
+    ``_requested`` holds the requested partitions without a response so far. Each response removes a
+    partition, so that a duplicate is an error, and the remaining partitions are missing.
+    ``_surplus`` holds partitions that were not requested, which are dropped.
     """
 
     __slots__ = (

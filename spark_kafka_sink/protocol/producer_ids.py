@@ -1,4 +1,4 @@
-"""Which producer a transaction is of: values that travel between tasks, driver and brokers.
+"""The producer identity of a transaction, in values that travel between tasks, driver and brokers.
 
 Owns: a producer id with its epoch, and a prepared transaction. Never: a producer's state
 (``producer/transaction``), a request.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """(-1, -1) while there is none."""
+    """A producer id with its epoch; (-1, -1) without a producer id."""
 
     producer_id: int
     epoch: int

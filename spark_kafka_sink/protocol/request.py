@@ -1,7 +1,7 @@
 """The interface between the makers of requests and the network client.
 
-Owns: :class:`Request`, what the network needs of any request; :class:`ApiKey`. Never: bytes on a
-wire. A request object is version-free; ``NetworkClient`` picks the version that the broker and
+Owns: :class:`Request`, the interface of any request to the network; :class:`ApiKey`. Never: bytes
+on a wire. A request object has no version; ``NetworkClient`` picks the version that the broker and
 :attr:`Request.versions` share, then calls ``encode`` and, later, ``answers.decode``.
 """
 
@@ -49,7 +49,7 @@ class ApiKey(IntEnum):
 
 
 class VersionRange(NamedTuple):
-    """Lowest and highest version of an API, both included."""
+    """The lowest and the highest version of an API, both included."""
 
     min: int
     max: int
@@ -70,15 +70,15 @@ class Request(Protocol[ResponseT_co]):
         ...
 
     def encode(self, version: int) -> Buffers:
-        """The body in ``version``, without header and length.
+        """Encodes the body in ``version``, without header and length.
 
         Raises UnsupportedVersionError when a field has no place in that version.
         """
         ...
 
     def read(self, reader: WireReader, version: int) -> ResponseT_co:
-        """The response's body (after its header), for ``answers.decode``: raises what the reader
-        raises.
+        """Reads the response's body (after its header), for ``answers.decode``. Raises the errors
+        of the reader.
         """
         ...
 

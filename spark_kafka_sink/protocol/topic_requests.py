@@ -1,4 +1,4 @@
-"""Topics and configs: CreateTopics and DescribeConfigs.
+"""Requests for topics and configs: CreateTopics and DescribeConfigs.
 
 Owns: the fields of both requests, the versions of CreateTopics that support a broker's defaults,
 and the values of a response. Never: the sending, and the choice of the broker
@@ -26,7 +26,9 @@ from spark_kafka_sink.protocol.request import VersionRange
 
 
 class ConfigResourceType(IntEnum):
-    """The kinds of resources that are requested here (Java's ``ConfigResource.Type``)."""
+    """The kinds of resources whose configs this client requests (Java's
+    ``ConfigResource.Type``).
+    """
 
     TOPIC = 2
     BROKER = 4
@@ -34,7 +36,7 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 is the broker's default (from v4 on, Kafka 2.4)."""
+    """A topic to create. The value -1 is the broker's default (from v4 on, Kafka 2.4)."""
 
     name: str
     partitions: int = -1
@@ -47,11 +49,11 @@ def describe_configs(
     resources: Iterable[str],
     names: Collection[str] | None = None,
 ) -> DescribeConfigsRequest:
-    """Configs of topics by their names, which any broker returns, or of a broker by its id in
-    digits, which only the broker itself returns.
+    """The request for configs of topics by name, from any broker, or of a broker by its id, from
+    that broker.
 
-    ``names`` None requests all; the broker silently omits unknown names. Needs DESCRIBE_CONFIGS on
-    the topic, or on the cluster for a broker.
+    ``names`` None requests all configs; the broker silently omits unknown names. Needs
+    DESCRIBE_CONFIGS on the topic, or on the cluster for a broker.
     """
     return DescribeConfigsRequest(
         resources=[
@@ -66,8 +68,10 @@ def describe_configs(
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
-    """The values by the setting's name, defaults included; None is unset, or a secret. Empty with
-    an error.
+    """The values in a DescribeConfigs response by config name, defaults included; empty after an
+    error.
+
+    None is an unset value, or a secret.
     """
     if result.error_code is not ErrorCode.NONE:
         return {}
@@ -77,7 +81,9 @@ def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
 def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
 ) -> CreateTopicsRequest:
-    """The broker answers when they are known to all, or ``timeout_ms`` is over."""
+    """The request to create ``topics``. The broker answers when all brokers know the topics, or
+    ``timeout_ms`` is over.
+    """
     defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
     return CreateTopicsRequest(
         topics=[

@@ -1,7 +1,8 @@
 """The requests for transactions: by a task's producer, by the driver, and by an operator.
 
-Owns: their fields, and their allowed versions, where ``protocol/messages/`` can encode more. Never:
-the sending and its time (``producer/transaction/``, ``admin/transaction_client.py``).
+Owns: the fields of these requests, and their allowed versions where ``protocol/messages/`` can
+encode more. Never: the sending and its time (``producer/transaction/``,
+``admin/transaction_client.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class CoordinatorType(IntEnum):
 def find_coordinator(
     keys: Sequence[str], key_type: CoordinatorType = CoordinatorType.TRANSACTION
 ) -> FindCoordinatorRequest:
-    """Which broker coordinates each of ``keys``: transactional ids, or consumer groups.
+    """The request for the coordinators of ``keys``: transactional ids, or consumer groups.
 
     Several keys in one request need brokers since 3.0 (v4, KIP-699).
     """
@@ -53,7 +54,9 @@ def init_producer_id(
     timeout_ms: int,
     current: ProducerIdAndEpoch = NO_PRODUCER_ID,
 ) -> InitProducerIdRequest:
-    """Requests a producer id. With a ``current`` id, raises its epoch (v3, KIP-360)."""
+    """The request for a producer id. With a ``current`` id, the request raises its epoch (v3,
+    KIP-360).
+    """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -65,9 +68,11 @@ def init_producer_id(
 def add_partitions_to_txn(
     transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Adds ``partitions`` to the open transaction, or opens it with them.
+    """The request that adds ``partitions`` to the open transaction, or opens a transaction with
+    them.
 
-    For transactions of version 1 only: with version 2 the partition's leader does it (KIP-890).
+    Only for transactions of version 1: with version 2 the partition's leader adds the partition
+    (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -81,7 +86,7 @@ def add_partitions_to_txn(
 
 
 def end_txn(transaction: PreparedTransaction, *, committed: bool) -> EndTxnRequest:
-    """Commits or aborts ``transaction``."""
+    """The request that commits or aborts ``transaction``."""
     return EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
@@ -98,15 +103,17 @@ def list_transactions(
     min_duration_ms: int | None = None,
     prefix: str = "",
 ) -> ListTransactionsRequest:
-    """The transactions that one broker coordinates: request them from every broker.
+    """The request for the transactions that one broker coordinates; a caller sends it to every
+    broker.
 
-    An id without the right to describe it is left out silently. COORDINATOR_LOAD_IN_PROGRESS when
-    any of the broker's coordinator partitions loads: then nothing is listed.
+    An id without the right to describe it is left out silently. The error is
+    COORDINATOR_LOAD_IN_PROGRESS when any of the broker's coordinator partitions loads: then nothing
+    is listed.
 
     All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
-    by it, and the client does again. ``min_duration_ms`` needs brokers since 3.8 (v1, KIP-994); an
-    id that never opened a transaction is as old as the epoch, so set ``states`` as well. (These are
-    the wire's names.)
+    by prefix, and the client filters again. ``min_duration_ms`` needs brokers since 3.8 (v1,
+    KIP-994); an id that never opened a transaction is as old as the epoch, so set ``states`` as
+    well. (The parameters have the names of the request's fields.)
     """
     return ListTransactionsRequest(
         state_filters=list(states),
@@ -118,7 +125,7 @@ def list_transactions(
 
 
 def _pattern_of(prefix: str) -> str:
-    """The expression (RE2) that matches whole ids beginning with ``prefix``, and no other."""
+    """The regular expression (RE2) that matches only ids beginning with ``prefix``."""
     # A backslash before a letter or digit would mean something; before anything else in ASCII it
     # takes the meaning away.
     quoted = "".join(f"\\{c}" if c.isascii() and not c.isalnum() else c for c in prefix)
@@ -126,10 +133,11 @@ def _pattern_of(prefix: str) -> str:
 
 
 def versions_of(transaction_version: int) -> VersionRange:
-    """The versions of EndTxn and of TxnOffsetCommit for a transaction of this version.
+    """The versions of EndTxn and of TxnOffsetCommit for a transaction of version
+    ``transaction_version``.
 
     The broker judges these requests by the rules of the request's version, not by the cluster's
-    current version. So the version must be the one that the transaction was written with: if a
+    current version. So the version must be the version that the transaction was written with: if a
     transaction of version 2 is ended again with EndTxn 4, the broker reports it as fenced although
     it was committed. TxnOffsetCommit 5 adds the group to the transaction; lower versions must not
     be used for that.
@@ -138,7 +146,7 @@ def versions_of(transaction_version: int) -> VersionRange:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topics with their partitions, each once."""
+    """The topics of ``partitions``, each once with its partitions."""
     topics: dict[str, list[int]] = {}
     for tp in dict.fromkeys(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)

@@ -1,14 +1,15 @@
-"""Reading a broker's bytes, bounded: the primitives under every decoder of this room.
+"""Reads a broker's bytes with bounded memory: the primitives of every decoder of ``protocol``.
 
 Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every error in the
 bytes into a RemoteProtocolError. Never: the meaning of a field.
 
-Nothing is allocated before the bytes for it have arrived, and time is linear in them. Python
-objects weigh more than the bytes that name them, 300 for 18 at the worst, so an array stays bytes:
-its items are created one by one during iteration. A response is kept as columns or as bytes, and
-unrequested items are an error: no response needs more memory than four times its bytes and 64 KiB,
-and the memory for each item of the request (``tests/protocol/test_hostile_answers.py``; the
-decoders alone, ``test_generated_messages.py``).
+Nothing is allocated before the bytes for it have arrived, and time is linear in these bytes. Python
+objects are larger than their bytes in a response, 300 bytes for 18 at the worst. So an array is
+kept as bytes, and its items are created one by one during iteration.
+
+A response is kept as columns or as bytes, and unrequested items are an error. So no response needs
+more memory than four times its bytes and 64 KiB, and the memory for each item of the request
+(``tests/protocol/test_hostile_answers.py``; the decoders alone, ``test_generated_messages.py``).
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ _LONGEST_HOST: Final = 255
 
 
 class MalformedError(Exception):
-    """Internal to this room: the error, without any of the bytes."""
+    """An error in a response, without any of its bytes. Internal to ``protocol``."""
 
 
 def error_of(code: int) -> ErrorCode:
-    """The member of ``code``; an unknown number is UNKNOWN_SERVER_ERROR."""
+    """The ErrorCode member for ``code``; UNKNOWN_SERVER_ERROR for an unknown number."""
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -65,7 +66,7 @@ class WireReader:
     """A cursor over one response. Flexible versions have compact lengths and tagged fields.
 
     Every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError when the
-    bytes end early or break a rule; :func:`decoding` is where these end.
+    bytes end early or break a rule; :func:`decoding` converts these errors.
     """
 
     __slots__ = ("_end", "_ends", "data", "flexible", "position")
@@ -86,7 +87,7 @@ class WireReader:
         self._ends = {} if ends is None else ends
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Consecutive fixed-size integers."""
+        """Reads consecutive fixed-size integers."""
         values: tuple[int, ...] = layout.unpack_from(self.data, self.position)
         self.position += layout.size
         return values
@@ -112,14 +113,14 @@ class WireReader:
         return bytes(self.data[start : self.position])
 
     def skip(self, size: int) -> None:
-        """Go beyond the next ``size`` bytes."""
+        """Moves the cursor over the next ``size`` bytes."""
         end = self.position + size
         if not self.position <= end <= self._end:
             raise MalformedError("a field is longer than the answer")
         self.position = end
 
     def unsigned_varint(self) -> int:
-        """An unsigned varint of at most five bytes and 32 bits."""
+        """Reads an unsigned varint of at most five bytes and 32 bits."""
         data, position = self.data, self.position
         value = data[position]
         position += 1
@@ -160,7 +161,7 @@ class WireReader:
         return text
 
     def skip_string(self) -> None:
-        """Skip a string, null or not, without decoding it."""
+        """Skips a string, null or not, without decoding it."""
         if self.flexible and (length := self.data[self.position]) < 0x80:
             # A length is encoded plus one, which is the size of the length itself; 0 is null.
             end = self.position + (length or 1)
@@ -175,12 +176,14 @@ class WireReader:
             raise MalformedError("a string's length is negative")
 
     def view(self) -> memoryview:
-        """A field of bytes or records, as a view of the response; null counts as empty."""
+        """Reads a field of bytes or records as a view of the response; null counts as empty."""
         start = self._skip_bytes()
         return memoryview(self.data)[start : self.position]
 
     def byte_string(self) -> bytes:
-        """A field of bytes; null counts as empty: some brokers send it with an error."""
+        """Reads a field of bytes. Null counts as empty, because some brokers send null with an
+        error.
+        """
         start = self._skip_bytes()
         return bytes(self.data[start : self.position])
 
@@ -188,7 +191,7 @@ class WireReader:
         self._skip_bytes()
 
     def _skip_bytes(self) -> int:
-        """The start of the bytes; the cursor moves after them."""
+        """Moves the cursor over a field of bytes; returns the position where the bytes start."""
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if size < -1:
             raise MalformedError("a size of bytes is negative")
@@ -203,7 +206,7 @@ class WireReader:
         skip: Callable[[WireReader, int], object],
         version: int,
     ) -> WireArray[T]:
-        """An array of structs, which stays bytes. The cursor moves after it."""
+        """Reads an array of structs, which is kept as bytes, and moves the cursor to its end."""
         count = self.count(smallest_item)
         start = self.position
         self._skip_items(count, skip, version)
@@ -230,13 +233,14 @@ class WireReader:
             self._ends[start] = self.position
 
     def strings(self) -> WireArray[str]:
-        """An array of strings, which stays bytes."""
+        """Reads an array of strings, which is kept as bytes."""
         return self.structs(1, _read_string, _skip_string, 0)
 
     def count(self, smallest_item: int) -> int:
-        """An array's count. It is refused if the remaining bytes can't hold that many items.
+        """Reads an array's count, which is refused if the remaining bytes can't hold that many
+        items.
 
-        A null array counts as empty: no array that is read here distinguishes the two.
+        A null array counts as empty: no caller needs the difference.
         """
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < 0:
@@ -248,7 +252,9 @@ class WireReader:
         return count
 
     def int32_array(self) -> array[int]:
-        """Four bytes for each number, where a tuple takes 36."""
+        """Reads an array of int32 into an ``array``: four bytes for each number, where a tuple
+        takes 36.
+        """
         if self.flexible and (length := self.data[self.position]) <= _FEW:
             # A count is encoded plus one; 0 is null. One byte is by far the most common.
             layout = _FEW_INT32[length - 1 if length else 0]
@@ -271,10 +277,11 @@ class WireReader:
         self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
-        """Yield each tag with the cursor on its value; a value left unread is skipped.
+        """Yields each tag with the cursor on its value; a value that the caller does not read is
+        skipped.
 
-        Tags must ascend (KIP-482), so that none comes twice, and a value that is read must fill
-        its field exactly. Nothing to yield in versions that are not flexible.
+        Tags must ascend (KIP-482), so that no tag comes twice, and a value that is read must fill
+        its field exactly. Yields nothing in versions that are not flexible.
         """
         if not self.flexible:
             return
@@ -304,7 +311,7 @@ class WireReader:
                 pass
 
     def finish(self) -> None:
-        """Raise when bytes are left over."""
+        """Raises an error when bytes are left over."""
         if self.position != self._end:
             raise MalformedError("bytes are left over after the answer")
 
@@ -318,12 +325,12 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 
 
 class WireArray(Sequence[T_co]):
-    """An array of a response, kept as its bytes; an item is made whenever it is requested.
+    """An array of a response, kept as its bytes; each item is created whenever it is requested.
 
-    ``read`` creates the item at a reader's cursor. The bytes contain ``count`` items, but
-    an item may still be malformed (a string that is not UTF-8), so iteration raises what a reader
-    raises, and must run inside :func:`decoding`; the result of :meth:`checked` may be used after
-    it. ``array[i]`` reads all items before it: this is for one iteration.
+    ``read`` creates the item at a reader's cursor. The bytes contain ``count`` items, but an item
+    may still be malformed (a string that is not UTF-8). So iteration raises the errors of a reader,
+    and must run inside :func:`decoding`; the result of :meth:`checked` may be used outside.
+    ``array[i]`` reads all items before ``i``, so use iteration for more than one item.
     """
 
     __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
@@ -350,9 +357,10 @@ class WireArray(Sequence[T_co]):
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
     ) -> Sequence[U]:
-        """The result of ``of`` for each item that ``keep`` accepts, with a copy of their bytes.
+        """The results of ``of`` for the items, without results that ``keep`` refuses.
 
-        Every item is decoded once here, so that errors are raised now.
+        Every item is decoded once here, so that errors are raised now. The results are created from
+        a copy of the items' bytes.
         """
         read, version = self._read, self._version
 
@@ -423,10 +431,11 @@ def decoding(
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """The result of ``read`` for ``body``. Raises only RemoteProtocolError.
+    """The result of ``read`` for the response ``body``. Raises only RemoteProtocolError.
 
     With ``whole`` every byte must have been read. The error names ``api`` and version and never
-    shows the bytes; it is raised outside of the except clause, so that no traceback keeps them.
+    shows the bytes. It is raised outside of the except clause, so that no traceback keeps the
+    bytes.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)
@@ -449,7 +458,9 @@ def decoding(
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None) -> Node:
-    """A broker of a response, if one could connect to it."""
+    """A broker in a response. Raises MalformedError for an id, a host or a port that can't be
+    valid.
+    """
     if node_id < 0:
         raise MalformedError(f"a broker has the negative id {node_id}")
     if not 1 <= port <= _LARGEST_PORT:

@@ -1,6 +1,6 @@
-"""Writing a request's body: the primitives under every encoder of ``protocol/messages/``.
+"""Writes a request's body: the primitives of every encoder of ``protocol/messages/``.
 
-Owns: :class:`WireWriter`. Never: what a field means. Produce has another writer
+Owns: :class:`WireWriter`. Never: the meaning of a field. Produce has another writer
 (``protocol/produce.py``), whose buffers are views of the batches and are not copied.
 """
 
@@ -22,7 +22,7 @@ _NO_TAGGED_FIELDS: Final = b"\x00"
 
 
 class WireWriter:
-    """Gathers one body. Flexible versions have compact lengths and tagged fields."""
+    """Collects the bytes of one body. Flexible versions have compact lengths and tagged fields."""
 
     __slots__ = ("_data", "_flexible")
 
@@ -35,11 +35,11 @@ class WireWriter:
         return bytes(self._data)
 
     def pack(self, layout: struct.Struct, *values: int) -> None:
-        """Consecutive fixed-size numbers."""
+        """Writes consecutive fixed-size numbers."""
         self._data += layout.pack(*values)
 
     def uuid(self, value: bytes) -> None:
-        """The 16 bytes of a UUID."""
+        """Writes the 16 bytes of a UUID."""
         self._data += value
 
     def string(self, text: str | None, *, nullable: bool = False) -> None:
@@ -71,14 +71,14 @@ class WireWriter:
         self._data += value
 
     def count(self, count: int | None) -> None:
-        """An array's count, None for a null array; or the size of bytes."""
+        """Writes an array's count (None for a null array), or the size of bytes."""
         if self._flexible:
             self._unsigned_varint(0 if count is None else count + 1)
         else:
             self._data += (-1 if count is None else count).to_bytes(4, "big", signed=True)
 
     def strings(self, values: Sequence[str] | None) -> None:
-        """An array of strings; None is a null array."""
+        """Writes an array of strings; None is a null array."""
         self.count(None if values is None else len(values))
         for value in values or ():
             self.string(value)
@@ -92,7 +92,7 @@ class WireWriter:
         self._data += struct.pack(f">{len(values)}q", *values)
 
     def no_tagged_fields(self) -> None:
-        """The end of a struct; nothing in versions that are not flexible."""
+        """Ends a struct without tagged fields. Writes nothing in versions that are not flexible."""
         if self._flexible:
             self._data += _NO_TAGGED_FIELDS
 
@@ -104,7 +104,7 @@ class WireWriter:
 
 
 def topic_name(name: str) -> str:
-    """``name`` if it can be encoded. The broker decides whether it is legal."""
+    """Returns ``name`` if it can be encoded. The broker decides whether the name is legal."""
     try:
         size = len(name.encode())
         what = f"is {size} bytes long" if size > _LONGEST_STRING else None
