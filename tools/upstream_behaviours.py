@@ -426,8 +426,8 @@ def page_lines() -> Iterator[str]:
     yield "This page lists the behaviours that the test suites of Apache Kafka's Java producer"
     yield "check, and the tests here that show the same behaviour. The docstring of a test here"
     yield "begins with the name of Kafka's test (`class#method`). If Kafka has no such test, the"
-    yield "docstring begins with the name of the method in Java's client. TV1 and TV2 are Kafka's two"
-    yield "versions of transactions."
+    yield "docstring begins with the name of the method in Java's client. TV1 and TV2 are Kafka's"
+    yield "two versions of transactions."
     for group, behaviours in BEHAVIOURS.items():
         yield from ("", f"## {group}", "", "| Kafka | behaviour | shown by |", "|---|---|---|")
         for text, *names in behaviours:

@@ -1,4 +1,5 @@
-"""The batches of a key: their rows' transactions, their order, and the batch that may come next.
+"""The batches of one key of the commit log: their transactions, their order, and the batch that may
+come next.
 
 Owns: :class:`Batch`, :class:`Block`, the refusal of a batch that is not the next batch or differs
 from the batch written with its number, the decision for a batch. Never: which run may write the
@@ -162,8 +163,8 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """The decision for the batch, or for all recorded writes of its block; or the refusal of the
-    batch.
+    """The decision for a batch, or for all recorded writes of its block; otherwise the reason why
+    it is refused.
     """
     block = batch.block
     if block is None:

@@ -42,8 +42,8 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Ends the rest of a decision's transactions; returns the ids that could not be ended as
-    wanted.
+    """Commits or aborts the open transactions of a decision; returns the ids that could not be
+    ended so.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

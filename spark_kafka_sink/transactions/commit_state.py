@@ -48,8 +48,9 @@ _LONGEST_ID: Final = 400
 
 
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """EndTxn of a write got no definite response in time. Opening the key again shows
-    the outcome.
+    """The EndTxn of a write to the commit log got no definite response in time.
+
+    Opening the key again shows the outcome.
     """
 
 
@@ -80,7 +81,7 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """The standing of a run in the commit log."""
+    """The standing of a run in the commit log: it is the owner, superseded or unknown."""
 
     OWNER = "owner"
     SUPERSEDED = "superseded"
@@ -111,8 +112,9 @@ class Payload:
 
 
 def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
-    """Counts the equal payloads of each write list, without dead letters if a number of dead
-    letters is unknown.
+    """The payloads of each write list with their counts, in a form that can be compared.
+
+    If a number of dead letters is unknown, all numbers of dead letters are left out.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -134,7 +136,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One write of a batch that has several writes, all its tasks having prepared their
+    """One write of a batch that has several writes. All tasks of the write have prepared their
     transactions.
 
     If the batch is done already, the write has no transactions and is only counted. ``name`` is
@@ -206,7 +208,7 @@ class CommitState:
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """Whether run ``run_id`` may decide a batch that it planned at generation ``planned``
+        """The standing of run ``run_id`` for a batch that it planned at generation ``planned``
         (None: unknown).
 
         The owner may decide, a superseded run never. A run needs no record in the log, because a
@@ -269,8 +271,10 @@ class CommitState:
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self) -> CommitState:
-        """An empty state with a raised generation, in which no run has planned; the next run aborts
-        the transactions that are still open.
+        """An empty state with the next generation, for an operator's reset.
+
+        Runs that planned at an earlier generation can't decide any more. The next run aborts the
+        transactions that are still open.
         """
         return CommitState(generation=self.generation + 1)
 

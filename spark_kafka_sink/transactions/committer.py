@@ -334,7 +334,7 @@ class _Performance:
         return with_decision(view, state, checked_ms + self._open_session.lease_ms)
 
     def _check(self, decision: Decision, deadline_ms: int) -> None:
-        """Raises the reason for which ``decision`` can't be written now."""
+        """Raises an error if ``decision`` can't be written now."""
         key = self._goal.key
         raise_refusal(key, unready(self._client, decision, log_id(key), deadline_ms))
 

@@ -107,10 +107,10 @@ def end_decided(
 ) -> CommitOutcomes:
     """Commits all transactions of a decision, or aborts all of them.
 
-    They are aborted, and ``lost`` then, if none is committed and brokers have aborted some of them
-    or are about to. With ``only_lost`` they are aborted only if brokers have already aborted some.
-    The transactions are first described at ``checked_until_ms``: until then they are known to be
-    young.
+    All are aborted, and returned as ``lost``, if none is committed and brokers have aborted some of
+    them or are about to. With ``only_lost`` all are aborted only if brokers have already aborted
+    some. Until ``checked_until_ms`` the transactions are known to be young, so they are not
+    described before.
     """
     until_ms = checked_until_ms
     found: Mapping[str, TransactionDescription] = {}
@@ -143,11 +143,10 @@ def ending(
     away: bool,
     only_lost: bool,
 ) -> Ending | None:
-    """The action that is allowed after ``found`` was described, by the times of
-    docs/design/commit-protocol.md.
+    """The action that is allowed for a decision whose transactions are described by ``found``.
 
-    ``away``: a partition of an open transaction has no leader. None when the action depends on an
-    unknown age.
+    Follows the times of docs/design/commit-protocol.md. ``away``: a partition of an open
+    transaction has no leader. None when the action depends on an unknown age.
     """
     if not _lost_or_open(transactions, found):
         if not away:

@@ -33,7 +33,8 @@ def margin_ms(timeout_ms: int) -> int:
 def lease_ms(timeout_ms: int) -> int:
     """The longest time between the decision in the log and its EndTxn, in milliseconds.
 
-    15 s, or half of the time that a late scan leaves of a shorter margin. Below
-    ``cross_checks.SHORT_TIMEOUT_MS`` the lease is one second, which guarantees nothing.
+    Half of the margin after subtracting 10 s for a late scan of the coordinator, at most 15 s and
+    at least 1 s. If transaction.timeout.ms is below ``cross_checks.SHORT_TIMEOUT_MS``, the lease is
+    1 s, which guarantees nothing.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

@@ -110,7 +110,7 @@ def error_of(key: str, found: Refuse) -> KafkaError:
 
 
 def raise_refusal(key: str, found: Refuse | None) -> None:
-    """Raises the exception for the failure ``found``; does nothing for None."""
+    """Raises the exception for the failure ``found``. None is no failure, and nothing is raised."""
     if found is not None:
         raise error_of(key, found)
 

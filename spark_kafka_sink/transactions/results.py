@@ -37,9 +37,9 @@ class Visible(Enum):
 
 
 class Commit(Enum):
-    """The end of a commit. The first four members are successes.
+    """How a commit ends. The first four members are successes.
 
-    Plannings, aborts and operators' changes fail with the same members.
+    Plannings, aborts and operators' changes use the other members for their failures.
     """
 
     COMMITTED = "committed"
@@ -120,7 +120,7 @@ class VersionLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
-    """Version ``number`` is older than ``oldest``, the oldest one that the log remembers."""
+    """Version ``number`` is older than ``oldest``, the oldest version that the log remembers."""
 
     number: int
     oldest: int
@@ -129,8 +129,8 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """Batch ``number`` does not follow ``last_done``, the last batch that the key has, of query
-    ``done_query``.
+    """Batch ``number`` is neither the last batch nor the next one. The last is ``last_done`` of
+    query ``done_query``.
     """
 
     number: int
@@ -152,7 +152,7 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """A block has ``wanted`` writes, and the log has ``found`` parts of it."""
+    """The log has ``found`` parts of a block that has ``wanted`` writes."""
 
     number: int
     wanted: int | None
@@ -218,7 +218,7 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """Brokers had aborted the transactions of a decision before one was committed."""
+    """Brokers had aborted the transactions of a decision before any of them was committed."""
 
     number: int
 
@@ -236,7 +236,9 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The log lacks a decision that it may have had, and its transactions can't be described."""
+    """A decision that may have been in the log is not there now, and its transactions can't be
+    described.
+    """
 
     number: int
     ids: tuple[str, ...]
@@ -245,7 +247,9 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The log lacks a decision that it may have had, and the outcome of ``ids`` is not known."""
+    """A decision that may have been in the log is not there now, and the outcome of ``ids`` is
+    unknown.
+    """
 
     number: int
     of: int
@@ -254,7 +258,7 @@ class EndedSomehow:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
-    """A batch is decided, and the outcome of ``ids`` is not known."""
+    """A batch is decided, and the outcome of the transactions ``ids`` is unknown."""
 
     number: int
     of: int
@@ -264,7 +268,7 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
-    """Whether the log has the decision is not known."""
+    """The log may or may not have the decision."""
 
     number: int
     ids: tuple[str, ...]
@@ -350,7 +354,7 @@ _HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
 
 
 def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
-    """The failure of a goal with ``error``.
+    """The failure of a goal after ``error``.
 
     The type of ``error`` determines the kind of failure; ``otherwise`` is the kind for all other
     types.
@@ -365,12 +369,12 @@ def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
 
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
-    """The failure with ``error`` of a commit whose decision ``tried`` may be in the log."""
+    """The failure of a commit after ``error``, when its decision ``tried`` may be in the log."""
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """The failure with ``error`` of a goal whose batch is decided."""
+    """The failure of a goal after ``error``, when its batch is already decided."""
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
 

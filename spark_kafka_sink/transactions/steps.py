@@ -4,7 +4,7 @@ Owns: the goals, :class:`View`, the steps, and the change of the view by a perfo
 the choice of the next step (``table.py``), a broker, a clock, a log line (``committer.py`` performs
 the steps).
 
-Between two steps anything may happen, and this process may stop for ever:
+Between two steps other processes may take any step, and this process may stop forever.
 ``tests/transactions/explorer.py`` visits every order.
 """
 
@@ -269,7 +269,7 @@ _LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the key without opening it: no driver is fenced."""
+    """Reads the key without opening it: no driver is fenced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,11 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Writes the state unchanged, and aborts that write: a deposed leader does not accept it."""
+    """Checks that the log was read from its leader: writes the state unchanged, and aborts that
+    write.
+
+    A deposed leader does not accept the write.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +320,8 @@ class EndAll:
 class Write:
     """Replaces the state of the key (None removes the key).
 
-    After the write the commit has succeeded as ``how``. ``may_fail``: the goal is reached without
-    the write.
+    ``how`` is the result of the commit after the write, None if the commit goes on. ``may_fail``:
+    the goal is reached even if the write fails.
     """
 
     state: CommitState | None
@@ -366,8 +370,8 @@ class Sweep:
     """Aborts the open transactions of ``runs`` and, with ``superseded``, of superseded runs.
 
     The run ``spared`` and the transactions of a decision are left out. ``when_killed``: the sweep
-    waits until Spark has killed the batch's tasks. ``may_fail``: the goal is reached without the
-    sweep. ``how`` is the end of the commit.
+    waits until Spark has killed the batch's tasks. ``may_fail``: the goal is reached even if the
+    sweep fails. ``how`` is the result of the commit.
     """
 
     runs: frozenset[str] = frozenset()
@@ -399,7 +403,7 @@ class EndRest:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The goal is reached. For a commit, ``how`` is its end."""
+    """The goal is reached. ``how`` is the result of a commit."""
 
     how: Commit | None = None
 

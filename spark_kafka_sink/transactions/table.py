@@ -105,9 +105,10 @@ _FATES: Final = {
 def next_step(goal: Goal, view: View) -> Step:
     """The step of the first row that applies.
 
-    If a batch is refused, or found in part, because of the log's content, the refusal counts only
-    when the log was read from its leader; otherwise the step is to confirm the state. (A record
-    that another run has taken over is true wherever it was read, and a write would fence that run.)
+    If the log's content is the reason to refuse a batch, or to report it as committed in part, the
+    state must have been read from the log's leader. Otherwise the step confirms the state.
+    Exception: a takeover by another run is certain whichever broker returned it, and the confirming
+    write would fence that run.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -183,7 +184,7 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """The decided batch is committed or undone, and then DONE, the undone state or `lost` is
+    """The decided batch is committed or undone. Then DONE, the undone state or `lost` is
     written.
     """
     decision = view.state.decision
@@ -239,7 +240,7 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails: brokers have aborted the transactions of its decision before one was
+    """The commit fails: brokers have aborted the transactions of its decision before any was
     committed.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
@@ -589,8 +590,8 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 
 def it_is_to_be_reset(goal: Reset, _: View) -> Step | None:
-    """The last row: the step writes a new generation, in which no run has planned. The key of a job
-    that is never repeated is removed.
+    """The state is replaced by an empty state with the next generation, in which no run has
+    planned. The key of a job that is never repeated is removed instead.
     """
     return Write(_reset(goal), Writing.RESET)
 
@@ -811,8 +812,8 @@ def _record(goal: CommitBatch, view: View) -> Step:
 def _sweep(goal: CommitBatch, view: View, how: Commit) -> Sweep:
     """The step that aborts orphans after a commit.
 
-    A version that does not decide must not end transactions that a thread of its run is about to
-    decide about.
+    If this version decides nothing, open transactions of its own run are left out, because another
+    thread of the run may be about to decide them.
     """
     run = goal.owner.run_id
     decides_alone = how is Commit.COMMITTED and view.is_fresh

@@ -387,8 +387,8 @@ class _ConfirmedError(Exception):
 class LogSession:
     """The only writer of a key, until another session opens the key.
 
-    ``state`` was read after every earlier writer was fenced; it is the first state if the key has
-    none. After an error of :meth:`write` the key must be opened again.
+    ``state`` was read after every earlier writer was fenced; it is empty if the key has no record.
+    After an error of :meth:`write` the key must be opened again.
 
     ``is_newest`` is called for the first write, with its offset and deadline, before the write
     counts. Without this check a batch may be committed twice, when the leader is partitioned from

@@ -6,16 +6,16 @@ Owns: :class:`LogSnapshot` (the offset up to which keys were read, and their rec
 **The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
 lack acknowledged records, and only ListOffsets fails until it has caught up (KIP-207). It may still
 be stale: a deposed leader that hasn't noticed returns its own end. A write detects that
-(:meth:`LogReader.has_records`). The first Fetch is sent with ListOffsets, on one connection: the
-leader answers it later, so that it has all that the end counts.
+(:meth:`LogReader.has_records`). The first Fetch is sent right after ListOffsets, on the same
+connection. The leader answers in order, so the Fetch has all records below the end.
 
 **Uncommitted** records are read, and each transaction's marker decides whether they count. So no
 reader waits for another key's writer that crashed between its record and EndTxn in the same
 partition. A transaction without a marker is a write in progress.
 
 **A snapshot** saves reading the partition from its beginning. It stays valid while the topic has
-the same id and the log still has its offset: compaction removes records of a key only when a newer
-record of that key follows, which has a higher offset and will be read.
+the same id and the log still has its offset: compaction removes a record only when a newer record
+of the same key follows, which has a higher offset and will be read.
 """
 
 from __future__ import annotations

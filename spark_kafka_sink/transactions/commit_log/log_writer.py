@@ -12,9 +12,9 @@ One write, and the outcome when each step fails::
 
 A Produce without a definite response is retried with the same bytes; DUPLICATE_SEQUENCE_NUMBER
 means that the first request had arrived. **No (producer id, epoch) is used for two transactions.**
-With version 2, the response to EndTxn has the next epoch. With version 1 it does not:
-InitProducerId is sent with our identity, and succeeds only while it is still the id's current one
-(KIP-360).
+With version 2, the response to EndTxn has the next epoch. With version 1 it does not. Then
+InitProducerId is sent with the current producer id and epoch, and fails if another producer has
+used the transactional id since (KIP-360).
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """The transactional ids of committed transactions, by those of ``identities`` that wrote them.
+    """The transactional id of each of ``identities`` whose transaction is committed, by identity.
 
     An identity is a producer id with an epoch. Version 2 raises the epoch with the commit.
     """

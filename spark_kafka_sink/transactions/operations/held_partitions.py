@@ -160,7 +160,7 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """The error to raise: none for a group that may not be described or is gone, which counts as a
-    group without offsets.
+    """The error code to raise. NONE for a group that may not be described or is gone, which counts
+    as a group without offsets.
     """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

@@ -97,9 +97,9 @@ class EndPlan:
     """A plan to abort ``transactions``. ``kept`` are not aborted, by transactional id with the
     reason.
 
-    Transactions that turn out to be decided at the second check are also kept, except
-    ``even_decided``, which were decided before. Without ``even_owners`` the owner's transactions
-    are kept as well. ``silent`` are brokers whose open transactions are unknown.
+    At the second check, decided transactions are kept as well, except ``even_decided``, which were
+    already decided when the plan was made. Without ``even_owners`` the owner's transactions are
+    also kept. ``silent`` are brokers whose open transactions are unknown.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -180,9 +180,9 @@ class Operator:
     def commit(self, report: KeyReport) -> Committed:
         """Commits every transaction of the decision, and checks that its rows are visible.
 
-        None is aborted, with one exception: if brokers have aborted some and none is committed, the
-        batch is undone. The result comes from the transactions, not from the log, because the
-        batch's driver or another command may have ended the batch since ``report``.
+        No transaction is aborted, with one exception: if brokers have aborted some and none is
+        committed, the batch is undone. The result comes from the transactions, not from the log,
+        because the batch's driver or another command may have ended the batch since ``report``.
 
         Raises PartialCommitError, CommitOutcomeUnknownError, RefusedError when others have ended
         the batch and not all of it is committed, and KafkaTimeoutError when markers are missing.
@@ -403,8 +403,8 @@ class Operator:
         and aborts.
 
         Raises KafkaTimeoutError, AuthorizationError, and SupersededError when a driver keeps
-        opening the log. With several keys, these errors are reported as failures of the key's
-        transactions.
+        opening the log. With several keys, an error of one key is reported as the failure of the
+        key's transactions.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
