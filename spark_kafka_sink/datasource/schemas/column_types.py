@@ -1,6 +1,6 @@
-"""Spark's types as the types of columns that formats know.
+"""Converts Spark's types to the column types that formats with a schema support.
 
-Owns: :func:`column_type`, and :func:`cast_of`, what to do with a type that can't be written. Never:
+Owns: :func:`column_type`, and :func:`cast_of`, the advice for a type that can't be written. Never:
 a format.
 """
 
@@ -34,14 +34,16 @@ _INNER = {
 
 
 def cast_of(data_type: DataType) -> str:
-    """The expression that converts a column of a type that can't be written, with ``column`` for
-    its name. It works in Spark 4.2 for every refused type.
+    """The SQL expression that converts a column of an unsupported type; ``column`` stands for the
+    column's name. Spark 4.2 accepts the expression for every unsupported type.
     """
     return _CASTS.get(type(data_type).__name__, "cast(column as string)")
 
 
 def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
-    """The type of the column ``path``. SchemaError for a type that no format writes."""
+    """The column type of the Spark type of column ``path``. Raises SchemaError for a type that no
+    format writes.
+    """
     text, name = data_type.simpleString(), type(data_type).__name__
     if name not in _KINDS:
         raise SchemaError(

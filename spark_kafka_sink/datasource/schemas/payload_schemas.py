@@ -1,8 +1,8 @@
-"""The schema of keys and values, and its id: chosen once for each start, on the driver.
+"""Chooses the schema of keys and values and the schema's id, on the driver, once per start.
 
 Owns: :func:`with_encoders`, the subjects, the process's cache of a registry's responses, and the
-use of the files of the cache (``schema_cache``). Never: a format (``records/formats/``), the
-registry's API (``network/schema_registry.py``); a task, which gets a finished encoder in its plan.
+use of the cache's files (``schema_cache``). Never: a format (``records/formats/``), the registry's
+API (``network/schema_registry.py``), or a task, which gets a finished encoder in its plan.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
 class Registry(Protocol):
-    """The interface of registries. ``str()`` is its name in messages, and responses are cached by
-    its ``addresses``.
+    """The interface of schema registries. ``str()`` is the registry's name in messages. Responses
+    are cached by the registry's ``addresses``.
     """
 
     addresses: tuple[str, ...]
@@ -69,15 +69,15 @@ _Ask = Callable[[Registry], RegisteredSchema]
 
 
 def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
-    """The registry that ``options`` name. The registries of Glue and Azure have other APIs, and
-    would be chosen here.
+    """The client of the registry that ``options`` name. (A client for Glue or Azure would be chosen
+    here.)
     """
     return ConfluentRegistry(dict(options.registry), limit_ms)
 
 
 def schema_format(payload: PayloadOptions) -> SchemaFormat:
-    """The format of this name. Its module is imported at its first use, because two formats load
-    numpy.
+    """The format of a key or value with a schema. Its module is imported at first use, because two
+    formats import numpy.
     """
     if payload.format is ColumnFormat.AVRO:
         from spark_kafka_sink.records.formats.avro_format import AvroFormat
@@ -93,7 +93,7 @@ def schema_format(payload: PayloadOptions) -> SchemaFormat:
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
-    """``plan`` with an encoder for keys and values that are written with a schema.
+    """Adds an encoder to each key and value of ``plan`` that is written with a schema.
 
     Raises ConfigError, SchemaError and SchemaRegistryError.
     """
@@ -108,7 +108,9 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 def _encoded(
     config: SinkConfig, payload: PayloadOptions, part: ComposedColumns, columns: ColumnType
 ) -> ComposedColumns:
-    """``part`` with its encoder; if there is a subject for each topic, with an encoder for each."""
+    """Adds the encoder to a key or value: one, or one per topic if each topic has its own
+    subject.
+    """
     assert config.schemas is not None
     limit_ms, topics = config.producer.max_block_ms, config.schemas.topics
     if config.topic is not None or not topics or not payload.is_of_topic:
@@ -118,8 +120,8 @@ def _encoded(
 
 
 def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
-    """For ``kprod check``: the registry's schema of each key and value with a schema. SchemaError
-    for a schema that is missing there.
+    """Describes the registry's schema of each key and value with a schema, for ``kprod check``.
+    Raises SchemaError if a schema is missing in the registry.
     """
     options = config.schemas
     assert options is not None
@@ -145,7 +147,7 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
 
 
 class _Way:
-    """The way from the columns of a key or value to its encoder."""
+    """Finds or registers the schema of a key or value for one topic, and creates the encoder."""
 
     def __init__(
         self, config: SinkConfig, payload: PayloadOptions, limit_ms: int, topic: str | None
@@ -156,7 +158,9 @@ class _Way:
         self._format = schema_format(payload)
 
     def encoded(self, part: ComposedColumns, columns: ColumnType) -> ComposedColumns:
-        """``part`` with its encoder, and the header that names the schema, if one does."""
+        """Adds the encoder to a key or value, and the header that names the schema if the option
+        requires one.
+        """
         payload = self._payload
         if self._topic is None and payload.is_of_topic:
             raise ConfigError(
@@ -237,7 +241,7 @@ class _Way:
             )
 
     def _kept(self, question: tuple[object, ...], ask: _Ask) -> RegisteredSchema:
-        """The answer of the registry, or of the cache."""
+        """The registry's response, or a cached response if the registry does not respond."""
         key = (self._options.registry, self._payload.format, *question)
         until_ms, answer = _kept.get(key, (0, None))
         if answer is not None and _clock.now_ms() < until_ms:
@@ -266,7 +270,7 @@ class _Way:
         return found
 
     def usable(self, found: RegisteredSchema) -> RegisteredSchema:
-        """``found``; SchemaError when nothing can be written with it."""
+        """Returns the schema ``found``. Raises SchemaError if rows can't be written with it."""
         payload, problem, hint = self._payload, found.unusable, "write with another schema"
         if found.type != self._format.schema_type:
             problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
@@ -279,7 +283,9 @@ class _Way:
         return found
 
     def name(self) -> str:
-        """The name of a derived record: the option's, or the topic's."""
+        """The record name of a schema that is derived from columns: from an option, or from the
+        topic.
+        """
         payload, topic = self._payload, self._topic
         if payload.name is not None:
             return payload.name
@@ -292,7 +298,7 @@ class _Way:
         return f"_{name}" if name[0].isdigit() else name
 
     def subject(self, name: str) -> str:
-        """The subject of a schema whose record has this name."""
+        """The registry's subject for a schema with the record name ``name``."""
         payload = self._payload
         if payload.strategy is SubjectStrategy.TOPIC:
             return f"{self._topic}-{payload.part}"
@@ -308,8 +314,8 @@ class _Way:
 
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
-    """The type of the columns as a struct; if they are the fields of a struct, that struct's
-    type.
+    """The type of a key or value as a struct of its columns. If the columns are the fields of a
+    struct, that struct's type.
     """
     from pyspark.sql.types import StructType
 
@@ -333,7 +339,9 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
 
 
 def given_schema(payload: PayloadOptions) -> str:
-    """The text of ``valueSchema``, or of the file that it names. ConfigError."""
+    """The schema text of ``keySchema`` or ``valueSchema``, or of the file that it names. Raises
+    ConfigError.
+    """
     text = payload.schema or ""
     option = f"{payload.part}Schema"
     path = text.removeprefix("file:").removeprefix("//") if text.startswith("file:") else text

@@ -1,4 +1,5 @@
-"""Responses of registries in files of this user, so that a stream goes on without its registry.
+"""Stores responses of registries in files of this user, so that a stream continues while its
+registry is down.
 
 Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. Only
 Spark writes to the checkpoint, which is usually in an object store. So the files are on the
@@ -6,13 +7,13 @@ driver's machine, in ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` 
 the directory for temporary files if the home can't be written to. ``KPROD_SCHEMA_CACHE`` names
 another directory, or is ``off``.
 
-Owns: :class:`SchemaCache`. Never: the questions, and the use of a file (``payload_schemas``). A
-schema is no secret, but a registry's address may be one: the file holds a digest of the question,
-so that it answers no other question. No other user may write the file, because a wrong schema would
-make records unreadable: directory and file must belong to this user, must not be writable for
-others, and must not be links. The file also holds a digest of its text, because a loss of power may
-leave half of a file. Writers replace the file as a whole, and write the same content. No error
-leaves this module: without a cache a write works as long as the registry does.
+Owns: :class:`SchemaCache`. Never: the requests to a registry, and the use of a file
+(``payload_schemas``). A schema is no secret, but a registry's address may be one. So the file has a
+digest of the request, and is used for that request only. No other user may write the file, because
+a wrong schema would make records unreadable: directory and file must belong to this user, must not
+be writable for others, and must not be links. The file also has a digest of its text, because a
+power failure may leave half of a file. Writers replace the whole file, and write the same content.
+This module raises no error: without a cache a write works as long as the registry does.
 """
 
 from __future__ import annotations
@@ -55,20 +56,22 @@ Question = tuple[object, ...]
 
 
 class SchemaCache:
-    """A registry's responses to one ``question``. Any thread; several processes may share it."""
+    """The stored response of a registry to one request, ``question``. Thread-safe; processes may
+    share the file.
+    """
 
     def __init__(self, question: Question) -> None:
         self._question = _digest(json.dumps(question))
         self._name = self._question[:40]
 
     def read(self) -> RegisteredSchema | None:
-        """The answer; None when there is none that may be believed."""
+        """Reads the stored response. None: there is no valid one."""
         with contextlib.suppress(OSError), _directory() as directory:
             return self._believed(_content(directory, self._name + _ENDING))
         return None
 
     def write(self, answer: RegisteredSchema) -> None:
-        """Keeps what the registry has just answered."""
+        """Stores the response that the registry has just sent. Never raises."""
         guid = None if answer.guid is None else str(answer.guid)
         held = [answer.id, answer.type, answer.text, answer.unusable, guid, answer.references]
         body = json.dumps({"version": _VERSION, "question": self._question, "answer": held})
@@ -86,7 +89,9 @@ class SchemaCache:
             _log.info("schemas can't be cached for an outage of the registry: %s", why)
 
     def is_first_use(self) -> bool:
-        """Whether no process has used the answer since the registry answered last."""
+        """Whether this is the first use of the stored response since the registry last responded,
+        in any process.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             with _directory() as directory:
@@ -127,7 +132,9 @@ def _places() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _directory() -> Iterator[int]:
-    """The descriptor of the first directory that is this user's alone. OSError without one."""
+    """Opens the first directory that only this user can write, and yields its file descriptor.
+    Raises OSError if there is none.
+    """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     fd: int | None = None
     problem = OSError("no directory for it")
@@ -167,7 +174,7 @@ def _content(directory: int, name: str) -> bytes:
 
 
 def _replace(directory: int, name: str, data: bytes) -> None:
-    """The file is the old one or the new one at any time, for any reader."""
+    """Replaces a file atomically: a reader sees the old or the new content."""
     draft = f"{name}.{uuid.uuid4().hex}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -181,8 +188,8 @@ def _replace(directory: int, name: str, data: bytes) -> None:
 
 
 def _forget_the_oldest(directory: int) -> None:
-    """Removes the oldest files, including drafts of killed writers, and marks, by their age. Files
-    with other names belong to the user.
+    """Removes the oldest files if there are too many or too large ones. Files with other names
+    belong to the user and stay.
     """
     found = []
     with os.scandir(directory) as entries:

@@ -1,15 +1,15 @@
-"""The user's Spark session: registering the format, and the patches of Spark's classes.
+"""The user's Spark session: registers the format, and patches Spark's classes.
 
 Owns, by file:
 
 ==================  ==================================================================
 registration        ``register(spark)``
-spark_patches       how a method of Spark is replaced, and put back
+spark_patches       replaces a method of Spark, and restores it
 default_mode        ``.save()`` without a mode appends
-any_thread          writes from threads in which no session is active
-refused_streams     triggers and output modes with which rows would be lost
-session_settings    settings of the session that a write needs: its zone, JSON
-session_tuning      Spark's options that make writes cheaper
+any_thread          writes from threads without an active session
+refused_streams     refuses triggers and output modes that would lose rows
+session_settings    passes the session's time zone and JSON settings to a write
+session_tuning      Spark configs that make writes cheaper
 ==================  ==================================================================
 
 Never: a write. Nothing of a task or of a commit imports this room.

@@ -1,7 +1,7 @@
-"""Spark's writers work in every thread for this format.
+"""Makes Spark's writers work in every thread for this format.
 
-Owns: the patches that put :func:`active_session` around them. Never: the session, another format's
-``save`` or ``start``.
+Owns: the patches that call :func:`active_session` around the methods of Spark's writers. Never: the
+session, another format's ``save`` or ``start``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _to_format(
 def _to_table(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """An existing table's provider is not known here."""
+    """Calls a writer's method for a table with the DataFrame's session active. The table's format
+    is not known here, so this is done for every table.
+    """
     with active_session(getattr(writer, "_spark", None)):
         return method(writer, *args, **kwargs)
 

@@ -1,15 +1,16 @@
-"""``df.write.format("kprod").save()`` without a mode means append, and so does errorifexists.
+"""Makes ``df.write.format("kprod").save()`` append, without a mode and with mode errorifexists.
 
-Owns: that meaning, for this format, in this process. Never: any other format, or another mode that
-the user gave.
+Owns: the default mode of this format in this process. Never: any other format, or another mode that
+the user has set.
 
-Spark's default mode is ErrorIfExists, and Spark refuses that for every Python data source before
+Spark's default mode is ErrorIfExists. Spark refuses that mode for every Python data source, before
 any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts
-it, given or not, and appends, so code that moves from ``kafka`` to ``kprod`` would fail on
+the mode, explicit or not, and appends. So code that moves from ``kafka`` to ``kprod`` would fail on
 ``.save()``. The mode can only be set in the DataFrameWriter of the user's Python process; classic
 Spark and Spark Connect have one class each. A foreachBatch function runs in a process of the
-Connect server, where no code calls ``register``: so the user's function is wrapped in a function
-that does this there. Code that runs elsewhere (other languages, SQL) needs ``mode("append")``.
+Connect server, where no code calls ``register``. So the user's function is wrapped in a function
+that installs the patch there. Code that runs elsewhere (other languages, SQL) needs
+``mode("append")``.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ def _foreach_batch(
     method: Callable[..., object], writer: object, func: Callable[[object, int], None]
 ) -> object:
     def with_default_mode(batch: object, batch_id: int) -> None:
-        """Pickled by value: the server need not have this package for functions that don't need
-        it.
+        """Installs the patches in the server's process, and calls the user's foreachBatch function.
+
+        This function is pickled by value, so that the server needs this package only for functions
+        that use it.
         """
         try:
             from spark_kafka_sink.datasource.session.default_mode import PATCHES

@@ -1,19 +1,19 @@
-"""Streams that this format can't write are refused at ``start()``: the continuous trigger, and the
+"""Refuses streams that this format can't write at ``start()``: the continuous trigger, and the
 output modes update and complete.
 
-Owns: that refusal, in the user's process. Never: any other trigger, mode or format.
+Owns: the refusal, in the user's process. Never: any other trigger, mode or format.
 
-**The continuous trigger**: with it Spark never calls a Python sink's ``write``. It builds an
-error for every row and does not throw it, so the rows are lost while the query seems healthy. All
-that reaches Python is ``commit`` with None for every task; commit raises, but Spark's epoch
-coordinator logs that and continues ("Inbox: Ignoring error": the query stays active and its
+**The continuous trigger**: with it, Spark never calls a Python sink's ``write``. It builds an error
+for every row and does not throw the error, so the rows are lost while the query seems healthy.
+Python only gets a call of ``commit`` with None for every task. That call raises, but Spark's epoch
+coordinator logs the error and continues ("Inbox: Ignoring error": the query stays active and its
 ``exception()`` stays None; seen on 4.2). So the only place that protects the user's rows is
-``DataStreamWriter.start`` before it starts, in classic Spark and in Spark Connect.
+``DataStreamWriter.start``, in classic Spark and in Spark Connect.
 
-**Update mode**: Spark has it for no Python sink. Its refusal ends the query that has started, after
-the first rows have come, with a stack of the JVM and no way out. **Complete mode** reaches the sink
-as an overwrite, which it refuses at planning (``source.py``); here it is an error before the query
-starts.
+**Update mode**: Spark does not support it for Python sinks. Spark's own refusal comes after the
+query has started and the first rows have arrived, with a stack trace of the JVM and no remedy.
+**Complete mode** reaches the sink as an overwrite, which it refuses at planning (``source.py``).
+Here both are an error before the query starts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _output_mode(method: Callable[..., object], writer: object, outputMode: str)
 def _function(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """The name of foreachBatch or foreach, which replace a format that was named before."""
+    """Calls foreachBatch or foreach, and notes that the writer's format no longer counts."""
     made = method(writer, *args, **kwargs)
     note_other_format(writer)
     return made
@@ -121,15 +121,16 @@ def _is_continuous(writer: object) -> bool:
 
 
 def _mode(writer: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-    """The output mode of the call, its first argument after the format; otherwise the writer's."""
+    """The output mode of a start: the argument of the call, or the mode that the writer has."""
     given = args[0] if args else kwargs.get("outputMode")
     return str(given or getattr(writer, _MODE_SEEN, "append")).lower()
 
 
 def _provider(writer: object, table: str) -> str | None:
-    """The provider of an existing table, or None. Two catalog requests.
+    """The provider (format) of an existing table, from two catalog requests. None: there is no such
+    table.
 
-    DESCRIBE EXTENDED and SHOW CREATE TABLE leave the provider of a Python source out (seen on 4.2).
+    DESCRIBE EXTENDED and SHOW CREATE TABLE omit the provider of a Python source (seen on 4.2).
     """
     spark = getattr(writer, "_spark", None) or getattr(writer, "_session", None)
     if spark is None:

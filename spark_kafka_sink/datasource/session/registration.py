@@ -1,9 +1,9 @@
-"""Registers the format with a session, and installs the patches that need the user's process.
+"""Registers the format with a session, and installs the patches in the user's process.
 
-Owns: :func:`register`. Never: the source itself. Without it, Spark finds the format through
-``pyspark_kprod``, but without the default mode (``default_mode``), the early refusal of streams
-that can't be written (``refused_streams``) and writes from any thread (``any_thread``), because
-none of our code runs in the user's process before Spark decides.
+Owns: :func:`register`. Never: the data source itself. Without ``register``, Spark finds the format
+through ``pyspark_kprod``, but the patches are missing: the default mode (``default_mode``), the
+early refusal of streams that can't be written (``refused_streams``) and writes from any thread
+(``any_thread``). No code of this package runs in the user's process before Spark handles these.
 """
 
 from __future__ import annotations
@@ -73,13 +73,14 @@ def register(
 
 
 def _has_ours(spark: SparkSession) -> bool:
-    """Whether Spark has discovered our source (``pyspark_kprod``), or it was registered before.
+    """Whether the session already has this data source, discovered by Spark (``pyspark_kprod``) or
+    registered.
 
-    Registering it again is a warning in Spark's log, also at each start of a stream: "The data
+    Registering it again causes a warning in Spark's log, at each start of a stream: "The data
     source kprod replaced a statically registered data source". Spark's registry is private
-    (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect session: where
-    it does not behave as expected, the source is registered, warning or not. It stores a class as
-    its pickled name, so the module's name in there identifies ours.
+    (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect session. If the
+    registry does not behave as expected, the result is False, and the source is registered despite
+    the warning. The registry stores a pickled class, which contains the name of its module.
     """
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above
@@ -93,11 +94,13 @@ def _has_ours(spark: SparkSession) -> bool:
 
 
 def _check_workers_python(spark: SparkSession) -> None:
-    """Warns in two cases. The driver has no such interpreter, although Spark also plans and commits
-    with it. Or a local session's Python workers run an interpreter without this package:
-    ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON`` runs them with the PATH's ``python3``,
-    and Spark then shows a ModuleNotFoundError within a stack of the JVM. A cluster's workers run
-    elsewhere.
+    """Warns if Python workers of the session will not be able to run this package.
+
+    The driver may lack the workers' interpreter, which Spark also uses on the driver to plan and
+    commit. Or the workers of a local session may run an interpreter without this package: for
+    ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``, Spark runs the PATH's ``python3``, and
+    then shows a ModuleNotFoundError within a stack trace of the JVM. The workers of a cluster run
+    on other machines and are not checked.
     """
     try:
         context = spark.sparkContext

@@ -1,12 +1,13 @@
-"""Settings of the session that shape JSON reach the sink, as options of each write.
+"""Passes session settings that affect JSON to the sink, as options of each write.
 
-Owns: the patches that do that, after ``register(spark)``. Never: what becomes of the options
+Owns: the patches that add the options, after ``register(spark)``. Never: the use of the options
 (``config/named_columns.py``).
 
-Spark plans a write in a process that has no session and no settings, and passes it options only.
-So the writer of the user's process adds two internal ones when it starts: the time zone, which
-planning then checks before any task, and whether ``to_json`` leaves nulls out. Tables
-(``writeTo``, ``insertInto``, SQL) are not covered: the format of a table is not known here.
+Spark plans a write in a process that has no session and no settings, and passes only options to
+that process. So the writer in the user's process adds two internal options when a write starts: the
+session's time zone, which planning checks before any task, and whether ``to_json`` omits nulls.
+Tables (``writeTo``, ``insertInto``, SQL) are not covered, because the format of a table is not
+known here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Wraps methods of pyspark with functions, each once, and removes them again.
+"""Wraps methods of pyspark's classes with functions, and restores the methods.
 
-Owns: the wrapping itself. Never: what a wrapper does (``default_mode``, ``refused_streams``,
-``any_thread``). Three things can't be done from inside a Python data source (each of these
-modules explains why). Wrappers are minimal: they may set an attribute on the object, and call the
-method unchanged.
+Owns: the wrapping. Never: the content of a wrapper (``default_mode``, ``refused_streams``,
+``any_thread``). These modules explain why a Python data source can't do the same from inside.
+Wrappers are minimal: they may set an attribute on the object, and call the method unchanged.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _FORMAT_SEEN = "_kprod_format"
 
 
 class Patches:
-    """``arounds``, by the method's name, for the class ``name`` in each of the ``modules`` that
-    this process has imported.
+    """The wrappers of a pyspark class: ``arounds`` maps method names to wrappers.
 
-    Spark Connect has other writer classes, and importing them needs grpc; a process that has a
-    Connect session has imported them.
+    The class ``name`` is patched in each of the ``modules`` that this process has already imported.
+    Spark Connect has other writer classes whose import needs grpc. A process with a Connect session
+    has imported them.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:
@@ -40,13 +39,17 @@ class Patches:
         return [cls for cls in found if isinstance(cls, type)]
 
     def install(self) -> None:
-        """Idempotent; covers classic sessions, and Connect when this process has such a session."""
+        """Wraps the methods, of Connect's classes too if this process has imported them.
+        Idempotent.
+        """
         for cls in self._classes():
             for name, around in self._arounds.items():
                 wrap(cls, name, around)
 
     def uninstall(self) -> None:
-        """Restores Spark's methods. The note of the format stays: other patches need it."""
+        """Restores Spark's methods. The wrapper of ``format`` stays, because other patches
+        need it.
+        """
         for cls in self._classes():
             for name, around in self._arounds.items():
                 if around is not _note_format:
@@ -59,21 +62,23 @@ def _note_format(method: Callable[..., object], writer: object, source: str) -> 
 
 
 def note_other_format(writer: object) -> None:
-    """Notes that ``writer`` now writes with a function, whichever format was named before."""
+    """Notes that the writer calls a function (foreachBatch, foreach), so that an earlier ``format``
+    no longer counts.
+    """
     setattr(writer, _FORMAT_SEEN, "")
 
 
 def writes_kprod(writer: object, source: object) -> bool:
-    """Whether the writer, or ``source`` unless it is None, names this format."""
+    """Whether the format is ``kprod``: ``source``, or if that is None the format of the writer."""
     source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
     return isinstance(source, str) and source.lower() == FORMAT
 
 
 def wrap(cls: type, name: str, around: Around) -> None:
-    """``cls.name(...)`` becomes ``around(method, self, ...)``. Idempotent. If a method has several
-    wrappers, the last wrapper is called first.
+    """Replaces the method ``cls.name`` by a call of ``around(method, self, ...)``. Idempotent.
 
-    Does nothing when the class does not define that method (another Spark version).
+    If a method has several wrappers, the last added wrapper is called first. Does nothing if the
+    class does not define the method (another Spark version).
     """
     method = cls.__dict__.get(name)
     if method is None or around in _arounds_of(method):
@@ -89,7 +94,7 @@ def wrap(cls: type, name: str, around: Around) -> None:
 
 
 def unwrap(cls: type, name: str, around: Around | None = None) -> None:
-    """Removes ``around`` from the method; None: every wrapper."""
+    """Removes the wrapper ``around`` from a method. None: removes every wrapper."""
     method = cls.__dict__.get(name)
     others = [one for one in _arounds_of(method) if around is not None and one is not around]
     while hasattr(method, _MARK):

@@ -1,8 +1,8 @@
-"""The columns of a change feed, found in a DataFrame's schema.
+"""Finds the columns of a change feed in a DataFrame's schema.
 
-Owns: :class:`FeedColumns`, which columns hold the type of a change, its row and its position, and
-the errors of those that a feed lacks. Never: values of rows (``records/changes/``), the names
-and values of a feed (``config/changelog.py``). Runs on the driver, before any task.
+Owns: :class:`FeedColumns`, which has the columns with the type, the row and the position of a
+change; the errors for missing columns. Never: values of rows (``records/changes/``), the names and
+values of a feed (``config/changelog.py``). Runs on the driver, before any task.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _SOURCE = "source"
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """``plan`` of a feed, and the ``rows`` where options find columns: the DataFrame's, or the
-    fields of an image, whose first column in a batch of the task is ``first``.
+    """The columns of a change feed. ``rows`` is the schema in which options find columns: the
+    DataFrame's schema, or the fields of a row image (``before`` or ``after``). ``first`` is the
+    index of the first of these columns in a batch of the task.
     """
 
     plan: ChangePlan
@@ -54,14 +55,14 @@ class FeedColumns:
 
     @property
     def all_columns(self) -> tuple[str, ...]:
-        """The columns of the table: ``valueColumns=*``."""
+        """The names of the table's columns, for ``valueColumns=*``."""
         log = self.plan.changelog
         feed = set() if log.images is not None else {log.column, *log.metadata}
         return tuple(name for name in self.rows.names if name not in feed)
 
 
 def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None:
-    """``part`` with the indices of columns that begin at ``first``."""
+    """Adds ``first`` to the column indices of a key or value."""
     if part is None or not first:
         return part
     columns = (replace(column, index=column.index + first) for column in part.columns)
@@ -69,7 +70,7 @@ def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None
 
 
 def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
-    """The roles of the columns of ``schema`` in the feed ``log``. Raises SchemaError."""
+    """Finds the columns of the feed ``log`` in ``schema``. Raises SchemaError."""
     _refuse_other_cases(schema, log)
     column = _index(schema, log.column, "the type of each change")
     if schema[column].dataType.typeName() not in ("string", "char", "varchar"):
@@ -105,7 +106,9 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """``schema``, and the columns that a task adds to the batches of Spark except for marks."""
+    """The schema, extended by the columns that a task adds to Spark's batches (except for
+    marks).
+    """
     from pyspark.sql.types import LongType, StringType, StructType
 
     made = StructType(list(schema.fields))
@@ -133,7 +136,7 @@ def _source_type() -> StructType:
 
 
 def with_envelope(feed: FeedColumns, schema: StructType, plan: ColumnPlan) -> FeedColumns:
-    """``feed`` with envelopes as values, made of the columns of ``plan``'s value."""
+    """The feed with Debezium envelopes as values, which contain the columns of ``plan``'s value."""
     assert plan.value is not None
     log = feed.plan.changelog
     names = schema.names
@@ -149,15 +152,15 @@ def with_envelope(feed: FeedColumns, schema: StructType, plan: ColumnPlan) -> Fe
 
 
 def value_names(feed: FeedColumns | None, named: NamedColumns) -> tuple[str, ...]:
-    """The columns of ``valueColumns``; for ``*``, the columns of the table."""
+    """The column names of ``valueColumns``. For ``*`` these are the columns of the table."""
     if feed is None or named.value != (ALL_COLUMNS,):
         return named.value
     return feed.all_columns
 
 
 def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
-    """SchemaError for a feed without a key, or with a key whose equal values may have different
-    bytes.
+    """Raises SchemaError for a feed without a key, or with a key type whose equal values may have
+    different bytes.
     """
     if plan.key is None and plan.key_column is None:
         raise SchemaError(
@@ -179,8 +182,8 @@ def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
 
 
 def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) -> None:
-    """SchemaError for a time in a key whose JSON has milliseconds, as Spark's: two keys of the
-    table would be one key of the topic.
+    """Raises SchemaError for a timestamp in a JSON key that would be cut to milliseconds. Two keys
+    of the table would become one key of the topic.
     """
     if plan.key is None or plan.key.format is not ColumnFormat.JSON:
         return
@@ -201,9 +204,9 @@ def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) ->
 
 
 def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -> None:
-    """SchemaError if ``upserts`` has kept the last change of other keys than ``keyColumns``.
+    """Raises SchemaError if ``upserts`` has kept the last change of other keys than ``keyColumns``.
 
-    A column that was cast after ``upserts`` is not recognised, and a renamed column is.
+    A column that was cast after ``upserts`` is not recognised. A renamed column is recognised.
     """
     if plan.key is None:
         return
@@ -232,8 +235,8 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
 
 
 def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
-    """SchemaError for a column of the feed that is written in another letter case: it would be a
-    column of the table.
+    """Raises SchemaError if a column of the feed is written in another letter case, because it
+    would count as a column of the table.
     """
     columns = (log.column, *log.metadata, *(name.split(".")[0] for name in log.order))
     for name in columns:
@@ -248,7 +251,9 @@ def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
 
 
 def not_compacted(topic: str | None, limits: Mapping[str, TopicLimits]) -> list[str]:
-    """A warning if brokers show that old records of a key stay in ``topic``."""
+    """A list with a warning if ``topic`` is known not to be compacted, so that old records of a key
+    stay.
+    """
     found = limits.get(topic or "")
     if found is None or found.compacted:
         return []
@@ -275,8 +280,8 @@ def _index(schema: StructType, name: str, what: str) -> int:
 
 
 def _order(schema: StructType, log: Changelog) -> tuple[OrderColumn, ...]:
-    """The columns that order a feed; empty if the feed lacks one of them: the order is not checked
-    then.
+    """The columns that order the changes of a feed. If a column is missing, the result is empty,
+    and the order is not checked.
     """
     names = schema.names
     if log.images is not None and not log.order and _SOURCE in names:

@@ -1,10 +1,10 @@
-"""A task's commit message to the driver: step 13 of a record's way.
+"""The commit message that a task sends to the driver: step 13 of a record's way (DESIGN.md).
 
 Owns: :class:`TaskCommitMessage` with its parts, and the driver's check of a batch's messages.
 Never: the use of the messages (``planned_batch``, ``report/``).
 
 Spark pickles a message on the executor and unpickles it on the driver. Both have the same package:
-a task with another package fails before it writes (``planned_task.py`` ``_check_package``).
+a task with another package fails before it writes (``_check_package`` in ``planned_task.py``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 @dataclass(slots=True)
 class TaskCounts:
-    """The counts of the writer's thread, in addition to its producer's ProduceReport. The report of
-    the batch has the sums, under the same names; ``WriteReport`` describes them.
+    """The row counts and waits (milliseconds) of the task's writer thread. The producer's counts
+    are in its ProduceReport. The batch's report has the sums under the same names, and
+    ``WriteReport`` describes them.
     """
 
     rows_in: int = 0
@@ -38,11 +39,14 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransaction:
-    """A task's part of exactly-once. ``prepared`` is to be ended by the driver, None when nothing
-    was written. ``generation`` is the commit log's in the driver's plan, ``start_ms`` the wall time
-    of the first row (-1: none). ``payload`` are the rows and bytes that the task wrote, or would
-    have written if its batch were not committed already; None when it didn't count them.
-    ``letters`` are the dead letters among them that are compared (``DeadLetters.check``).
+    """The transaction of a task with exactly-once.
+
+    ``prepared`` is the transaction that the driver must end. None: the task wrote nothing.
+    ``generation`` is the commit log's generation in the driver's plan. ``start_ms`` is the wall
+    time of the first row (-1: none). ``payload`` are the numbers of rows and bytes that the task
+    wrote, or would have written if its batch were not committed already. None: not counted.
+    ``letters`` is the number of dead letters that are compared between two writes of a batch
+    (``DeadLetters.check``).
     """
 
     generation: int
@@ -54,9 +58,10 @@ class TaskTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """A task attempt that wrote all of its rows. ``begun_ms`` is the wall time of its begin;
-    ``transaction`` is None without exactly-once. ``letters`` count the rows that became dead
-    letters; they are included in the acknowledged rows.
+    """The commit message of a task attempt that wrote all of its rows.
+
+    ``begun_ms`` is the wall time of its begin. ``transaction`` is None without exactly-once.
+    ``letters`` count the rows that became dead letters, which the acknowledged rows include.
     """
 
     identity: TaskIdentity
@@ -69,23 +74,26 @@ class TaskCommitMessage(WriterCommitMessage):
 
     @property
     def rows(self) -> int:
-        """Rows that Spark passed to the task and brokers acknowledged: the task compares both."""
+        """The number of rows that brokers acknowledged. It equals the number of rows that Spark
+        passed to the task, except for skipped and added rows.
+        """
         return self.produced.rows
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The transaction that the driver must end."""
+        """The transaction that the driver must end. None: there is none."""
         return None if self.transaction is None else self.transaction.prepared
 
 
 def checked_messages(
     messages: Sequence[WriterCommitMessage | None], error: type[KafkaError] = CommitError
 ) -> tuple[TaskCommitMessage, ...]:
-    """Every message. Raises ``error`` when a task is missing. Runs on the driver.
+    """The messages of all tasks, after the driver's checks. Raises ``error`` if a message is
+    missing.
 
-    None is a task that Spark considers done and that sent no message. The only known cause is the
-    continuous trigger: Spark never calls a Python sink's ``write`` then, and drops its rows (Spark
-    builds the error for it and does not throw it).
+    A message is None if Spark considers the task done although the task sent none. The only known
+    cause is the continuous trigger: Spark then never calls a Python sink's ``write``, and drops its
+    rows. (Spark builds an error and does not throw it.)
     """
     finished = finished_messages(messages)
     missing = [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
@@ -112,5 +120,5 @@ def checked_messages(
 def finished_messages(
     messages: Sequence[WriterCommitMessage | None],
 ) -> tuple[TaskCommitMessage, ...]:
-    """The messages that there are. Never raises."""
+    """The messages of the tasks that sent one. Never raises."""
     return tuple(m for m in messages if isinstance(m, TaskCommitMessage))

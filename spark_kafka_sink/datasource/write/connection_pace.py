@@ -1,14 +1,15 @@
-"""The pace at which the tasks of a write open connections (``connectionsPerSecond``).
+"""Limits the rate at which the tasks of a write open connections (``connectionsPerSecond``).
 
-Owns: :func:`paced`, the wait of a task before it makes its producer. Never: a connection.
+Owns: :func:`paced`, the wait of a task before it creates its producer. Never: a connection.
 
 All tasks of a stage begin at the same time, and each task connects to each broker that it writes
-to: 2000 tasks open 2000 connections to a broker within a second. Brokers limit that: Amazon MSK
-with IAM takes 100 a second. A task has at most one connection to a broker, so the rate of a broker
-is the rate at which tasks begin. Of T tasks that run at the same time, the task with number n waits
-(n modulo T) / rate seconds. No task needs to know anything of another one.
+to: 2000 tasks open 2000 connections to a broker within a second. Brokers limit that rate: Amazon
+MSK with IAM accepts 100 a second. A task has at most one connection to a broker, so a broker's
+connections per second are the tasks that begin per second. If T tasks run at the same time, the
+task with number n waits (n modulo T) / rate seconds. The tasks need no communication.
 
-A producer that its worker kept for the next task is connected already, and waits for nothing.
+If the worker has kept a producer for the next task, the producer is connected already, and the task
+does not wait.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ _log = logging.getLogger(__name__)
 
 
 def wait_ms(number: int, tasks: int, per_second: int) -> int:
-    """The wait of the task ``number`` (from 0), if ``tasks`` run at the same time, in ms."""
+    """The wait in milliseconds of the task ``number`` (from 0), if ``tasks`` run at the
+    same time.
+    """
     return number % tasks * 1000 // per_second
 
 
 def paced(factory: ProducerFactory, delay_ms: int, clock: Clock | None = None) -> ProducerFactory:
-    """``factory`` that waits for ``delay_ms`` before the first producer that it makes. An interrupt
-    ends the wait.
+    """Returns a producer factory that waits ``delay_ms`` before it creates the first producer. An
+    interrupt ends the wait.
     """
     waits = [delay_ms] if delay_ms else []
 

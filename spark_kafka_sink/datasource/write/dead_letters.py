@@ -1,9 +1,9 @@
-"""The rows of a task that can't be sent: found, counted, and made dead letters.
+"""Finds and counts the rows of a task that can't be sent, and makes them dead letters.
 
-Owns: :class:`DeadLetters`, a task's data about them: topics that it can't write to, rows whose dead
-letters are not sent yet, counts by reason. Never: the checks of columns
-(``records/record_columns.py``), a letter's bytes (``records/letters/letter_writer.py``), the limits
-of a batch, which the driver applies (``letter_counts.py``).
+Owns: :class:`DeadLetters`, with the topics that the task can't write to, the rows whose dead
+letters are not sent yet, and the counts by reason. Never: the checks of columns
+(``records/record_columns.py``), the bytes of a dead letter (``records/letters/letter_writer.py``),
+the limits of a batch, which the driver applies (``letter_counts.py``).
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ _log = logging.getLogger(__name__)
 
 
 class Topics(Protocol):
-    """Topics as brokers describe them. A KafkaProducer is one."""
+    """The source of topic metadata: a KafkaProducer, or ``TopicsNow`` for a task without a
+    producer.
+    """
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> Sized: ...
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
-        """The topics that do not exist, or that brokers refuse to show, with the brokers'
-        answer.
+        """The topics that do not exist or that the principal may not see, with the broker's error
+        code.
         """
         ...
 
@@ -66,9 +68,11 @@ _OF_CODE = {
 
 @dataclass(slots=True)
 class DeadLetters:
-    """The dead letters of a task attempt, on the writer's thread. ``topic`` is the option,
-    ``limits`` are the limits of its rows, ``counts`` are by reason. ``topics`` are for a task
-    without a producer, whose batch is done.
+    """The dead letters of a task attempt. Used on the writer's thread only.
+
+    ``topic`` is the option of that name; None: a column. ``limits`` are the size and time limits of
+    a row. ``counts`` are by reason. ``topics`` is the source of metadata for a task without a
+    producer, whose batch is done.
     """
 
     writer: LetterWriter
@@ -93,11 +97,12 @@ class DeadLetters:
         return sum(count.rows for count in self.counts)
 
     def check(self, columns: RecordColumns, bad: BadRows, topics: Topics, now_ms: int) -> int:
-        """Note the rows that the topic, or the producer, would refuse. Waits for topics that are
-        new to the producer, as sending does.
+        """Marks the rows in ``bad`` that the topic or the producer would reject. Waits for the
+        metadata of new topics, as sending does.
 
-        Returns how many of the noted rows count where two writes of a batch are compared: all, only
-        a timestamp that the topic does not allow now may be allowed later.
+        Returns the number of marked rows that are compared between two writes of a batch. Rows with
+        a timestamp that the topic does not allow now are not compared, because it may be allowed
+        later.
         """
         self._check_topics(columns, bad, topics)
         self.limits.check_sizes(columns, bad)
@@ -106,7 +111,9 @@ class DeadLetters:
         return compared
 
     def count(self, columns: RecordColumns, bad: BadRows) -> int:
-        """Counts the same rows for a batch that is done, without writing them."""
+        """Marks and counts the same rows as :meth:`check`, for a batch that is done and is not
+        written.
+        """
         self._check_topics(columns, bad, self.topics)
         self.limits.check_sizes(columns, bad)
         return int(np.count_nonzero(bad.which))
@@ -131,8 +138,10 @@ class DeadLetters:
     def note(
         self, batch: pa.RecordBatch, columns: RecordColumns, bad: BadRows, numbers: Int64s
     ) -> None:
-        """Count the ``bad`` rows of ``batch``, which are ``columns``, and hold them; ``numbers``
-        are theirs within the task. Raises DataError when there are too many.
+        """Counts the ``bad`` rows of ``batch``, and holds them until their dead letters are sent.
+
+        ``columns`` are the converted rows, and ``numbers`` the numbers of the bad rows within the
+        task. Raises DataError if there are too many dead letters.
         """
         rows, options, task = bad.rows, self.writer.options, self.writer.task
         unsent, which = rows_of(batch, rows), bad.which.take(rows) - 1
@@ -158,8 +167,10 @@ class DeadLetters:
         self._found += bad.found
 
     def letters(self, columns_of: ColumnsOf, now_ms: int, *, last: bool) -> Iterator[RecordColumns]:
-        """The letters of the rows that are held. Few rows wait for more, unless they are the
-        ``last``: what a letter costs is mostly what some do.
+        """Yields the dead letters of the held rows, in parts of at most 8192.
+
+        A few held rows wait for more rows, unless they are the ``last``, because a part has a fixed
+        cost.
         """
         if not self._held or not (last or self._held_size > _HELD_BYTES):
             return
@@ -171,7 +182,7 @@ class DeadLetters:
 
     @property
     def said(self) -> str:
-        """The description of these rows for errors. Their dead letters may be written, held or
+        """Describes the dead letters of this task for an error. They may be sent, held or
         aborted.
         """
         return (
@@ -180,12 +191,14 @@ class DeadLetters:
         )
 
     def not_sent(self, error: ApiError) -> DeliveryError:
-        """The error of letters that can't be sent."""
+        """The error that is raised if dead letters can't be sent."""
         text = f"{self.said}; their dead letters can't be sent either: {error.message}"
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
-        """Whether rows can be written to these topics; waits for all of them together."""
+        """Finds out whether rows can be written to the topics ``names``. Waits once for all of
+        them.
+        """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])
         found = {name: Finding(_OF_CODE[code], code.text) for name, code in codes.items()}
@@ -196,7 +209,7 @@ class DeadLetters:
 
 
 def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:
-    """Names by their number, and the number of each row's."""
+    """The topics of good rows by number, and an array with the topic number of each row."""
     topic = columns.topic
     index = np.zeros(columns.rows, np.int64) if isinstance(topic, str) else topic.indices.to_numpy()
     good = index[bad.which == 0] if bad.found else index
@@ -207,7 +220,7 @@ def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int
 
 
 def _shown(rows: RecordColumns) -> str:
-    """For the log: the properties of the rows, except headers."""
+    """Topic, key and value of rows as text for the log."""
 
     def texts(values: pa.Array | None) -> list[str | None] | None:
         return values and [t and t[:_SHOWN].decode(errors="replace") for t in values.to_pylist()]

@@ -1,7 +1,7 @@
-"""The number of dead letters, and its limits. No Arrow, because the driver counts as well.
+"""The number of dead letters, and its limits.
 
 Owns: :class:`LetterCount`, and the limits errors.max.records and errors.max.fraction. Never: the
-choice of the rows.
+choice of the rows, or Arrow, because the driver also imports this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STAYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LetterSample:
-    """A row that became a dead letter."""
+    """The task and the row number of a row that became a dead letter."""
 
     task: Annotated[int, Described("The DataFrame's partition.")]
     row: Annotated[int, Described("The row's number within it, from 0.")]
@@ -34,7 +34,7 @@ class LetterSample:
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """Rows that can't be sent for one reason."""
+    """The number of rows that can't be sent for one reason, with some samples."""
 
     code: Annotated[str, Described("The reason's code, `KP0213` for example.")]
     reason: Annotated[str, Described("The reason in words.")]
@@ -47,12 +47,12 @@ class LetterCount:
 
 
 def listed(counts: Iterable[LetterCount]) -> str:
-    """The counts as text for messages."""
+    """The counts of dead letters as text for messages."""
     return "; ".join(map(str, counts))
 
 
 def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
-    """The counts, summed by reason, the largest count first."""
+    """Sums counts of dead letters by reason. The largest count comes first."""
     found: dict[tuple[str, str], LetterCount] = {}
     for one in counts:
         key = (one.code, one.reason)
@@ -69,7 +69,7 @@ def check_letters(
     then: str,
     error: type[KafkaError] = CommitError,
 ) -> None:
-    """Raises ``error`` when ``rows`` of the ``rows_in`` are more dead letters than allowed;
+    """Raises ``error`` if more dead letters (``rows`` of ``rows_in``) than allowed are written.
     ``then`` is the consequence for the message.
     """
     for name, limit, found in (

@@ -1,12 +1,12 @@
-"""The columns that keyColumns, valueColumns and headersColumns name, found in a DataFrame's schema.
+"""Finds the columns that keyColumns, valueColumns and headersColumns name in a DataFrame's schema.
 
-Owns: the resolution of names, the types that can be written, their errors, and the facts about
+Owns: the resolution of names, the types that can be written, their errors, and the properties of
 types that Arrow lacks. Never: values of rows (``records/json/json_text.py``), Arrow. Runs on the
 driver, before any task.
 
-A name is resolved like by Spark with ``spark.sql.caseSensitive=false``: the column of that name in
-any case. An exact match is preferred, so that a schema of the other setting can be written as well.
-JSON has the name as the user writes it, like ``to_json(struct(id))``.
+A name is resolved as Spark does with ``spark.sql.caseSensitive=false``: the column of that name in
+any case. An exact match is preferred, so that a DataFrame of a case-sensitive session can be
+written as well. JSON has the name as the user writes it, like ``to_json(struct(id))``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,11 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """The columns that ``option`` names; with ``is_struct`` the column whose fields it names; None
-    when it names none. Raises SchemaError. Types of Avro and Protobuf are checked with the schema.
+    """Finds the columns that ``option`` names, and checks their types. None: it names none. Raises
+    SchemaError.
+
+    If ``is_struct``, the option names one struct column, whose fields are written. The types for
+    Avro and Protobuf are checked later, with the schema.
     """
     if not names:
         return None
@@ -77,7 +80,9 @@ def composed_columns(
 
 
 def header_columns(schema: StructType, names: tuple[str, ...]) -> tuple[NamedColumn, ...]:
-    """The columns that ``headersColumns`` names. Raises SchemaError."""
+    """Finds the columns that ``headersColumns`` names, and checks their types. Raises
+    SchemaError.
+    """
     option = "headersColumns"
     columns = tuple(_find(schema, name, option) for name in names)
     _refuse_same_column(schema, columns, option)
@@ -155,7 +160,9 @@ def _struct_problem(data_type: DataType) -> _Problem:
 
 
 def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
-    """The reason why the type can't be written as JSON. ``in_key``: within the key of a map."""
+    """The nested type that can't be written as JSON. None: the whole type can. ``in_key``: the type
+    is part of a map's key.
+    """
     from pyspark.sql import types
 
     if isinstance(data_type, types.StructType):
@@ -174,7 +181,7 @@ def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
 
 
 def _interval_units(data_type: DataType) -> IntervalUnits:
-    """The units of the intervals within a type."""
+    """The units of the intervals within a type, nested like the type. None: it has no interval."""
     from pyspark.sql import types
 
     if isinstance(data_type, types.DayTimeIntervalType):
@@ -184,7 +191,7 @@ def _interval_units(data_type: DataType) -> IntervalUnits:
 
 
 def has_instants(data_type: DataType) -> bool:
-    """Whether the text of some value within the type depends on a time zone."""
+    """Whether the text of a value of this type depends on a time zone."""
     from pyspark.sql import types
 
     if isinstance(data_type, types.TimestampType) or type(data_type).__name__ == _VARIANT:

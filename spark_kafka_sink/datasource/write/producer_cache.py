@@ -1,24 +1,25 @@
-"""Warm producers between the tasks of one worker process (rule R4).
+"""Keeps warm producers between the tasks of one worker process (rule R4 of DESIGN.md).
 
 Owns: the idle producers that a process keeps, their key, and their eviction. Never: whether a
 producer is reusable (the producer decides), connections.
 
-A Spark worker process runs one task after the other; with a warm producer a micro-batch needs no
+A Spark worker process runs one task after the other. With a warm producer a micro-batch needs no
 new connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute,
-so nothing here needs a timer. Rules:
+so no timer is needed here. Rules:
 
-- the key is the whole effective ProducerConfig: two writes that differ in one option never share;
-  with exactly-once the transactional id is in it (``transactional_producers``);
-- a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only when it is
+- the key is the whole effective ProducerConfig: two writes that differ in one option never share
+  a producer; with exactly-once the key includes the transactional id
+  (``transactional_producers``);
+- a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only if it is
   reusable, and parks it (no buffers, no timers);
-- at most two idle producers with transactions and two without. The longest idle is evicted first.
-  With transactions, the producer whose id has the greatest number is evicted first, because it is
-  needed last.
+- at most two idle producers with transactions and two without. The producer that was idle for
+  the longest time is evicted first. With transactions, the producer whose id has the greatest
+  number is evicted first, because it is needed last.
 
 **client.id.** Its default becomes ``spark-kafka-sink-<application id>`` (:func:`effective_config`):
-the same for all tasks of an application, so that broker quotas, metrics and request logs show the
-application, and tasks of different queries, micro-batches and partitions still share a key. With
-the query or the partition in it, no task would find a warm producer.
+the same for all tasks of an application. So broker quotas, metrics and request logs show the
+application, and tasks of different queries, micro-batches and partitions still share a key. If it
+contained the query or the partition, no task would find a warm producer.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ ProducerFactory = Callable[[ProducerConfig, Cluster | None], "KafkaProducer"]
 
 
 class ProducerCache:
-    """Idle producers by config. ``_lock`` guards ``_idle``; producers are closed outside of it."""
+    """The idle producers of a process by config. ``_lock`` guards ``_idle``, and is not held while
+    a producer is closed.
+    """
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -58,8 +61,8 @@ class ProducerCache:
         return len(self._idle)
 
     def take(self, config: ProducerConfig) -> KafkaProducer | None:
-        """A warm producer of exactly this config, or None. The caller owns it now. Producers that
-        can't be used any more are closed.
+        """Removes and returns a warm producer with exactly this config. None: there is none. The
+        caller owns the producer. Producers that can't be used any more are closed.
         """
         wanted = _id_of(config)
         with self._lock:
@@ -74,7 +77,7 @@ class ProducerCache:
         return None
 
     def keep(self, config: ProducerConfig, producer: KafkaProducer) -> None:
-        """Keeps ``producer`` warm when it is reusable, otherwise closes it. Never raises."""
+        """Keeps a reusable producer warm, and closes any other producer. Never raises."""
         if not producer.reusable or not _park(producer):
             close(producer)
             return
@@ -88,8 +91,8 @@ class ProducerCache:
             close(old)
 
     def close(self) -> None:
-        """Close every idle producer, for tests: a worker that Spark ends closes none. Their
-        transactions stay prepared.
+        """Closes every idle producer, for tests; their transactions stay prepared. (A worker that
+        Spark ends closes no producer.)
         """
         with self._lock:
             idle = list(self._idle.values())
@@ -103,7 +106,9 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether ``other`` is the same id with another config, or another run's of the same key."""
+    """Whether the id ``wanted`` makes the producer with the id ``other`` useless: the id is the
+    same with another config, or belongs to another run of the same key.
+    """
     return other is not None and (
         other == wanted or (other.key == wanted.key and other.run != wanted.run)
     )
@@ -119,7 +124,7 @@ process_cache = ProcessLocal(ProducerCache)
 
 
 def new_producer(config: ProducerConfig, cluster: Cluster | None) -> KafkaProducer:
-    """A producer over real connections."""
+    """Creates a producer with real connections."""
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
     return KafkaProducer(config, cluster=cluster)
@@ -127,8 +132,8 @@ def new_producer(config: ProducerConfig, cluster: Cluster | None) -> KafkaProduc
 
 @dataclass(frozen=True, slots=True)
 class CachedProducers:
-    """The :class:`ProducerSource` of one task: this config, from this cache. ``factory`` creates a
-    producer with the cluster metadata from the driver.
+    """The :class:`ProducerSource` of one task: takes a producer from the cache, or creates one with
+    ``factory`` and the driver's cluster metadata.
     """
 
     cache: ProducerCache
@@ -150,7 +155,9 @@ class CachedProducers:
 
 
 def close(producer: KafkaProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
-    """Never raises: the rows are acknowledged, or the caller raises the cause."""
+    """Closes a producer. Never raises: the rows are acknowledged, or the caller raises the
+    cause.
+    """
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)
 
@@ -164,7 +171,9 @@ def _park(producer: KafkaProducer) -> bool:
 
 
 def effective_config(config: ProducerConfig, app_id: str) -> ProducerConfig:
-    """``config`` with the default client.id of a task (see the module's docstring)."""
+    """The config of a task's producer, with the default client.id of the application if none is
+    set.
+    """
     if config.client_id:
         return config
     return replace(config, client_id=f"spark-kafka-sink-{app_id}" if app_id else "spark-kafka-sink")

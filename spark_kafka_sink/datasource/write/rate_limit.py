@@ -1,17 +1,17 @@
-"""A task's share of maxRecordsPerSecond and maxBytesPerSecond, and the wait that enforces it.
+"""Limits the rate of a task to its share of maxRecordsPerSecond and maxBytesPerSecond.
 
 Owns: :class:`RateLimit`, a token bucket in units of time, and the number of tasks that share a
 rate. Never: the sending (``write_task``), a clock.
 
-**The bucket.** A row costs the time that it takes at the task's share of the rate; it is sent when
-that time has passed since the previous row, or since the first rows arrived: the bucket starts
-empty, so that a write of many short tasks is no faster. Later waits for input earn credit for at
+**The bucket.** A row costs the time that it takes at the task's share of the rate. It is sent when
+that time has passed since the previous row, or since the first rows arrived. The bucket starts
+empty, so that a write of many short tasks is no faster. A later wait for input earns credit for at
 most a second.
 
-**The share.** A Python writer does not know the number of its write's partitions and the places
-where Spark runs them. But tasks can read Spark's configuration, which determines the number of
-tasks that the application can run at the same time. The rate is divided by that number. So the sum
-over tasks is never above the rate, and it is below the rate when fewer tasks run.
+**The share.** A Python writer does not know the number of its write's partitions, and where Spark
+runs them. But tasks can read Spark's configuration, which determines the number of tasks that the
+application can run at the same time. The rate is divided by that number. So the sum over tasks is
+never above the rate, and it is below the rate if fewer tasks run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *[0-9]+ 
 
 
 class RateLimit:
-    """The limit of one task. ``waited_ms`` is the time that it has waited; other threads may read
-    it.
+    """The rate limit of one task. ``waited_ms`` is the total wait in milliseconds, which other
+    threads may read.
     """
 
     def __init__(self, config: SinkConfig, tasks: int, clock: Clock | None = None) -> None:
@@ -52,7 +52,9 @@ class RateLimit:
         self.text = f"{' and '.join(_limits(config))}, shared by {tasks} tasks"
 
     def costs_ms(self, columns: RecordColumns) -> NDArray[np.float64]:
-        """For each row, the time at the limit for all rows up to it, in ms."""
+        """The cumulative cost of the rows in milliseconds: a float64 array with the time at the
+        limit for all rows up to each row.
+        """
         costs: NDArray[np.float64] = np.maximum(
             np.arange(1, columns.rows + 1) * self._ms_per_record,
             columns.input_bytes().cumsum() * self._ms_per_byte,
@@ -63,8 +65,8 @@ class RateLimit:
     def parts(
         columns: RecordColumns, costs: NDArray[np.float64]
     ) -> Iterator[tuple[RecordColumns, float]]:
-        """Slices of ``columns``, whose :meth:`costs_ms` are ``costs``, each with the milliseconds
-        it costs: PART_MS, or a row's.
+        """Yields slices of ``columns``, each with its cost in milliseconds: at most PART_MS, or a
+        single row. ``costs`` is the array of :meth:`costs_ms`.
         """
         start, paid = 0, 0.0
         while start < columns.rows:
@@ -74,7 +76,7 @@ class RateLimit:
             start, paid = end, paid + cost
 
     def wait(self, cost_ms: float) -> None:
-        """Wait until rows that cost ``cost_ms`` may be sent. An interrupt ends it."""
+        """Waits until rows that cost ``cost_ms`` may be sent. An interrupt ends the wait."""
         now = self._clock.now_ms()
         paid = now if self._paid_until_ms is None else self._paid_until_ms
         self._paid_until_ms = max(paid, now - _BURST_MS) + cost_ms
@@ -86,21 +88,22 @@ class RateLimit:
 
 
 def _limits(config: SinkConfig) -> list[str]:
-    """The limits that there are, as ``option=value``."""
+    """The rate limits that are set, as ``option=value``."""
     records, size = config.max_records_per_second, config.max_bytes_per_second
     named = {"maxRecordsPerSecond": records, "maxBytesPerSecond": size}
     return [f"{name}={value}" for name, value in named.items() if value is not None]
 
 
 def _pace(config: SinkConfig) -> list[str]:
-    """The limit that ``connection_pace`` divides."""
+    """The option connectionsPerSecond, as ``option=value``."""
     return [f"connectionsPerSecond={config.connections_per_second}"]
 
 
 def tasks_at_once(config: SinkConfig, conf: Callable[[str], str]) -> int:
-    """The number of tasks that share the rate: tasksAtOnce, or the number from Spark's
-    configuration. ``conf`` returns one of its entries, empty when it is not set. ConfigError when
-    both are unknown.
+    """The number of tasks that share a rate: tasksAtOnce, or computed from Spark's configuration.
+    Raises ConfigError if both are unknown.
+
+    ``conf`` returns the value of a Spark config, empty if it is not set.
     """
     if config.tasks_at_once is not None:
         return config.tasks_at_once
@@ -135,7 +138,7 @@ def _cores(conf: Callable[[str], str]) -> int | None:
 
 
 def _most_executors(conf: Callable[[str], str], master: str) -> int:
-    """How many executors run at most; 0 when Spark's configuration does not limit them."""
+    """The largest number of executors that Spark's configuration allows. 0: no limit."""
     if conf("spark.dynamicAllocation.enabled").lower() == "true":
         return _number(conf("spark.dynamicAllocation.maxExecutors"), 0)
     if master.startswith("spark:"):

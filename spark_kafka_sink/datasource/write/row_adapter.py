@@ -1,8 +1,8 @@
-"""Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
+"""Converts Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
 
 Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: any other column, any
-rule about values (``records/record_columns`` has these). The only place that handles rows one by
-one, because Spark passes them so.
+rule about values (``records/record_columns`` has these). This is the only module that handles rows
+one by one, because Spark passes them one by one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _COLUMNS = tuple(f.name for f in fields(ColumnPlan) if f.name.endswith("_column"
 
 
 class RowAdapter:
-    """Makes Arrow batches of ``Row`` iterators.
+    """Converts ``Row`` iterators to Arrow batches.
 
-    ``plan`` fits the batches that :meth:`batches` yields: they have only the planned columns.
+    The batches have only the planned columns, and ``plan`` describes these batches.
     """
 
     def __init__(self, schema: StructType, plan: ColumnPlan) -> None:
@@ -50,7 +50,7 @@ class RowAdapter:
     def batches(
         self, rows: Iterable[Sequence[object]], rows_per_batch: int = ROWS_PER_BATCH
     ) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of at most ``rows_per_batch`` rows, in order."""
+        """Yields Arrow batches of at most ``rows_per_batch`` rows, in the order of the rows."""
         iterator = iter(rows)
         while chunk := list(islice(iterator, rows_per_batch)):
             arrays = [
@@ -66,8 +66,8 @@ class RowAdapter:
 
 
 def _conversion(data_type: DataType) -> tuple[pa.DataType, Callable[[object], object] | None]:
-    """The Arrow type of a planned column, and the conversion of a Python cell to a value for
-    Arrow.
+    """The Arrow type of a planned column, and a function that converts a Python cell to a value of
+    that type.
     """
     from pyspark.sql import types
 
@@ -90,7 +90,9 @@ def _conversion(data_type: DataType) -> tuple[pa.DataType, Callable[[object], ob
 
 
 def _to_utc(cell: object) -> object:
-    """Spark gives a timestamp as a naive datetime in this process's time zone."""
+    """Converts a timestamp cell to UTC. (Spark passes a naive datetime in this process's time
+    zone.)
+    """
     if isinstance(cell, dt.datetime) and cell.tzinfo is None:
         return cell.astimezone(dt.UTC)
     return cell

@@ -1,8 +1,8 @@
-"""Spark's sink contract: the columns of a Kafka sink, their types and their precedence.
+"""The columns of a Kafka sink, their types and their precedence, as in Spark's own sink.
 
 Owns: the checks of a DataFrame's schema with the messages of Spark's Kafka sink
-(``KafkaWriter.scala``), and the :class:`ColumnPlan` that follows. Never: values of rows (those
-are ``records/record_columns``), Arrow. Runs on the driver, before any task.
+(``KafkaWriter.scala``), and the resulting :class:`ColumnPlan`. Never: values of rows
+(``records/record_columns``), Arrow. Runs on the driver, before any task.
 
 | column | type | absent | null |
 |---|---|---|---|
@@ -15,9 +15,10 @@ are ``records/record_columns``), Arrow. Runs on the driver, before any task.
 
 A bigint before 1980 is an error of its row, because it is most likely in seconds.
 
-As in Spark's sink, names are case-sensitive, the first match counts, the ``topic`` option overrides
-the column (which is then not even type-checked), other columns are ignored. ``timestamp`` and map
-headers are ours. Collated, char and varchar strings are accepted, too: their bytes are also UTF-8.
+As in Spark's sink, names are case-sensitive, the first match counts, other columns are ignored, and
+the ``topic`` option overrides the column (whose type is then not checked). Spark's sink has no
+column ``timestamp`` and no map headers. Collated, char and varchar strings are also accepted: their
+bytes are UTF-8 too.
 """
 
 from __future__ import annotations
@@ -78,10 +79,11 @@ def plan_columns(
     log_topics: tuple[str, ...] = (),
     changes: ChangeOptions | None = None,
 ) -> ColumnPlan:
-    """The plan of a DataFrame's columns, or SchemaError with the text of Spark's sink.
+    """Finds and checks the columns of a DataFrame. Raises SchemaError with the message of Spark's
+    sink.
 
-    ``topic`` is the option, or None, ``named`` the columns that options name for key, value and
-    headers, ``log_topics`` the topics of commit logs, which no row may have. The order of the
+    ``topic`` is the option, or None. ``named`` are the columns that options name for key, value and
+    headers. ``log_topics`` are the topics of commit logs, which no row may have. The order of the
     checks is Spark's: topic, key, value, headers, partition; then timestamp, then columns that
     Spark can't pass to a Python sink.
     """
@@ -128,8 +130,8 @@ def plan_columns(
 
 
 def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
-    """The plan whose key and value as JSON are written as ``options`` say. Raises ConfigError for a
-    time zone that is not known, if there is a timestamp.
+    """Adds the JSON options to a key and value that are written as JSON. Raises ConfigError for an
+    unknown time zone, if there is a timestamp.
     """
     parts = {name: getattr(plan, name) for name in ("key", "value")}
     json = {
@@ -157,7 +159,9 @@ def _with_changes(
     mode: ChangelogMode,
     feed: FeedColumns,
 ) -> tuple[ColumnPlan, StructType]:
-    """``plan`` of the rows of a change feed, and the columns of a task's batches."""
+    """Adds the columns of a change feed to the plan. Returns the plan, and the schema of a task's
+    batches.
+    """
     from pyspark.sql.types import StructType
 
     if mode is ChangelogMode.DEBEZIUM:
@@ -178,7 +182,7 @@ def _with_changes(
 def _composed_value(
     schema: StructType, named: NamedColumns, feed: FeedColumns | None
 ) -> ComposedColumns | None:
-    """The columns of ``valueColumns``; None when it names none. Raises SchemaError."""
+    """Finds the columns of ``valueColumns``. None: it names none. Raises SchemaError."""
     value = composed_columns(
         schema if feed is None else feed.rows,
         value_names(feed, named),
@@ -192,7 +196,7 @@ def _composed_value(
 def _composed_key(
     schema: StructType, named: NamedColumns, feed: FeedColumns | None
 ) -> ComposedColumns | None:
-    """The columns of ``keyColumns``; None when it names none. Raises SchemaError."""
+    """Finds the columns of ``keyColumns``. None: it names none. Raises SchemaError."""
     rows = schema if feed is None else feed.rows
     key = composed_columns(rows, named.key, named.key_format, "keyColumns")
     key = key if feed is None else in_batch(key, feed.first)
@@ -202,8 +206,8 @@ def _composed_key(
 
 
 def batch_schema(schema: StructType, plan: ColumnPlan) -> StructType:
-    """The columns of a task's batches, which options name: those of ``schema``, and of the rows of
-    a change feed.
+    """The schema of a task's batches: the DataFrame's columns, and with a change feed the columns
+    that the task adds.
     """
     if plan.changes is None:
         return schema
@@ -213,7 +217,7 @@ def batch_schema(schema: StructType, plan: ColumnPlan) -> StructType:
 
 def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
     """The plan for a compacted topic, whose brokers reject records without a key (INVALID_RECORD).
-    SchemaError when no row has one.
+    Raises SchemaError if there is no column for the key.
     """
     if plan.key_column is None and plan.key is None:
         raise SchemaError(
@@ -227,8 +231,8 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """A column with a name of the sink that an option replaces must be in an option: it would be
-    dropped silently, which is surely not intended.
+    """Raises SchemaError if an option replaces a column of the sink, such as ``value``, that no
+    option names. The column would be dropped silently.
     """
     used = _named_indices(plan)
     replaced = {
@@ -267,7 +271,9 @@ def _topic_column(schema: StructType) -> int:
 def _column(
     schema: StructType, name: str, accepts: Callable[[DataType], bool], wanted: str
 ) -> int | None:
-    """The index of the first column called exactly ``name``; SchemaError when its type is wrong."""
+    """The index of the first column called exactly ``name``. None: there is none. Raises
+    SchemaError for a wrong type.
+    """
     for index, field in enumerate(schema.fields):
         if field.name == name:
             if accepts(field.dataType):
@@ -282,7 +288,7 @@ def _column(
 
 
 def _as_column(field: StructField) -> str:
-    """How a column whose type is wrong can be written after all."""
+    """The advice how a column with a wrong type can be written."""
     casts = f"cast it, or drop or rename the column {field.name}"
     if field.name == "timestamp":
         return f"{casts}, or set timestampColumn=ignore: records have the time of sending then"
@@ -293,7 +299,7 @@ def _as_column(field: StructField) -> str:
 
 
 def _near_name(schema: StructType, name: str) -> str | None:
-    """A hint when ``name`` is missing and a column differs from it only in case."""
+    """A hint if the column ``name`` is missing and another column differs from it only in case."""
     for field in schema.fields:
         if field.name.lower() == name:
             return f"column names are case-sensitive here: rename {field.name} to {name}"
@@ -301,7 +307,9 @@ def _near_name(schema: StructType, name: str) -> str | None:
 
 
 def near_names(schema: StructType, plan: ColumnPlan) -> list[str]:
-    """A warning for each column that Spark's sink ignores silently because of its case."""
+    """A warning for each column that is ignored because its case differs. (Spark's sink ignores it
+    silently.)
+    """
     names = {field.name for field in schema.fields}
     named = {schema.names[i] for i in _named_indices(plan) if i < len(schema.names)}
     return [
@@ -321,7 +329,9 @@ _NAMES = frozenset({"key", "value", "topic", "headers", "partition", "timestamp"
 
 
 def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
-    """SchemaError for columns that would make every task fail in Spark, before it calls us."""
+    """Raises SchemaError for columns that Spark can't pass to a Python sink, because every task
+    would fail.
+    """
     from pyspark.sql.types import YearMonthIntervalType
 
     seen: set[str] = set()
@@ -349,7 +359,9 @@ def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
 
 
 def _doubled_field(data_type: DataType, path: str) -> str | None:
-    """The path to a field that a struct within ``data_type`` has twice; None if there is none."""
+    """The path of a field that occurs twice in a struct within ``data_type``. None: there
+    is none.
+    """
     # For a user-defined type, Spark passes the type of its storage.
     data_type = data_type.sqlType() if hasattr(data_type, "sqlType") else data_type
     fields = getattr(data_type, "fields", ())
@@ -387,7 +399,9 @@ def _is_timestamp(data_type: DataType) -> bool:
 
 
 def _is_headers(data_type: DataType) -> bool:
-    """Spark's ``sameType`` for the array (field names count, nullability does not), or the map."""
+    """Whether the type is an array of headers (Spark's ``sameType``: field names count, nullability
+    does not) or a map.
+    """
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 
     if isinstance(data_type, MapType):

@@ -13,7 +13,9 @@ from spark_kafka_sink.base.errors import IllegalStateError
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """The task and the attempt, as far as Spark's TaskContext in Python has them."""
+    """The ids and names of the task attempt and its write, as far as Spark's TaskContext in Python
+    has them.
+    """
 
     partition_id: int = 0
     attempt: int = 0
@@ -31,11 +33,13 @@ class TaskIdentity:
 
     @classmethod
     def current(cls) -> TaskIdentity:
-        """The identity of the task that runs in this process; IllegalStateError outside of one.
+        """The identity of the task that runs in this process. Raises IllegalStateError outside of a
+        task.
 
         The names of the local properties are Spark's (``StreamExecution.QUERY_ID_KEY``,
-        ``MicroBatchExecution.BATCH_ID_KEY``; the job group of a stream is its run id, the job's
-        description begins with its name; a session's ``spark.`` options are its jobs' properties).
+        ``MicroBatchExecution.BATCH_ID_KEY``). The job group of a stream is its run id, and the
+        job's description begins with the query's name. A session's ``spark.`` options are
+        properties of its jobs.
         """
         from pyspark import TaskContext
 
@@ -74,9 +78,9 @@ _NEW_LINES = ("\n", "<br/>")
 
 
 def _query_name(description: str, query_id: str) -> str:
-    """The query's name in the description of a micro-batch's job, empty without one. The
-    description (``StreamExecution.getBatchDescriptionString``) has the name, "id = ...",
-    "runId = ..." and "batch = ...", a line each.
+    """The query's name, from the description of a micro-batch's job. Empty if the query has no
+    name. The description (``StreamExecution.getBatchDescriptionString``) has a line each for the
+    name, "id = ...", "runId = ..." and "batch = ...".
     """
     before, _, found = description.partition(f"id = {query_id}")
     line = next((one for one in _NEW_LINES if found and before.endswith(one)), None)
@@ -85,7 +89,7 @@ def _query_name(description: str, query_id: str) -> str:
 
 def local_property(name: str) -> str:
     """A local property of the current task, or an entry of Spark's configuration, which Spark makes
-    available as one; empty when it is not set.
+    a local property. Empty if it is not set.
     """
     from pyspark import TaskContext
 

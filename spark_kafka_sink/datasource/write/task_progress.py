@@ -1,9 +1,9 @@
-"""The progress of a running task: a log line every 30 s, and a call of each of the user's
-progressListeners.
+"""Reports the progress of a running task every 30 s: a log line, and a call of each progress
+listener.
 
-Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports it even while the task's
-threads wait. Never: the counting (``producer/metrics/``); a cost for each row or batch; what
-progressTopic gets (``worker_progress.py``).
+Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports the progress even while
+the task's threads wait. Never: the counting (``producer/metrics/``), a cost for each row or batch,
+the records for progressTopic (``worker_progress.py``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TaskProgress:
     last_answer: Annotated[str, Described("The last response that caused a retry, and its broker.")]
 
     def line(self) -> str:
-        """The progress as a line of ``name=value``."""
+        """The progress as a log line of ``name=value`` pairs."""
         fields = as_json(self)
         assert isinstance(fields, dict)
         values = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
@@ -79,7 +79,9 @@ ProgressListener = Callable[[TaskProgress], object]
 
 
 class Watcher(Protocol):
-    """Receives the progress of each attempt more often than the log (``worker_progress``)."""
+    """The interface of an object that receives an attempt's progress more often than the log
+    (``worker_progress``).
+    """
 
     @property
     def every_s(self) -> float: ...
@@ -87,12 +89,12 @@ class Watcher(Protocol):
     def running(self, progress: TaskProgress) -> None: ...
 
     def finished(self, progress: TaskProgress) -> None:
-        """Takes the last progress of an attempt, successful or not."""
+        """Receives the last progress of an attempt, successful or not."""
         ...
 
 
 def progress_listener(path: str) -> ProgressListener:
-    """The function that ``path``, an item of the option progressListeners, names.
+    """Imports the function that ``path`` names, an item of the option progressListeners.
 
     Raises ConfigError if there is no such function.
     """
@@ -102,10 +104,12 @@ def progress_listener(path: str) -> ProgressListener:
 
 
 class ProgressLog:
-    """A context manager around a task's attempt: logs :meth:`TaskProgress.line` and calls
-    ``listeners`` every ``every_s`` seconds, from another thread, which the end of the attempt does
-    not wait for. ``progress`` returns the current state; it is called on that thread, and once on
-    the attempt's when there is a ``watcher``.
+    """A context manager that reports the progress of a task attempt every ``every_s`` seconds, from
+    its own thread.
+
+    It logs :meth:`TaskProgress.line` and calls ``listeners``. The end of the attempt does not wait
+    for the thread. The thread calls ``progress`` to get the current state. With a ``watcher``, the
+    attempt's thread also calls it once, at the end.
     """
 
     def __init__(
@@ -175,7 +179,9 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
-    """``step`` of the writer, or its wait for memory, and the brokers that could end that wait."""
+    """Describes the reason why a task waits (``step``, or memory) and the brokers that have not
+    responded.
+    """
     if progress is None:
         return step
     what = "memory (buffer.memory is used up)" if progress.waits_for_memory else step

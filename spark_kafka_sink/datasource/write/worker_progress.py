@@ -1,12 +1,13 @@
-"""The progress of a Python worker and of a commit, sent to the topic of the option progressTopic.
+"""Sends the progress of a Python worker and of a commit to the topic of the option progressTopic.
 
 Owns: :class:`WorkerProgress`, the record that is sent, and the time of sending. Never: reading a
-record (``monitoring/running_writes.py``); a delay of a task: the thread of ``task_progress`` sends.
+record (``monitoring/running_writes.py``), a delay of a task, because the thread of
+``task_progress`` sends.
 
 A task can send nothing to the driver before its end: a Python data source has no accumulators, and
 Spark's own status only lists its tasks. Every task and every driver can reach the brokers, so a
-topic carries the figures. A worker sends its sum over the tasks of a stage, every 10 s at most, so
-that tasks of a second count as well. A stage of less than 10 s sends nothing.
+topic carries the figures. A worker sends the sums over its tasks of a stage, at most every 10 s, so
+that tasks of a second are included. A stage of less than 10 s sends nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ _SUMMED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProgress:
-    """The work of one Python process for one stage of a write, or for its commit."""
+    """The record of a Python process for progressTopic: its work for one stage of a write, or for a
+    commit.
+    """
 
     worker: Annotated[
         str, Described("The name of the Python worker, which is also the record's key.")
@@ -83,8 +86,10 @@ class WorkerProgress:
 
 
 class WorkerSums:
-    """The sums of this process over its task attempts, which run one after the other. Each attempt
-    has a thread that sends, and the thread of one attempt may overlap with the next attempt's.
+    """The sums of this process over its task attempts, which run one after the other. Thread-safe.
+
+    Each attempt has a thread that sends, and the thread of one attempt may overlap with the next
+    attempt's thread.
     """
 
     every_s = EVERY_S
@@ -101,7 +106,9 @@ class WorkerSums:
     def add(
         self, identity: TaskIdentity, progress: TaskProgress, *, finished: bool
     ) -> WorkerProgress | None:
-        """The record to send now, if it is time."""
+        """Adds the progress of an attempt. Returns a record if it is time to send one, otherwise
+        None.
+        """
         with self._lock:
             stage = (identity.app_id, identity.batch_id, identity.stage_id)
             now = self._monotonic_s()
@@ -124,7 +131,7 @@ class WorkerSums:
             )
 
     def pause(self) -> None:
-        """After a failure."""
+        """Delays the next record, after a record could not be sent."""
         with self._lock:
             self._quiet_until = self._monotonic_s() + _PAUSE_S
 
@@ -134,7 +141,7 @@ _worker: ProcessLocal[WorkerSums] = ProcessLocal(WorkerSums)
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """An attempt of a task of :class:`WorkerSums`, as a ``task_progress.Watcher``."""
+    """Adds the progress of a task attempt to :class:`WorkerSums`, and sends the records."""
 
     worker: WorkerSums
     identity: TaskIdentity
@@ -153,19 +160,19 @@ class _Attempt:
 
 
 def this_worker(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Watcher:
-    """The object that collects the progress of this process's tasks."""
+    """The watcher that sends the progress of this process's tasks."""
     return _Attempt(_worker(), identity, ProgressSender(config, topic))
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressSender:
-    """Writes records to a topic, through connections that the process keeps."""
+    """Writes records to a topic, with connections that the process keeps."""
 
     config: ProducerConfig
     topic: str
 
     def send(self, record: WorkerProgress) -> bool:
-        """Whether brokers took it; a failure is a warning, once in a process."""
+        """Sends a record. False: it could not be sent, with a warning once per process."""
         from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 
         value = json.dumps(as_json(record), separators=(",", ":")).encode()
@@ -188,8 +195,8 @@ _clients: ProcessLocal[list[tuple[ProducerConfig, TransactionClient]]] = Process
 
 @contextmanager
 def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
-    """A separate client for a thread; kept for the next thread, closed after an error. (A list's
-    pop and append are atomic.)
+    """Lends a separate client to a thread. The client is kept for the next thread, or closed after
+    an error. (A list's pop and append are atomic.)
     """
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 
@@ -212,7 +219,9 @@ def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
 
 @contextmanager
 def watched_commit(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Iterator[None]:
-    """Sends how long the commit runs, while it does, and its end; nothing when it is quick."""
+    """Sends the duration of the commit to progressTopic while the block runs, and a last record at
+    the end. A commit of less than 10 s sends nothing.
+    """
     over = threading.Event()
     sender, name = ProgressSender(config, topic), f"{platform.node()}-{os.getpid()}-commit"
     begun = time.monotonic()

@@ -1,10 +1,10 @@
 """The context that ``foreach_batch`` and ``transaction`` pass to their writes, as an option.
 
-Owns: :class:`WriteContext` and its form as an option. Never: what it means
+Owns: :class:`WriteContext` and its form as an option. Never: the use of the context
 (``transaction_plan.py``, ``transaction_commit.py``).
 
 Only an option reaches the write: Spark's local properties don't exist in user threads and with
-Spark Connect, and the state of a Python process is not shared.
+Spark Connect, and Python processes share no state.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from spark_kafka_sink.transactions.transactional_ids import is_part
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """``run`` identifies the writer: one query run, as far as Python can see it. ``query_id`` is
-    empty when it is unknown, and so is ``digest``, which identifies a micro-batch that runs again
-    (``exactly_once/checkpoint.py``). ``known``: if the number is done, this write is a repetition
-    of the same write.
+    """The identity of a write: its run, its query, its ``transaction`` block, and its source
+    offsets.
 
-    For writes that are decided together, a block: ``token`` names the block, and ``write`` is the
-    number of one of its writes, from 0 on. The write that ends the block has ``writes``, the number
-    of its writes, and ``abort`` when they must not be committed; ``tasks_may_run`` is then true if
-    tasks of these writes may still be running. ``offsets`` are the offsets for the option
+    ``run`` identifies the writer: one run of a query, as far as Python can see it. ``query_id`` and
+    ``digest`` are empty if they are unknown. ``digest`` identifies a micro-batch that runs again
+    (``exactly_once/checkpoint.py``). ``known`` means: if the batch id is already done, this write
+    is known to repeat the same write.
+
+    In a block of writes that are committed together, ``token`` identifies the block, and ``write``
+    is the number of the write, from 0. The write that ends the block has ``writes``, the number of
+    writes in the block, and ``abort`` if they must not be committed. ``tasks_may_run`` is then true
+    if tasks of these writes may still be running. ``offsets`` are the offsets for the option
     offsetsGroup, by topic and partition.
     """
 
@@ -43,11 +46,13 @@ class WriteContext:
     known: bool = False
 
     def of_part(self, write: int) -> WriteContext:
-        """The context of a write of the block. The block's end commits the offsets."""
+        """The context of write number ``write`` of a block. It has no offsets, because the end of
+        the block commits them.
+        """
         return replace(self, write=write, offsets=None)
 
     def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
-        """The context of the write that ends the block."""
+        """The context of the write that ends a block of ``writes`` writes."""
         offsets = None if abort else self.offsets
         return replace(
             self, writes=writes, abort=abort, tasks_may_run=tasks_may_run, offsets=offsets
@@ -58,7 +63,7 @@ class WriteContext:
 
     @classmethod
     def of_option(cls, text: str) -> WriteContext:
-        """Raises ConfigError for a text that :meth:`to_option` did not make."""
+        """Parses the text of :meth:`to_option`. Raises ConfigError for any other text."""
         try:
             found = cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):
@@ -79,9 +84,7 @@ class WriteContext:
 
 
 def _numbers(offsets: object) -> list[int | None]:
-    """The numbers in ``offsets``, which maps topics to partitions to offsets. An entry that is not
-    an offset of a partition is -1.
-    """
+    """The offsets of all partitions in ``offsets``, for a check. An invalid entry is -1."""
     if offsets is None:
         return []
     partitions = list(offsets.values()) if isinstance(offsets, dict) else [None]

@@ -1,11 +1,13 @@
-"""One task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way.
+"""Runs one task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way
+(DESIGN.md).
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
 without an error. Never: columns (``records/``), delivery (``producer/``), the source of a producer
 (``producer_cache``).
 
-``write`` returns only when every row is acknowledged, and it counts (rule R8). A failed attempt
-closes its producer, which is not reused: Spark writes the whole partition again in another attempt.
+``write`` returns only when every row is acknowledged and the counts agree (rule R8). A failed
+attempt closes its producer, which is not reused: Spark writes the whole partition again in another
+attempt.
 """
 
 from __future__ import annotations
@@ -58,28 +60,32 @@ if TYPE_CHECKING:
 
 
 class ProducerSource(Protocol):
-    """The source of a task's producer, where the task acquires and releases it (``producer_cache``,
-    and with exactly-once ``transactional_producers``).
+    """The interface to acquire and release a task's producer (``producer_cache``, and with
+    exactly-once ``transactional_producers``).
     """
 
     def acquire(self) -> KafkaProducer: ...
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction | None:
-        """After everything is acknowledged: the transaction for the driver to end, if any."""
+        """Prepares the transaction, after all rows are acknowledged. Returns the transaction that
+        the driver must end; None: there is none.
+        """
         ...
 
     def release(self, producer: KafkaProducer) -> None:
-        """After a clean end: kept warm when it is reusable."""
+        """Takes the producer back after a successful attempt. A reusable producer is kept warm."""
         ...
 
     def discard(self, producer: KafkaProducer) -> None:
-        """After a failure: closed immediately, without waiting for anything in flight."""
+        """Closes the producer immediately after a failed attempt, without waiting for requests in
+        flight.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
-    """How long a task's transaction may be open: ``timeout_ms`` (transaction.timeout.ms) minus
+    """The time limit of a task's transaction: ``timeout_ms`` (transaction.timeout.ms) minus
     ``margin_ms``, which the driver's commit needs. ``generation`` is returned to the driver.
     """
 
@@ -88,7 +94,9 @@ class TransactionTime:
     generation: int = 0
 
     def check(self, open_ms: int, partition_id: int) -> None:
-        """DeliveryError when a transaction of age ``open_ms`` can't be committed in time."""
+        """Raises DeliveryError if a transaction that is open for ``open_ms`` can't be committed in
+        time.
+        """
         if open_ms <= self.timeout_ms - self.margin_ms:
             return
         raise DeliveryError(
@@ -103,8 +111,8 @@ class TransactionTime:
     def check_rate(
         self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
     ) -> None:
-        """DeliveryError, before the wait, when ``rows`` that take ``needed_ms`` at a rate limit
-        can't be sent in time.
+        """Raises DeliveryError if ``rows`` can't be sent in time, because they take ``needed_ms``
+        at the rate limit. Checked before the wait.
         """
         left_ms = self.timeout_ms - self.margin_ms - open_ms
         if needed_ms <= left_ms:
@@ -120,7 +128,9 @@ class TransactionTime:
 
 
 class WriteTask:
-    """Runs once: :meth:`run` takes the iterator that Spark passes to ``write``."""
+    """Writes the rows of one task attempt: :meth:`run` takes the iterator that Spark passes to
+    ``write``. Used once.
+    """
 
     def __init__(
         self,
@@ -173,11 +183,11 @@ class WriteTask:
         self._reported_before = (self._begun_ms, 0)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        """Writes every row; returns when all are acknowledged.
+        """Writes every row, and returns when all rows are acknowledged.
 
-        A partition without rows opens no connection. Raises DataError for a row that can't be
-        sent, DeliveryError (or its cause) when rows were not acknowledged, or when the transaction
-        has no time left, and any exception of Spark's input.
+        A partition without rows opens no connection. Raises DataError for a row that can't be sent,
+        DeliveryError (or its cause) if rows were not acknowledged or the transaction has no time
+        left, and any exception of Spark's input.
         """
         with ProgressLog(
             self._progress, self._progress_every_s, self._progress_listeners, self._watcher
@@ -223,14 +233,14 @@ class WriteTask:
 
     @property
     def so_far(self) -> TaskCommitMessage:
-        """The report of a failed attempt's work so far."""
+        """The commit message of the work so far, for the report of a failed attempt."""
         producer = self._producer
         report = ProduceReport() if producer is None else producer.progress().report
         return self._message(self._begun_ms, report, None)
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
-        """Runs like :meth:`run` for a batch that is committed already, without writing. With
-        ``count`` its rows are counted, so that the driver can compare them with the written rows.
+        """Reads the rows of a batch that is already committed, without writing them. With ``count``
+        the rows are counted, so that the driver can compare them with the written rows.
         """
         start = self._monotonic_ms()
         for kept in self._all_kept(batches) if count else ():
@@ -252,7 +262,7 @@ class WriteTask:
             yield last
 
     def _last(self) -> pa.RecordBatch | None:
-        """The rows that a change feed held back until the end."""
+        """The rows that a change feed held back until the end. None: there are none."""
         found = None if self._changes is None else self._changes.last()
         return None if found is None else self._counted(*found)
 
@@ -266,8 +276,8 @@ class WriteTask:
         return batch
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """``batch`` without the rows that onNullValue=skip drops, which are counted; or the records
-        of its changes.
+        """The rows of ``batch`` to write: without the rows that onNullValue=skip drops, or the
+        records of a change feed. Counts the dropped rows.
         """
         if self._changes is not None:
             return self._counted(*self._changes.changed(batch))
@@ -295,12 +305,14 @@ class WriteTask:
             self._counts.input_wait_ms += self._monotonic_ms() - begun
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
-        """Before the first row there is no producer yet."""
+        """A context manager for the wait for Spark's rows. It informs the producer, which does not
+        exist before the first row.
+        """
         producer = self._producer
         return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
 
     def _progress(self) -> TaskProgress:
-        """Called on the thread of :class:`ProgressLog`."""
+        """The current progress of this attempt. Called on the thread of :class:`ProgressLog`."""
         identity, producer, now = self.identity, self._producer, self._monotonic_ms()
         progress = None if producer is None else producer.progress()
         report = ProduceReport() if progress is None else progress.report
@@ -343,7 +355,9 @@ class WriteTask:
             first += part.num_rows
 
     def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch, first: int) -> None:
-        """``first`` is the number of its first row in the whole batch."""
+        """Sends the rows of ``batch``, a part of an Arrow batch. ``first`` is the number of its
+        first row in the whole batch.
+        """
         before = self._rows
         self._rows += batch.num_rows
         try:
@@ -374,13 +388,13 @@ class WriteTask:
             raise
 
     def _bad_rows(self, batch: pa.RecordBatch) -> BadRows:
-        """The notes of a batch's bad rows. With errors.tolerance=none no row is noted: the first
-        bad row is an error.
+        """A new container for the bad rows of a batch. With errors.tolerance=none, the first bad
+        row raises an error instead.
         """
         return BadRows(None if self._letters is None else batch.num_rows)
 
     def _numbers(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The numbers of the kept ``rows``, within the batch."""
+        """Converts the indices of kept rows to row numbers within Spark's batch."""
         return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
@@ -439,7 +453,9 @@ class WriteTask:
             self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
-        """Every row is acknowledged, and each dead letter in the topic of these."""
+        """Raises DeliveryError unless every row was acknowledged, and every dead letter in the
+        dead-letter topic.
+        """
         topic, wanted = "", 0
         if self._letters is not None:
             topic, wanted = self._letters.writer.options.topic, self._letters.rows
@@ -469,7 +485,7 @@ class WriteTask:
         )
 
     def _transaction(self, prepared: PreparedTransaction | None) -> TaskTransaction | None:
-        """The prepared transaction; None without exactly-once."""
+        """The transaction part of the commit message. None without exactly-once."""
         if self._time is None:
             return None
         return TaskTransaction(
