@@ -1,4 +1,4 @@
-"""Counts the committed records of given producers in ranges of partitions, from headers of batches.
+"""Counts committed records of given producers in ranges of partitions, by the headers of batches.
 
 Owns: :class:`RangeCount`, the count of one range, and :func:`count_ranges`, which reads many ranges
 with bounded memory. Only the headers of batches are parsed, and their checksums are checked. Never:

@@ -1,8 +1,8 @@
-"""buffer.memory: counts bytes, and blocks writers while the pool is exhausted.
+"""Limits the producer's memory to buffer.memory: counts bytes, and blocks writers at the limit.
 
-Owns: the count and the queue of waiters; how many batches view a chunk's buffer. Never: the bytes
-themselves (Java's free list of batch.size buffers has no use here).
-It is between the writer's encoder and the accumulator (rule R6: back-pressure).
+Owns: the count and the queue of waiters; the number of batches that view a chunk's buffer. Never:
+the bytes themselves (Java's free list of batch.size buffers has no use here). It is between the
+writer's encoder and the accumulator (rule R6: back-pressure).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from spark_kafka_sink.base.errors import (
 
 
 class _Waiter:
-    """One waiting writer: ``gathered`` bytes of its ``size`` are already reserved for it."""
+    """A waiting writer. ``gathered`` bytes of the requested ``size`` are already reserved for
+    it.
+    """
 
     __slots__ = ("gathered", "served", "size")
 
@@ -33,9 +35,10 @@ class _Waiter:
 
 
 class SharedBuffer:
-    """A chunk's encoded records that batches view. All of its ``size`` bytes stay allocated in the
-    pool until the last of these batches no longer needs its bytes. Guarded by the accumulator's
-    lock.
+    """The buffer of a chunk's encoded records, which batches view.
+
+    All of its ``size`` bytes stay allocated in the pool until no batch views it any more. Guarded
+    by the accumulator's lock.
     """
 
     __slots__ = ("size", "views")
@@ -52,10 +55,11 @@ class PoolMetrics(Protocol):
 
 
 class BufferPool:
-    """A count of bytes with a first-in-first-out queue (Java's BufferPool).
+    """Counts the producer's memory, with a first-in-first-out queue of waiting writers (Java's
+    BufferPool).
 
     One lock (``_lock``) guards ``_available``, ``_waiters``, ``_closed`` and the waiters' gathered
-    bytes. It is never held while anything else is called.
+    bytes. No other code is called while the lock is held.
     """
 
     __slots__ = ("_available", "_clock", "_closed", "_lock", "_metrics", "_waiters", "total")
@@ -72,24 +76,24 @@ class BufferPool:
 
     @property
     def available(self) -> int:
-        """Unused bytes. May be slightly negative after :meth:`adjust`."""
+        """The unused bytes. May be slightly negative after :meth:`adjust`."""
         return self._available
 
     @property
     def waiters(self) -> int:
-        """The number of waiting writers. Read without the lock: the sender polls it."""
+        """The number of waiting writers. Read without the lock, because the sender polls it."""
         return len(self._waiters)
 
     def allocate(
         self, size: int, deadline_ms: int, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Allocate ``size`` bytes, blocking until ``deadline_ms`` at most.
+        """Allocates ``size`` bytes, and blocks until ``deadline_ms`` at most.
 
-        ``on_wait`` is called once, without the lock, after this call was queued: it wakes the
-        sender, because only the sender can free memory (and open batches may hold all of it).
+        If the call must wait, it calls ``on_wait`` once, without the lock. This wakes the sender,
+        because only the sender can free memory, and open batches may hold all of it.
 
-        Raises RecordTooLargeError for more than the pool's total, BufferExhaustedError at the
-        deadline, IllegalStateError when the pool is closed. A failed call allocates nothing.
+        Raises RecordTooLargeError for more bytes than the pool's total, BufferExhaustedError at the
+        deadline, and IllegalStateError if the pool is closed. A failed call allocates nothing.
         """
         if size > self.total:
             raise RecordTooLargeError(
@@ -136,8 +140,8 @@ class BufferPool:
         )
 
     def _serve_waiters(self) -> None:
-        """Give free bytes to the waiters, first come first served; also fewer than requested, so
-        that a large request is served too.
+        """Gives free bytes to the waiters, in order of arrival. A waiter may get fewer bytes than
+        requested, so that a large request is served at last.
         """
         while self._waiters and self._available > 0:
             head = self._waiters[0]
@@ -150,22 +154,24 @@ class BufferPool:
             head.served.open()
 
     def deallocate(self, size: int) -> None:
-        """Return ``size`` bytes."""
+        """Returns ``size`` bytes to the pool."""
         with self._lock:
             self._available += size
             if self._waiters:
                 self._serve_waiters()
 
     def adjust(self, old_size: int, new_size: int) -> None:
-        """Update the count after a size change (compression, split), without blocking.
+        """Updates the count after a size change (compression, split), without blocking.
 
-        Incompressible records grow by a few bytes; these may make :attr:`available` negative,
+        Incompressible records grow by a few bytes. So :attr:`available` may become negative,
         because the thread that closes a batch must never wait for memory.
         """
         self.deallocate(old_size - new_size)
 
     def close(self) -> None:
-        """Reject all further calls, and wake all waiters. Bytes may still be deallocated."""
+        """Rejects all further allocations, and wakes all waiters. Bytes may still be
+        deallocated.
+        """
         with self._lock:
             self._closed = True
             for waiter in self._waiters:

@@ -1,13 +1,13 @@
-"""Appends columns to the accumulator.
+"""Appends the rows of columns to the accumulator, chunk by chunk.
 
-Owns: how large a chunk is, and the steps for one: metadata, partitions, groups, memory, positions,
-encoding, appending, and encoding refused slices again (steps 4 to 7 of a record's way); and the
-writer's wait for input. On the writer thread, one thread at a time. Never: bytes, queues, the
-effect of an error on the producer.
+Owns: the size of a chunk, and the steps for each chunk: metadata, partitions, groups, memory,
+positions, encoding, appending, and encoding refused slices again (steps 4 to 7 of a record's way);
+and the writer's wait for input. On the writer thread, one thread at a time. Never: bytes, queues,
+the effect of an error on the producer.
 
-Memory is allocated for a whole chunk *before* positions are read: the wait for memory is long, the
-sender closes open batches during it (the waiter makes every batch sendable), and slices encoded
-before the wait would all be refused after it.
+Memory is allocated for a whole chunk *before* positions are read, because the wait for memory may
+be long. A waiting writer makes every batch sendable, so the sender closes open batches meanwhile.
+All slices that were encoded before the wait would then be refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ROWS_OF_A_SLICE = 32
 
 
 class ColumnAppender:
-    """Appends columns, a chunk at a time."""
+    """Appends the rows of columns to the accumulator, chunk by chunk."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ColumnAppender:
         self.chunk_size = self._usual
 
     def append(self, columns: RecordColumns) -> None:
-        """Append all rows. When this raises, some of them may have been appended."""
+        """Appends all rows. If this raises, some of the rows may have been appended."""
         chunks = slices = size = 0
         for chunk in columns.chunks(self.chunk_size):
             chunk_size = self._upper_bound(chunk)
@@ -100,7 +100,9 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """After ``chunks`` that had ``slices`` each, in the mean."""
+        """The size for the next columns, after ``chunks`` with an average of ``slices`` slices
+        each.
+        """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, not with those that it had: twice as
         # many would look like enough, the next chunk be small again, and so on in turn.
@@ -113,7 +115,9 @@ class ColumnAppender:
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 
     def _append_chunk(self, chunk: RecordColumns, size: int) -> int:
-        """The number of its slices. ``size`` is its :meth:`_upper_bound`."""
+        """Appends one chunk, and returns its number of slices. ``size`` is its :meth:`_upper_bound`
+        in bytes.
+        """
         topics = chunk.topics()
         cluster = self._await_topics(topics)
         if chunk.rows > 1 and size > self._config.buffer_memory // 2:
@@ -161,9 +165,11 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes the refused rows again, in order: the first slice of each partition. A later
-        slice has generation 0 (only the first slice of a chunk continues a batch), so it always
-        opens a batch, and its bytes are valid unchanged.
+        """Encodes the refused slices of a chunk again, for the current positions.
+
+        Only the first slice of each partition needs new bytes. A later slice always opens a batch
+        (generation 0), because only the first slice of a chunk continues a batch. So the bytes of
+        later slices stay valid.
         """
         if not refused:
             return EncodedSlices.of(())
@@ -184,7 +190,9 @@ class ColumnAppender:
         return cluster
 
     def _upper_bound(self, chunk: RecordColumns) -> int:
-        """An upper bound of the encoded bytes of ``chunk``, without a pass over its rows."""
+        """An upper bound of the encoded size of ``chunk`` in bytes, without a pass over the
+        rows.
+        """
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory
         if chunk.rows > 1 or size <= memory:
@@ -220,7 +228,8 @@ class ColumnAppender:
 
 
 class WaitingForInput:
-    """The time during which a writer of columns waits for input: linger.ms counts only then.
+    """The context in which a writer of columns waits for input. linger.ms counts only in this
+    context.
 
     ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
     """

@@ -1,19 +1,20 @@
-"""The end of an interpreter whose producers were not closed: their queued records are sent first.
+"""Sends the queued records of producers that were not closed when the interpreter exits.
 
-Owns: the producers of this process that have a network thread, and what happens to them when the
-interpreter exits. Never: a close that a program calls (``kafka_producer.py``).
+Owns: the list of this process's producers with a network thread, and their treatment at the exit of
+the interpreter. Never: a close that a program calls (``kafka_producer.py``).
 
-A script that ends without ``close`` would otherwise lose its queue in silence: the network thread
-is a daemon. When the interpreter exits, the order of events is:
+The network thread is a daemon. So a script that ends without ``close`` would otherwise lose its
+queued records without a message. When the interpreter exits, the order of events is:
 
-1. The main thread ends. ``threading`` joins the threads that are no daemons: they may still send.
-2. The functions of ``atexit`` run, the newest first; daemon threads still run. Ours runs here.
+1. The main thread ends. ``threading`` joins the threads that are no daemons; they may still send.
+2. The functions of ``atexit`` run, the newest first; daemon threads still run. Our function runs
+   here.
 3. The interpreter stops every daemon thread.
 
-A child of ``multiprocessing`` leaves out 2: there a finalizer of that module does the work. A child
-of ``os.fork`` has copies of its parent's producers, which are left alone. A process that ends by
+A child of ``multiprocessing`` skips step 2; a finalizer of that module runs our function there. A
+child of ``os.fork`` has copies of its parent's producers, which are ignored. A process that ends by
 ``os._exit`` (Spark's forked workers) or by a signal runs nothing of this. A producer with nothing
-to send, such as a warm one between two tasks, does not delay the exit.
+to send, such as a warm producer between two tasks, does not delay the exit.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _QUIET_S: Final = 1.0
 
 
 class _Watched:
-    """The producers of this process. ``lock`` guards the list: threads may make producers."""
+    """The producers of this process. ``lock`` guards the list, because any thread may create a
+    producer.
+    """
 
     lock = threading.Lock()
     parts: list[ProducerParts] = []  # noqa: RUF012 - one for each process
@@ -54,7 +57,9 @@ class _Watched:
 
 
 def watch(parts: ProducerParts) -> None:
-    """Send the queue of this producer, which has just started, when the interpreter exits."""
+    """Registers a producer that has just started, so that its queue is sent at the interpreter's
+    exit.
+    """
     with _Watched.lock:
         _Watched.parts = [one for one in _Watched.parts if _has_thread(one)]
         _Watched.parts.append(parts)
@@ -70,13 +75,17 @@ def watch(parts: ProducerParts) -> None:
 
 
 def _is_child_of_multiprocessing() -> bool:
-    """A child has the module loaded; a task of Spark does not, and must not load it for this."""
+    """True in a child process of ``multiprocessing``, where the module is already loaded. A task of
+    Spark does not have it, and must not load it for this check.
+    """
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
 
 
 def _renew_lock() -> None:
-    """Replaces the lock in a forked child: another thread may have held the lock at the fork."""
+    """Replaces the lock in a forked child, because another thread may have held the lock at the
+    fork.
+    """
     _Watched.lock = threading.Lock()
 
 
@@ -84,8 +93,10 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def flush_at_exit() -> None:
-    """Close every producer that has records to send, for delivery.timeout.ms at most, or until
-    Ctrl-C. Logs one warning with the number of records that were not sent; raises nothing.
+    """Closes every producer that has records to send, and waits for delivery.timeout.ms or until
+    Ctrl-C.
+
+    Logs one warning with the number of records that were not sent. Raises nothing.
     """
     with _Watched.lock:
         unfinished = [one for one in _Watched.parts if _has_work(one)]
@@ -111,9 +122,10 @@ def _has_thread(parts: ProducerParts) -> bool:
 
 
 def _has_work(parts: ProducerParts) -> bool:
-    """Whether the producer still has work at exit. True also while a daemon thread closes it,
-    because that thread would end with the interpreter. False after a forced close, or when a call
-    has raised its error.
+    """True if the producer still has records to send at exit.
+
+    True also while a daemon thread closes the producer, because that thread would end with the
+    interpreter. False after a forced close, or if a call has already raised the producer's error.
     """
     life = parts.lifecycle
     return (
@@ -125,7 +137,9 @@ def _has_work(parts: ProducerParts) -> bool:
 
 
 def _rows_of_transaction(parts: ProducerParts) -> int:
-    """Acknowledged rows of a transaction that a close aborts: they will not be visible."""
+    """The number of acknowledged rows in an open transaction. A close aborts the transaction, so
+    these rows will not be visible.
+    """
     manager = parts.transactional
     if manager is None or not manager.has_ongoing_transaction or manager.is_completing:
         return 0
@@ -133,7 +147,7 @@ def _rows_of_transaction(parts: ProducerParts) -> int:
 
 
 def _wait(unfinished: list[ProducerParts], records: int) -> None:
-    """Waits until each network thread has ended, its own delivery.timeout.ms is over, or Ctrl-C."""
+    """Waits until each network thread has ended, or its delivery.timeout.ms is over, or Ctrl-C."""
     begun = time.monotonic()
     announced = False
     try:
@@ -169,7 +183,9 @@ class _Loss:
             return sum(one.record_count for one in accumulator.incomplete.all() if not one.is_done)
 
     def count(self) -> int:
-        """Failed, still without an outcome, or acknowledged in a transaction that was aborted."""
+        """The number of lost records: failed, without an outcome, or acknowledged in an aborted
+        transaction.
+        """
         lost = self._failed() - self._failed_before + self._incomplete()
         return lost + (self._parts.recorder.report().rows if self._aborts else 0)
 
@@ -179,7 +195,7 @@ class _Loss:
 
 
 def _warn(lost: list[_Loss]) -> None:
-    """Logs one line for all producers of the process."""
+    """Logs one warning with the lost records of all producers of the process."""
     records = sum(one.count() for one in lost)
     if records:
         why = next(

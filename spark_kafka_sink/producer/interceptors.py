@@ -1,10 +1,10 @@
-"""User code before and after the sending of a record (Java's ``ProducerInterceptors``).
+"""Runs user code before and after the sending of a record (Java's ``ProducerInterceptors``).
 
 Owns: the interface of an interceptor, the import of ``interceptor.classes``, and their isolation:
-an exception is logged, and the next interceptor gets the previous value. They run before the first
-step of a record's way and after its last. Also the calls of Java's ``Configurable`` and
-``Closeable``, for these and for serializers and partitioners. Never: a payload in a log line; any
-cost when there is no interceptor; secret options: a class that needs one must obtain it itself.
+an exception is logged, and the next interceptor gets the previous value. Interceptors run before
+the first step of a record's way and after its last step. Also the calls of Java's ``Configurable``
+and ``Closeable``, for interceptors, serializers and partitioners. Never: a payload in a log line;
+any cost without interceptors; secret options: a class that needs a secret must obtain it itself.
 """
 
 from __future__ import annotations
@@ -61,17 +61,19 @@ class ProducerInterceptor:
         """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Gets the producer's options by Java's names, without secrets, before any other call."""
+        """Receives the producer's options by Java's names, without secrets, before any other
+        call.
+        """
 
     def close(self) -> None:
-        """The producer is closed."""
+        """Called when the producer is closed."""
 
 
 _METHODS = ("on_send", "on_send_columns", "on_acknowledgement", "close")
 
 
 class Interceptors:
-    """The interceptors of a producer, in the order of the option."""
+    """The interceptors of a producer, in the order of ``interceptor.classes``."""
 
     __slots__ = ("_acknowledged", "_columns", "_every", "_records", "cluster_listeners")
 
@@ -94,21 +96,23 @@ class Interceptors:
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Interceptors | None:
-        """The interceptors that ``paths`` name; None when there are none. ConfigError for a wrong
-        path.
+        """Creates the interceptors with these import ``paths``; None without paths. Raises
+        ConfigError for a wrong path.
         """
         if not paths:
             return None
         return cls([import_paths.make(path, OPTION) for path in paths])
 
     def configure(self, config: ProducerConfig) -> None:
-        """Call each one's ``configure``. ConfigError when one raises."""
+        """Calls each interceptor's ``configure``. Raises ConfigError if a call raises."""
         for one in self._every:
             configure_plugin(one, OPTION, config)
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """ConfigError for a path that can't be imported. Makes no interceptor: for the driver."""
+        """Raises ConfigError for an interceptor that can't be imported. For the driver: creates no
+        interceptor.
+        """
         for path in paths:
             found = import_paths.find(path, OPTION)
             if not any(callable(getattr(found, name, None)) for name in _METHODS):
@@ -117,7 +121,9 @@ class Interceptors:
                 )
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """``record``, passed through every interceptor in order."""
+        """Passes ``record`` through every interceptor in order, and returns the resulting
+        record.
+        """
         for one in self._records:
             try:
                 changed = one.on_send(record)  # type: ignore[attr-defined]  # see _having
@@ -137,7 +143,9 @@ class Interceptors:
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
-        """``columns``, passed through every interceptor in order; the row count is unchanged."""
+        """Passes ``columns`` through every interceptor in order, and returns the resulting columns,
+        which have as many rows.
+        """
         for one in self._columns:
             try:
                 changed = one.on_send_columns(columns)  # type: ignore[attr-defined]  # see _having
@@ -158,7 +166,7 @@ class Interceptors:
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: KafkaError | None, headers: Headers = NO_HEADERS
     ) -> None:
-        """A record, or a batch of columns, has its outcome."""
+        """Notifies the interceptors that a record, or a batch of columns, has its outcome."""
         for method, takes_headers in self._acknowledged:
             try:
                 method(metadata, error, *((headers,) if takes_headers else ()))
@@ -171,7 +179,7 @@ class Interceptors:
                 )
 
     def on_send_error(self, record: ProducerRecord, error: KafkaError) -> None:
-        """``record`` failed before it was appended."""
+        """Notifies the interceptors of a ``record`` that failed before it was appended."""
         headers = record.headers
         assert isinstance(headers, Headers)
         headers.set_read_only()
@@ -183,7 +191,7 @@ class Interceptors:
 
 
 def _takes_headers(method: Callable[..., object]) -> bool:
-    """False for the form of before KIP-512."""
+    """True if ``on_acknowledgement`` has a third parameter for the headers (KIP-512)."""
     try:
         inspect.signature(method).bind(None, None, None)
     except (TypeError, ValueError):
@@ -219,8 +227,8 @@ def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more:
 
 
 def close_plugin(plugin: object, what: str) -> None:
-    """Calls ``plugin.close()`` and logs its exception, because the other plugins must be closed as
-    well.
+    """Calls ``plugin.close()``, and logs its exception. An exception must not keep other plugins
+    from being closed.
     """
     method = getattr(plugin, "close", None)
     if not callable(method):

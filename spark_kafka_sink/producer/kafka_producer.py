@@ -1,8 +1,8 @@
 """The producer's public API: records or columns in, outcomes out.
 
 Owns: a producer's methods and its close. The writer thread calls it; the steps of a record's way
-are ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never: the assembly of
-the parts (``wiring.py``), bytes, queues, sockets, the handling of a response (``sender.py``).
+are in ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never: the creation of
+the components (``wiring.py``), bytes, queues, sockets, the handling of a response (``sender.py``).
 
 ``send`` is thread-safe. Columns have one writer thread at a time; other threads may ``send``
 concurrently. Records that one thread sends to a partition keep their order.
@@ -91,8 +91,8 @@ class KafkaProducer:
         new_client: NewClient | None = None,
         start_thread: StartThread = start_thread,
     ) -> None:
-        """``cluster``: initial metadata. The others are for tests, which substitute a simulated
-        clock and network and a stepped thread.
+        """Creates the producer. ``cluster`` is initial metadata. The other arguments are for tests,
+        which substitute a simulated clock, a simulated network and a stepped thread.
         """
         parts = ProducerParts(
             ProducerOptions.of(config),
@@ -130,8 +130,9 @@ class KafkaProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Like Java's try-with-resources: with or without an exception, queued records are sent,
-        and a transaction that is neither committed nor aborted is aborted.
+        """Closes the producer, with or without an exception, like Java's try-with-resources.
+
+        Queued records are sent. A transaction without a commit or abort is aborted.
         """
         self.close()
 
@@ -271,7 +272,7 @@ class KafkaProducer:
             raise late
 
     def _record_duration(self, measurement: Measurement, start: int) -> None:
-        """Record the duration of a blocking call that began at ``start``."""
+        """Records the duration in ms of a blocking call that began at ``start``."""
         now = self._clock.now_ms()
         self._metrics.record(measurement, now - start, now)
 
@@ -319,10 +320,11 @@ class KafkaProducer:
     # ---- transactions ------------------------------------------------------------------------
 
     def describe_last_transaction(self) -> str:
-        """The state of the last transaction of transactional.id, as the coordinator names it
-        (Java's ``TransactionState``). Without a transaction it is "Dead". Call this method before
-        :meth:`init_transactions`, which would abort an open transaction. Blocks for at most
-        max.block.ms. Java's producer has no such method.
+        """The state of the last transaction of transactional.id, by the coordinator's names (Java's
+        ``TransactionState``). Without a transaction the state is "Dead".
+
+        Call this method before :meth:`init_transactions`, which would abort an open transaction.
+        Blocks for at most max.block.ms. Java's producer has no such method.
         """
         manager = self._transactional("describe_last_transaction")
         self._await(manager.describe_last_transaction, Measurement.TXN_INIT)
@@ -418,7 +420,7 @@ class KafkaProducer:
             self.close(0)
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
-        """Whether all partitions have leaders, by new metadata; False without new metadata."""
+        """True if all ``partitions`` have leaders in new metadata. False without new metadata."""
         with suppress(KafkaError):
             if self._metadata.refresh(self._clock.now_ms() + timeout_ms):
                 leader_for = self._metadata.cluster.leader_for
@@ -455,8 +457,8 @@ class KafkaProducer:
 
     @property
     def reusable(self) -> bool:
-        """True after a clean attempt: without an error, and without a batch whose outcome is
-        unknown (rule R4).
+        """True if another attempt can use this producer: no error occurred, and no batch has an
+        unknown outcome (rule R4).
         """
         manager = self._transaction_manager
         return (
@@ -526,7 +528,9 @@ class KafkaProducer:
         return report
 
     def progress(self) -> ProducerProgress:
-        """The progress of the attempt. Any thread may call it. It never delays a row."""
+        """The progress of the current attempt. Any thread may call this method, which never delays
+        a row.
+        """
         return ProducerProgress(
             self._recorder.report(),
             self._sender.on_wire(self._clock.now_ms()),
@@ -554,10 +558,12 @@ class KafkaProducer:
     # ---- failures ----------------------------------------------------------------------------
 
     def _fail_producer(self, error: KafkaError) -> None:
-        """From now on every method but close raises ``error``; queued batches are not sent.
+        """Fails the producer: every method except :meth:`close` raises ``error``, and queued
+        batches are not sent.
 
-        In a transaction only the transaction fails and can be aborted, unless the producer has
-        failed before (an interrupted append leaves the accumulator in an unknown state).
+        In a transaction, only the transaction fails, and can be aborted. Exception: if the producer
+        has failed before, it stays failed, because an interrupted append leaves the accumulator in
+        an unknown state.
         """
         manager = self._transaction_manager
         if (

@@ -1,4 +1,4 @@
-"""Whether a producer is open, has failed, or is closed; its process, thread and client.
+"""The state of a producer: open, failed or closed; its process, thread and client.
 
 Owns: :class:`Lifecycle`, the one value that decides whether records are accepted and which error
 every method raises after a failure; the start of the network thread; the fork count (a child has
@@ -7,10 +7,10 @@ the producer, the thread's work (``sender.py``).
 
 The effect of a permanently failed batch (rule R2):
 
-- records of ``send`` fail, and the others continue: the idempotent producer under a new id, because
-  nothing may be sent after a sequence gap (``transaction_manager.py``);
+- records of ``send`` fail, and other records continue. An idempotent producer continues under a new
+  epoch, because nothing may be sent after a sequence gap (``transaction_manager.py``);
 - rows of columns belong to an attempt, which is lost as a whole: unacknowledged rows fail, and
-  every method but ``close`` raises;
+  every method except ``close`` raises;
 - a transaction can then only be aborted; after ``abort_transaction`` the producer is usable.
 """
 
@@ -42,15 +42,16 @@ StartThread = Callable[[Callable[[], None], str], NetworkThread]
 
 
 def start_thread(run: Callable[[], None], name: str) -> NetworkThread:
-    """A started daemon thread of that name."""
+    """Starts a daemon thread with this name, and returns it."""
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
 
 
 class ForkCounter:
-    """How often this process was forked since this module was loaded. Reading the process id for
-    each record would cost a system call.
+    """Counts the forks of this process since this module was loaded.
+
+    Comparing the process id for each record would cost a system call.
     """
 
     count = 0
@@ -64,8 +65,10 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 
 
 class NetworkLink:
-    """The calls of other threads to the network client. It is made before the client, because the
-    client needs the parts that wake it up. Without a client its methods do nothing.
+    """The calls that other threads make to the network client.
+
+    The link is created before the client, because the client needs components that wake it up.
+    Without a client the methods do nothing.
     """
 
     __slots__ = ("_client",)
@@ -74,23 +77,23 @@ class NetworkLink:
         self._client: KafkaClient | None = None
 
     def connect(self, client: KafkaClient | None) -> None:
-        """Sets the client; None: the client is closed."""
+        """Sets the client; None if the client is closed."""
         self._client = client
 
     def wakeup(self) -> None:
-        """End the client's poll: there is a batch or a request to send. Any thread."""
+        """Ends the client's poll, because there is a batch or a request to send. Any thread."""
         client = self._client
         if client is not None:
             client.wakeup()
 
     def connection_failures(self) -> Mapping[str, str]:
-        """The failed addresses and their reasons, for errors. Any thread."""
+        """The addresses that could not be reached, with the reasons, for errors. Any thread."""
         client = self._client
         return {} if client is None else client.connection_failures()
 
 
 class Lifecycle:
-    """Open, then failed or closed, or both; nothing leads back.
+    """The state of a producer: open at first, then failed, closed, or both. It is never open again.
 
     Single fields are read without a lock; ``_lock`` orders failures. It may be taken under any
     other lock, and nothing is called under it.
@@ -118,14 +121,18 @@ class Lifecycle:
         self.forks = ForkCounter.count
 
     def fail(self, error: KafkaError) -> None:
-        """Every method but ``close`` raises ``error``, unless the producer has failed before."""
+        """Marks the producer as failed: every method except ``close`` raises ``error``. The first
+        error is kept.
+        """
         with self._lock:
             if self.error is None:
                 self.error = error
             self.is_open = False
 
     def stop(self, fatal: KafkaError) -> None:
-        """The producer has failed, and sends nothing more; the first ``fatal`` is kept."""
+        """Marks the producer as failed, and stops the sending. The first ``fatal`` error is
+        kept.
+        """
         error = fatal
         # An authentication error may be raised by a wait of the writer first: it must be the same
         # either way.
@@ -139,8 +146,10 @@ class Lifecycle:
         self.fail(error)
 
     def close(self, *, forced: bool = False) -> None:
-        """``close`` was called. ``forced`` is set first: the network thread, which finds the
-        producer closed, must not begin what a forced close leaves out.
+        """Marks the producer as closed.
+
+        ``forced`` is set first, because the network thread must not begin work that a forced close
+        skips.
         """
         if forced:
             self.forced = True
@@ -149,11 +158,11 @@ class Lifecycle:
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a fork of the process that made the producer."""
+        """True if this process is a fork of the process that created the producer."""
         return self.forks != ForkCounter.count
 
     def check(self) -> None:
-        """Raise unless the producer is usable: open, and of this process."""
+        """Raises an error unless the producer is open and belongs to this process."""
         if self.is_forked:
             raise IllegalStateError(
                 f"this producer was made in process {self.pid}, not in {os.getpid()}",
@@ -165,7 +174,7 @@ class Lifecycle:
         self.raise_error()
 
     def raise_error(self) -> None:
-        """Raise the error of a failed producer."""
+        """Raises the error of a failed producer; does nothing otherwise."""
         if self.error is not None:
             self.is_reported = True
             raise self.error

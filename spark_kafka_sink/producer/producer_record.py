@@ -1,7 +1,7 @@
-"""A single record to send, and its metadata once it is written.
+"""A single record to send, and its metadata after it was written.
 
-Owns: :class:`ProducerRecord`, :class:`Headers` and :class:`RecordMetadata`, Java's classes of these
-names: the argument and the result of ``send``. Never: bytes of a record.
+Owns: :class:`ProducerRecord`, :class:`Headers` and :class:`RecordMetadata`, like Java's classes of
+these names: the argument and the result of ``send``. Never: bytes of a record.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ class Headers:
         self._items.append((key, value))
 
     def remove(self, key: str) -> None:
-        """Remove every header of this key."""
+        """Removes every header with this key."""
         self._check_writable()
         self._items = [item for item in self._items if item[0] != key]
 
     def last(self, key: str) -> bytes | None:
-        """The value of the last header with ``key``. None if there is none, or it is null."""
+        """The value of the last header with ``key``. None without such a header, or if its value is
+        null.
+        """
         return next((value for name, value in reversed(self._items) if name == key), None)
 
     def set_read_only(self) -> None:
@@ -122,8 +124,8 @@ def _check_topic(topic: object) -> None:
 
 
 def _whole_number(value: object, what: str, java_name: str) -> int:
-    """``value`` of a record as an int (numpy's integers are converted). DataError for a float, and
-    for a negative number, with Java's text about ``java_name``.
+    """``value`` as an int; numpy's integers are converted. Raises DataError for a float or a
+    negative number, with Java's text about ``java_name``.
     """
     if type(value) is not int:
         try:
@@ -141,8 +143,9 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 
 
 class _Fields:
-    """A record whose fields can still be assigned. In a frozen class each assignment is a call,
-    which would be a third of a record's cost.
+    """The fields of a record, assignable during its construction.
+
+    In a frozen class each assignment is a call, which would be a third of a record's cost.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
@@ -254,7 +257,7 @@ class RecordMetadata(NamedTuple):
 
     @classmethod
     def empty(cls, tp: TopicPartition) -> RecordMetadata:
-        """The metadata for callbacks with an error: the partition, if it is known."""
+        """The metadata of a failed record, for callbacks: its topic, and its partition if known."""
         return cls(tp.topic, tp.partition)
 
     @property
@@ -273,6 +276,8 @@ new_record_metadata: Callable[[tuple[str, int, int, int, int, int, int]], Record
 
 
 def tp_of(record: ProducerRecord) -> TopicPartition:
-    """The topic partition of ``record``; UNKNOWN_PARTITION when the partitioner chooses it."""
+    """The topic partition of ``record``; UNKNOWN_PARTITION if the record leaves the choice to the
+    partitioner.
+    """
     partition = UNKNOWN_PARTITION if record.partition is None else record.partition
     return TopicPartition(record.topic, partition)

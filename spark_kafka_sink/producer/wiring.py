@@ -1,8 +1,8 @@
-"""The parts of a producer, made in order: each part gets the parts that it calls.
+"""Creates the components of a producer, in order: each component gets the components that it calls.
 
 Owns: :class:`ProducerOptions`, the argument of ``KafkaProducer`` (text separated from objects: a
 serializer or an interceptor may be either), and :class:`ProducerParts`, the assembly. Never: the
-meaning of an option (``config/producer_config.py``), the work of a part.
+meaning of an option (``config/producer_config.py``), the work of a component.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """A checked config, and the objects that its user gave or named."""
+    """A checked config, with the serializers and interceptors that the user gave or named."""
 
     config: ProducerConfig
     serializers: tuple[Serializer, Serializer]
@@ -61,9 +61,7 @@ class ProducerOptions:
 
     @classmethod
     def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
-        """Reads the options. Raises ConfigError for invalid options. Logs the warnings of
-        options.
-        """
+        """Reads the options, and logs their warnings. Raises ConfigError for invalid options."""
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
             config = given
@@ -96,8 +94,8 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """Returns a serializer. ``configure`` is called for a serializer created here, with whether it
-    is for keys; a given object is used unchanged, like in Java.
+    """The serializer that ``given`` stands for. A serializer that is created here is configured,
+    with the information whether it is for keys. A given object is used unchanged, like in Java.
     """
     made = serializer(given, option)
     if made is not given:
@@ -114,7 +112,9 @@ def _has_objects(value: object) -> bool:
 
 
 class ProducerParts:
-    """The parts of a producer. When a part can't be made, the parts made before are closed."""
+    """The components of a producer. If a component can't be created, the components created before
+    are closed.
+    """
 
     def __init__(
         self,
@@ -156,16 +156,16 @@ class ProducerParts:
             raise
 
     def wakeup(self) -> None:
-        """Wake up the network thread. Any thread."""
+        """Wakes up the network thread. Any thread."""
         self._link.wakeup()
 
     @property
     def appended_records(self) -> int:
-        """Records appended so far, as columns and one by one."""
+        """The number of records appended so far, as columns and one by one."""
         return self.filler.appended_records + self._record_filler.appended_records
 
     def _make_stores(self, cluster: Cluster | None) -> None:
-        """Metrics, memory and metadata: what the others read and count in."""
+        """Creates metrics, metadata and memory pool, which other components use."""
         config, clock = self.config, self.clock
         self.metrics = ProducerMetrics(
             clock,
@@ -186,8 +186,8 @@ class ProducerParts:
         self.pool = BufferPool(config.buffer_memory, clock, self.metrics)
 
     def _make_accumulator(self) -> None:
-        """Makes the state of the batches, the drain's view of the transaction manager, and the
-        three parts that move batches.
+        """Creates the accumulator, the transaction manager, the recorder, and the components that
+        move batches.
         """
         config, clock = self.config, self.clock
         self.accumulator = RecordAccumulator(config, clock, self.lifecycle, self.pool)
@@ -218,7 +218,7 @@ class ProducerParts:
         self.load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, clock)
 
     def _make_appenders(self, serializers: tuple[Serializer, Serializer]) -> None:
-        """The writer's side: of columns, and of single records."""
+        """Creates the writer's components: for columns, and for single records."""
         config, wakeup = self.config, self._link.wakeup
         self.waiting = WaitingForInput(self.accumulator, self.clock, wakeup)
         self.columns = ColumnAppender(
@@ -275,7 +275,7 @@ class ProducerParts:
         )
 
     def _make_sender(self, new_client: NewClient | None) -> None:
-        """The client, and the sender that uses it."""
+        """Creates the client, and the sender that uses it."""
         client = self._client
         if client is None:
             if new_client is None:
@@ -305,7 +305,7 @@ class ProducerParts:
         )
 
     def close_plugins(self) -> None:
-        """Close the user's classes."""
+        """Closes the user's interceptors, serializers and partitioners."""
         if self.interceptors is not None:
             self.interceptors.close()
         for plugin, what in self._plugins:
@@ -313,9 +313,10 @@ class ProducerParts:
 
 
 def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -> ProducerConfig:
-    """Resolve the bootstrap servers; ConfigError when none can be resolved.
+    """A config with resolved bootstrap servers. Raises ConfigError if no server can be resolved.
 
-    Skipped when ``cluster`` has the brokers: 200 tasks would resolve the same names needlessly.
+    If ``cluster`` has the brokers, nothing is resolved, because 200 tasks would resolve the same
+    names.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL

@@ -65,9 +65,9 @@ _MIN_PRODUCE_VERSION = {CompressionType.ZSTD: 7}
 class Codec:
     """A compression type and its level (None: the type's default).
 
-    Levels are those of the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4 1..17.
-    **lz4**: Java uses the fast compressor for level 9 (its default), and the high compressor for
-    all other levels. So here level 9 is lz4's level 0, levels 1 and 2 are the lowest high level
+    The levels have the meaning of the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4
+    1..17. **lz4**: Java uses the fast compressor for level 9 (its default), and the high compressor
+    for all other levels. So here level 9 is lz4's level 0, levels 1 and 2 are the lowest high level
     (3), and level 17 is the library's highest level (16).
     """
 

@@ -57,8 +57,8 @@ def offsets_of(array: pa.Array) -> Indices:
 
 
 def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The items of all rows of a list or map array, and the ``len(array) + 1`` offsets of the rows
-    in the items.
+    """The items in all rows of a list or map array, and the ``len(array) + 1`` offsets that
+    separate the rows.
     """
     valid = valid_of(array)
     if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
@@ -279,8 +279,8 @@ class ViewGather:
 
 
 class TakeGather:
-    """A :class:`Gather` with one pool of all bytes and Arrow's ``take``, for versions of Arrow
-    without a cast of views.
+    """A :class:`Gather` that copies all bytes into one pool and uses Arrow's ``take``, for versions
+    of Arrow that can't cast views.
     """
 
     def __init__(self, slots: int) -> None:

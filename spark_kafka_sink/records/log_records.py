@@ -145,9 +145,9 @@ def read_batches(
     """Yields the batches of ``fetched``, each with the records whose key is ``wanted``.
 
     Batches that end before the fetch offset are left out. Records of all transactions are returned,
-    committed or not. Of batches that are not transactional, only the header is read, because they
-    are not ours. With ``transactional`` False it is the other way round: only headers of
-    transactional batches are read.
+    committed or not. If a batch is not transactional, only its header is read, because the batch is
+    not ours. With ``transactional`` False it is the other way round: only headers of transactional
+    batches are read.
 
     Keys are compared before values are read, and only values of matching keys are kept, at most
     about ``max_kept`` bytes for each batch. Every matching key must contain the bytes ``mention``.

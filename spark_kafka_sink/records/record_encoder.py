@@ -1,18 +1,18 @@
 """Encodes columns as record bytes: grouping and encoding. The hot path.
 
-Owns: the order of rows in the output (stable groups of one topic partition) and the bytes of format
-v2 records (Java's ``DefaultRecord``). Never: the distribution over batches (``batch_cutter``), a
-lock, a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
+Owns: the order of rows in the output (stable groups by topic partition) and the bytes of format v2
+records (Java's ``DefaultRecord``). Never: the distribution over batches (``batch_cutter``), a lock,
+a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
 
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
 The accumulator refuses a slice if the open batch that it was encoded for has been closed meanwhile.
-Such a slice is encoded again: :func:`encode_slices_again`.
+:func:`encode_slices_again` then encodes the slice again.
 
 A chunk becomes bytes in these steps: sizes from the columns' lengths, slices from the sizes, deltas
 from the slices. Then each record is a *head* (length, attributes, deltas, key length: mostly 8 to
-12 bytes, packed by shifts), the key, the value's length, the value and the headers. One Gather
+12 bytes, packed by shifts), the key, the value's length, the value and the headers. A single Gather
 concatenates the pieces of all records in the groups' order, which copies keys and values once.
 """
 

@@ -1,4 +1,4 @@
-"""Batches from opening to completion, guarded by one lock: a state and what is done with it.
+"""The accumulator: a producer's batches from opening to completion, guarded by one lock.
 
 Owns: ``record_accumulator`` (the queues, the incomplete batches, flush and failure),
 ``batch_filler`` (columns in, full batches closed), ``batch_drainer`` (sendable batches out),

@@ -25,7 +25,9 @@ from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER
 
 
 class DrainControl(Protocol):
-    """The drain's view of the transaction manager, whose methods describe these."""
+    """The methods of the transaction manager that the drain uses. The manager's docstrings describe
+    them.
+    """
 
     @property
     def is_completing(self) -> bool: ...
@@ -42,7 +44,11 @@ class DrainControl(Protocol):
 
 
 class ReadyCheckResult(NamedTuple):
-    """Java's ReadyCheckResult: ``next_ready_check_delay_ms`` is NEVER when no batch waits."""
+    """The nodes that can get a request now, and the delay until the next check (Java's
+    ReadyCheckResult).
+
+    The delay in ms is NEVER if no batch waits for a time.
+    """
 
     ready_nodes: frozenset[int]
     next_ready_check_delay_ms: int
@@ -57,7 +63,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class BatchDrainer:
-    """Takes batches out of the accumulator's queues, under its lock."""
+    """Takes batches out of the accumulator's queues, under the accumulator's lock."""
 
     __slots__ = (
         "_accumulator",
@@ -84,7 +90,7 @@ class BatchDrainer:
 
     # ---- unfilled batches --------------------------------------------------------------------
     def _send_all_open(self, now: int) -> bool:
-        """True when all open batches must be sent unfilled."""
+        """True if all open batches must be sent before they are full."""
         accumulator = self._accumulator
         if accumulator.incomplete.flushes:
             return True
@@ -98,13 +104,15 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """Milliseconds until the writer has waited linger.ms for its input."""
+        """The milliseconds until the writer has waited linger.ms for input; NEVER if it does not
+        wait.
+        """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds of backoff left of a retried batch; 0 when the leader changed since the last
-        attempt.
+        """The milliseconds of backoff left for a retried batch; 0 if the leader has changed since
+        the last attempt.
         """
         batch.maybe_update_leader_epoch(queue.leader_epoch)
         if batch.has_leader_changed_for_the_ongoing_retry:
@@ -114,11 +122,13 @@ class BatchDrainer:
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """Nodes that lead a partition with a batch to send now; and the delay until the next check.
+        """The nodes that lead a partition with a batch to send now, and the delay until the next
+        check.
 
-        Unlike Java's, a node is not ready for a partition whose sequences hold it back (the first
-        batch of a producer on it is in flight): the response wakes the sender anyway, and a ready
-        node without a drainable batch would make it spin until then.
+        A partition does not make its node ready while its sequences hold it back, because a
+        producer's first batch there is in flight. Java's producer differs here. The response wakes
+        the sender anyway, and a ready node without a drainable batch would make the sender spin
+        until then.
         """
         nodes: set[int] = set()
         delay = NEVER
@@ -150,7 +160,9 @@ class BatchDrainer:
         return _new_result((frozenset(nodes), delay, unknown))
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
-        """Add the leaders of open batches to send; returns the delay until the next is due."""
+        """Adds the leaders of open batches that must be sent now to ``nodes``. Returns the delay in
+        ms until the next open batch must be sent.
+        """
         accumulator, manager = self._accumulator, self._transaction_manager
         everything = self._send_all_open(now)
         delay = max(self._linger_left(now), 0) if not everything else NEVER
@@ -174,11 +186,12 @@ class BatchDrainer:
     def drain(
         self, cluster: Cluster, sizes: Mapping[int, int], now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Batches by node id, IN_FLIGHT, headers written; nodes without batches are omitted.
+        """The batches to send now, by node id: IN_FLIGHT, with their headers. Nodes without batches
+        are left out.
 
-        At most one batch of a partition, at most the bytes of ``sizes`` for each node, unless a
-        single batch is larger. Each call starts at the partition after the last drained partition,
-        so that no partition of a node starves.
+        A node gets at most one batch of each partition, and at most its bytes in ``sizes``, unless
+        a single batch is larger. Each call starts at the partition after the last drained
+        partition, so that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:
@@ -239,18 +252,22 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """An open batch joins a request to its broker when it is old. A batch with records of
-        ``send`` joins even before it has lingered, like in Java (drainBatchesForOneNode). A batch
-        of columns is filled first, because the writer is working on it.
+        """True if the open ``batch`` should join a request to its broker before it is full.
+
+        A batch with records of ``send`` joins even before linger.ms is over, like in Java
+        (drainBatchesForOneNode). A batch of columns joins only when it has been open for too long,
+        because the writer is still filling it.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 
     def _head(
         self, queue: PartitionQueue, claimed: list[ProducerBatch], now: int, *, send_all: bool
     ) -> ProducerBatch | None:
-        """Under the lock: the head of ``queue``, READY; None when it may not be sent now. An open
-        head is closed; if that needs compression it is added to ``claimed``, for the caller to
-        close it without the lock.
+        """The first batch of ``queue``, READY; None if it may not be sent now. Called under the
+        lock.
+
+        An open batch is closed. If this needs compression, the batch is added to ``claimed``, and
+        the caller closes it without the lock.
         """
         if not queue.batches or queue.muted:
             return None
@@ -273,8 +290,8 @@ class BatchDrainer:
         return None
 
     def mute_partition(self, tp: TopicPartition) -> None:
-        """Stops draining ``tp``: a batch is in flight, and max.in.flight.requests.per.connection is
-        1.
+        """Stops draining the partition ``tp``, which has a batch in flight, because
+        max.in.flight.requests.per.connection is 1.
         """
         with self._accumulator.lock:
             self._queues.by_partition[tp].muted = True

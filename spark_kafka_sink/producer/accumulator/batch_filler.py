@@ -5,7 +5,7 @@ Owns: the largest size of a batch, appending slices (step 7 of a record's way), 
 OPEN to READY, and the recovery of an interrupted closer. Never: records of ``send``
 (``record_appender.py``), the sender's reason to close a batch (``batch_drainer.py``), a clock.
 
-**Who closes an open batch.** Encoding needs the open batch's record count and base timestamp, and
+**Closing an open batch.** Encoding needs the open batch's record count and base timestamp, and
 compressing takes long, so neither happens under the lock:
 
 1. The writer calls :meth:`BatchFiller.positions` and encodes for generation g, count n.
@@ -78,11 +78,14 @@ _VIEWS_OF_A_BATCH = 4
 
 
 class BatchLimits:
-    """How large a batch may grow, by topic; read by the writer, updated by the thread that closes
-    or splits a batch. No lock: a lost update loses the measurement of one batch.
+    """The size limits of batches, by topic.
 
-    batch.size, max.request.size and MESSAGE_TOO_LARGE responses bound the *compressed* batch; the
-    topic's estimated compression ratio converts that to raw record bytes, which the planner counts.
+    The writer reads the limits, and the thread that closes or splits a batch updates them. There is
+    no lock, because a lost update loses only the measurement of one batch.
+
+    batch.size, max.request.size and MESSAGE_TOO_LARGE responses limit the *compressed* batch. The
+    topic's estimated compression ratio converts this limit to raw record bytes, which the planner
+    counts.
     """
 
     __slots__ = ("_codec", "_estimator", "_limit", "_raw_cap", "_topic_limits")
@@ -95,7 +98,7 @@ class BatchLimits:
         self._topic_limits: dict[str, int] = {}
 
     def raw_limit(self, topic: str) -> int:
-        """Raw record bytes after which a batch of ``topic`` counts as full."""
+        """The number of raw record bytes after which a batch of ``topic`` is full."""
         limit = min(self._limit, self._topic_limits.get(topic, self._limit))
         room = max(1, limit - HEADER_SIZE)
         if self._codec.is_none:
@@ -104,15 +107,18 @@ class BatchLimits:
         return max(1, min(int(room / ratio), self._raw_cap))
 
     def closed(self, batch: ProducerBatch) -> None:
-        """Learn how well the records of a batch that was just closed compressed."""
+        """Updates the topic's compression ratio with a batch that was just closed."""
         if batch.raw_size * _MIN_SAMPLE_FRACTION < self.raw_limit(batch.tp.topic):
             return
         ratio = (batch.size_in_bytes - HEADER_SIZE) / max(1, batch.raw_size)
         self._estimator.update(batch.tp.topic, self._codec, ratio)
 
     def refused(self, batch: ProducerBatch) -> None:
-        """A broker rejected ``batch`` with MESSAGE_TOO_LARGE: half of its size is the topic's limit
-        from now on, for this producer (rule R7).
+        """Halves the size limit of the topic after a broker rejected ``batch`` with
+        MESSAGE_TOO_LARGE.
+
+        The new limit is half of the batch's size. It holds for the lifetime of this producer (rule
+        R7).
         """
         topic, limit = batch.tp.topic, max(1, batch.size_in_bytes // 2)
         self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))
@@ -120,8 +126,10 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """``refused`` slices must be encoded again. Batches now use ``taken`` bytes of the pool: all
-    bytes of a buffer that they view, even bytes that were copied or refused.
+    """The result of :meth:`BatchFiller.append`. The ``refused`` slices must be encoded again.
+
+    ``taken`` is the number of the pool's bytes that batches have newly taken over. A viewed buffer
+    counts as a whole, even if some of its bytes were copied or refused.
     """
 
     refused: tuple[EncodedSlice, ...]
@@ -131,9 +139,9 @@ class AppendResult:
 class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the thread that calls it.
 
-    ``wakeup`` (the sender's) is called without locks, whenever a batch became ready or the only
-    open batch was opened. ``pool`` memory is allocated by the writer before :meth:`append` and
-    passed on there.
+    ``wakeup`` wakes the sender. It is called without locks, when a batch has become ready or the
+    only open batch was opened. The writer allocates memory in the ``pool`` before :meth:`append`,
+    which passes it on to the batches.
     """
 
     __slots__ = (
@@ -179,7 +187,9 @@ class BatchFiller:
     # ---- columns -----------------------------------------------------------------------------
 
     def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
-        """The position in the open batch of each of ``tps``; :meth:`append` must follow soon."""
+        """The positions in the open batches of ``tps``, for encoding. The caller must then call
+        :meth:`append` soon.
+        """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition
         found: list[int] = []
@@ -200,7 +210,7 @@ class BatchFiller:
         return open_positions(found)
 
     def open_room(self, tp: TopicPartition) -> int | None:
-        """Raw bytes left in the open batch of ``tp``; None when none is open."""
+        """The raw bytes left in the open batch of ``tp``; None without an open batch."""
         with self._accumulator.lock:
             queue = self._queues.by_partition.get(tp)
             if queue is None or queue.open is None:
@@ -208,13 +218,13 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
-        """Append ``slices`` to their batches; see the module docstring for why some are refused.
+        """Appends ``slices`` to their batches. The module docstring explains why some are refused.
 
-        The memory of their bytes, and of a header for each slice that opens a batch, has been
-        allocated in the pool by the caller. Batches that are full are closed (compressed) here, on
-        the caller's thread.
+        The caller has allocated the memory of the slices in the pool, with a header for each slice
+        that opens a batch. Full batches are closed (compressed) here, on the caller's thread.
 
-        Raises the error of a producer that has failed, IllegalStateError when it is closed.
+        Raises the error of a producer that has failed, and IllegalStateError if the producer is
+        closed.
         """
         sizes, chunks, viewed = self._chunks(slices)
         refused: list[EncodedSlice] = []
@@ -270,12 +280,12 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """The size of each slice, and its bytes for the batch: a copy, or the slice itself. A slice
-        itself comes with the buffer that it views, which stays whole in memory until no batch views
-        it (rule R5).
+        """For each slice: its size, its bytes for the batch, and the buffer that these bytes view.
 
-        So views must be worth it: slices that fill a good part of a batch, which is sent soon, and
-        only if these slices are most of the bytes that were encoded together.
+        Small slices are copied, and view no buffer. A viewed buffer stays in memory as a whole
+        until no batch views it (rule R5). So a slice is viewed only if it fills a good part of a
+        batch, which is sent soon, and if the viewed slices are most of the bytes that were encoded
+        together.
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
@@ -305,7 +315,7 @@ class BatchFiller:
     # ---- opening and closing -----------------------------------------------------------------
 
     def open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
-        """Adds a new open batch at the end of ``queue``. Under the lock."""
+        """Adds a new open batch at the end of ``queue``. Called under the lock."""
         accumulator = self._accumulator
         generation = accumulator.incomplete.generation + 1
         batch = ProducerBatch(queue.tp, now, generation, base_timestamp, self._listener)
@@ -316,12 +326,12 @@ class BatchFiller:
         return batch
 
     def open_left(self, batch: ProducerBatch, now: int) -> int:
-        """Milliseconds until ``batch`` has been open for too long.
+        """The milliseconds until ``batch`` has been open for too long.
 
         For a batch with a record of ``send``, the limit is Java's linger.ms, from the batch's
-        creation. For other batches, the limit is doubled while the writer encodes for its position:
-        age is not urgent, and refused slices are encoded twice. (Not indefinitely: the writer may
-        have failed.)
+        creation. For other batches, the limit is doubled while the writer encodes for a position in
+        the batch, because refused slices are encoded twice. The limit is not infinite, because the
+        writer may have failed.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
@@ -331,8 +341,10 @@ class BatchFiller:
         return limit - (now - batch.created_ms)
 
     def claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
-        """Stops appends to the open batch. Under the lock. True: it is READY; False: it was added
-        to ``claimed``, and the caller must close it without the lock.
+        """Stops appends to the open batch of ``queue``. Called under the lock.
+
+        Returns True if the batch is READY. Returns False if the batch was added to ``claimed``, and
+        the caller must close it without the lock.
         """
         batch = self._queues.close_open(queue)
         if self._uncompressed:
@@ -343,9 +355,11 @@ class BatchFiller:
         return False
 
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
-        """Compress the batches that this thread claimed, without the lock; each is then READY. When
-        that is interrupted, the caller returns all that it allocated, also what batches have
-        ``taken``: that is counted again.
+        """Compresses the batches that this thread claimed, without the lock; each batch is then
+        READY.
+
+        If this is interrupted, the caller deallocates all memory that it allocated. So the
+        ``taken`` bytes, which batches keep, are counted again.
         """
         done = 0
         try:

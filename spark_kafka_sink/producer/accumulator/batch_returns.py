@@ -22,7 +22,7 @@ from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
 class BatchReturns:
-    """Puts batches back into the accumulator's queues, and takes expired batches out, under its
+    """Puts batches back into the accumulator's queues, and takes expired batches out, under the
     lock.
     """
 
@@ -57,12 +57,12 @@ class BatchReturns:
         )
 
     def reenqueue(self, batch: ProducerBatch, now: int, *, soon: bool = False) -> None:
-        """Put ``batch`` at the head of its queue; with sequences, after earlier retries.
+        """Puts ``batch`` at the head of its queue for a retry. Batches with lower sequences stay
+        before it.
 
-        ``soon``: the broker returned CONCURRENT_TRANSACTIONS; it had waited before it did.
-
-        Raises IllegalStateError under idempotence for a batch that has no sequence, or that the
-        transaction manager does not track as in flight.
+        ``soon`` chooses a shorter backoff, for CONCURRENT_TRANSACTIONS, because the broker itself
+        has waited before that response. Raises IllegalStateError under idempotence for a batch
+        without a sequence, or a batch that the transaction manager does not track as in flight.
         """
         with self._accumulator.lock:
             self._check_tracked(batch)
@@ -71,8 +71,8 @@ class BatchReturns:
             self._insert(batch)
 
     def begin_again(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Puts batches, in order within a partition, at the heads of their queues without their
-        sequences: their partitions have moved on to another epoch.
+        """Puts batches at the heads of their queues without their sequences, because their
+        partitions have moved on to another epoch. Batches of a partition keep their order.
         """
         with self._accumulator.lock:
             for batch in reversed(batches):
@@ -84,11 +84,11 @@ class BatchReturns:
                 self._accumulator.queued(batch.created_ms)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Split a batch that a broker rejected as too large; returns the number of split batches.
+        """Splits a batch that a broker rejected as too large. Returns the number of split batches.
 
-        They go to the head, in order, without backoff; with sequences they are tracked in
-        flight in place of ``batch`` and take over its memory. Batches of this topic are limited to
-        half of the rejected size from now on (rule R7).
+        The split batches go to the head of the queue, in order, without backoff. They take over the
+        memory of ``batch``, and are tracked as in flight in its place if it has a sequence. From
+        now on, batches of this topic are limited to half of the rejected size (rule R7).
         """
         incomplete = self._accumulator.incomplete
         with self._accumulator.lock:
@@ -141,8 +141,8 @@ class BatchReturns:
         self._accumulator.queued(batch.created_ms)
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Remove ``batch`` from its queue, if it is there: a later response proved that it need not
-        be resent.
+        """Removes ``batch`` from its queue, if it is there, because a later response proved that it
+        need not be sent again.
         """
         with self._accumulator.lock:
             queue = self._queues.by_partition[batch.tp]
@@ -150,9 +150,10 @@ class BatchReturns:
                 self._queues.remove(queue, batch)
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """Take queued batches past delivery.timeout.ms out of their queues, oldest first.
+        """Takes queued batches past delivery.timeout.ms out of their queues. Returns them, oldest
+        first.
 
-        The caller fails them (``complete_exceptionally``) and deallocates them.
+        The caller fails the batches (``complete_exceptionally``) and deallocates them.
         """
         accumulator = self._accumulator
         if now < accumulator.next_expiry_ms:

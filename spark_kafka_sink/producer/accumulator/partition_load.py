@@ -24,7 +24,9 @@ _SLOW_MS = 5_000
 
 
 class _NodeLatency:
-    """When a node had data ready, and when it could last be sent to (KIP-794)."""
+    """The last time when a node had data ready, and the last time when it could be sent to
+    (KIP-794).
+    """
 
     __slots__ = ("drain_ms", "ready_ms")
 
@@ -34,14 +36,15 @@ class _NodeLatency:
 
 
 class PartitionLoad:
-    """Partitions for rows and records without a key, and their weights, by
+    """The candidate partitions for rows and records without a key, and their weights.
+
+    The weights follow from queue sizes, unavailable nodes, racks and leaders, by the options
     ``partitioner.adaptive.partitioning.enable``, ``.availability.timeout.ms``, ``.rack.aware`` and
-    the sink's ``maxLeadersPerTask``: from queue sizes, unavailable nodes, racks and leaders (for
-    step 5 of a record's way).
+    the sink's ``maxLeadersPerTask``. They serve step 5 of a record's way.
 
     Java's ``BuiltInPartitioner.updatePartitionLoadStats`` recomputes the weights of each topic in
-    every pass of the sender; here they are computed when a sticky partition is chosen. No lock is
-    taken, and the inputs may be slightly stale: the caller may hold the accumulator's.
+    every pass of the sender. Here they are computed when a sticky partition is chosen. No lock is
+    taken, because the caller may hold the accumulator's lock, so the inputs may be slightly stale.
     """
 
     def __init__(
@@ -67,21 +70,22 @@ class PartitionLoad:
 
     @property
     def matters(self) -> bool:
-        """False: all partitions with a leader are equally likely."""
+        """True if partitions with a leader may have different weights."""
         return self._adaptive or self._rack != "" or self._most_leaders is not None
 
     def choose_leaders(self, task: int) -> None:
-        """With ``maxLeadersPerTask``: choose the leaders of the task with this number. The leaders
-        of a warm producer stay, because it is connected to them.
+        """Chooses the leaders of the task number ``task``, if ``maxLeadersPerTask`` is set. A warm
+        producer keeps its leaders, because it is connected to them.
         """
         if self._most_leaders is not None and self._few is None:
             self._few = FewLeaders(self._most_leaders, task)
 
     def candidates(self, topic: str, available: Sequence[int]) -> Candidates:
-        """The partitions to choose from, among ``available``, and their weights.
+        """The candidate partitions, among ``available`` (ascending), and their weights. None in
+        place of the weights: all are equal.
 
-        ``available`` is ascending. Called at each change of partition: the cost grows with the
-        number of non-empty queues.
+        Called at each change of the sticky partition. The cost grows with the number of non-empty
+        queues.
         """
         infos = self._cluster().topics.get(topic)
         if self._few is None or infos is None:
@@ -96,9 +100,10 @@ class PartitionLoad:
         return among, both if any(both) else shares
 
     def _slow_leaders(self) -> set[int]:
-        """The leaders with a batch that waits in its queue for long. (They are not found by
-        :meth:`node_delay_ms`: a node is not ready if each of its partitions has five batches in
-        flight.)
+        """The leaders of partitions with a batch that has waited in its queue for too long.
+
+        :meth:`node_delay_ms` does not find these leaders, because a node is not ready if each of
+        its partitions has five batches in flight.
         """
         since = self._clock.now_ms() - (self._timeout_ms or _SLOW_MS)
         slow = set()
@@ -116,7 +121,9 @@ class PartitionLoad:
     def _weights(
         self, topic: str, available: Sequence[int], infos: PartitionInfos | None
     ) -> list[int] | None:
-        """The weight of each of ``available`` (0: excluded); None when all are equal."""
+        """The weight of each of the ``available`` partitions (0: excluded); None if all are
+        equal.
+        """
         leaders: Sequence[int] = ()
         if infos is not None and (self._rack or self._timeout_ms > 0):
             count = len(infos)
@@ -129,7 +136,7 @@ class PartitionLoad:
         return weights
 
     def next_partition(self, topic: str, cluster: Cluster) -> int:
-        """A partition for the next sticky records of ``topic``."""
+        """A random partition, by the weights, for the next sticky records of ``topic``."""
         infos = cluster.topics.get(topic)
         led = () if infos is None else infos.available
         among, weights = self.candidates(
@@ -142,7 +149,9 @@ class PartitionLoad:
     def _by_load(
         self, topic: str, available: Sequence[int], leaders: Sequence[int]
     ) -> list[int] | None:
-        """``leaders`` of ``available``; empty when leader latency is not used."""
+        """The weights of ``available`` by their queues. Slow ``leaders`` are excluded; ``leaders``
+        is empty if latency is not used.
+        """
         timeout = self._timeout_ms
         sizes: list[int | None] = [0] * len(available)
         for partition, size in self.queue_sizes(topic).items():
@@ -157,14 +166,18 @@ class PartitionLoad:
         return frequencies(sizes)
 
     def queue_sizes(self, topic: str) -> dict[int, int]:
-        """The number of queued batches for each partition of ``topic`` that has queued batches."""
+        """The number of queued batches by partition, for ``topic``. Partitions without batches are
+        left out.
+        """
         queues = self._queues
         # Each is copied in one step of the interpreter.
         filled = [*list(queues.closed_heads), *list(queues.open.values())]
         return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """A node has data ready, and its connection took some (``can_drain``). Sender thread."""
+        """Notes that a node has data ready, and whether its connection accepted data
+        (``can_drain``). Sender thread.
+        """
         stats = self._node_latency.get(node_id)
         if stats is None:
             stats = self._node_latency[node_id] = _NodeLatency(now)
@@ -173,12 +186,16 @@ class PartitionLoad:
         stats.ready_ms = now
 
     def node_delay_ms(self, node_id: int) -> int:
-        """How long, in ms, a node with ready data was unavailable (partitioner.availability)."""
+        """The time in ms since a node with ready data was last available
+        (partitioner.availability).
+        """
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms
 
     def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """Only leaders in our rack, if any of them has a weight above 0."""
+        """The weights with 0 for leaders in other racks. Unchanged if no leader in our rack has a
+        weight.
+        """
         own = {node for node in set(leaders) if self._is_near(node)}
         local = [
             (1 if weights is None else weights[i]) if node in own else 0
@@ -188,10 +205,11 @@ class PartitionLoad:
 
 
 def frequencies(queue_sizes: Sequence[int | None]) -> list[int] | None:
-    """Weights from batches queued: the longest queue has weight 1, an empty one the highest.
+    """Weights of partitions from their numbers of queued batches: the longest queue has weight 1,
+    an empty queue the highest weight.
 
-    None in ``queue_sizes`` excludes that partition (weight 0). Returns None when all weights are
-    equal, and when every partition is excluded.
+    None in ``queue_sizes`` excludes a partition (weight 0). Returns None if all weights are equal,
+    or if every partition is excluded.
     """
     included = [size for size in queue_sizes if size is not None]
     if not included or (len(included) == len(queue_sizes) and min(included) == max(included)):

@@ -73,8 +73,10 @@ class BatchListener(Protocol):
     """Receives the outcome of batches (``produce_recorder.py``)."""
 
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
-        """The batches were acknowledged (``error`` is None) or failed. Called once for each batch,
-        without a lock. A batch that was split is not reported; the split batches are.
+        """The ``batches`` were acknowledged (``error`` is None) or failed. Called once for each
+        batch, without a lock.
+
+        A batch that was split is not reported, only the split batches are.
         """
         ...
 
@@ -83,15 +85,15 @@ class BatchRecords(Protocol):
     """The records of ``send`` in one batch (``record_appender.py``)."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of records."""
         ...
 
     def complete(self, batch: ProducerBatch) -> None:
-        """``batch`` was acknowledged or failed. No lock is held."""
+        """Completes the records: ``batch`` was acknowledged or failed. No lock is held."""
         ...
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
-        """The batch was split into ``halves``, which take over its records."""
+        """Moves the records to ``halves``, the two batches that the batch was split into."""
         ...
 
 
@@ -99,14 +101,19 @@ class ProducerBatch:
     """Records of one topic partition that are sent together (Java's ProducerBatch).
 
     Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
-    epoch. ``generation`` is unique for every batch that was ever opened; ``lineage`` is the
-    generation of the batch that this batch was split from, or ``generation`` if it was not split.
-    ``pool_size`` is its size in the count of the BufferPool, including the bytes that it views.
-    ``checksum`` is its CRC-32C, from the first drain on.
-    ``attempts`` counts its returns to the queue after a failed send. ``records`` are its records of
-    ``send``; None: there are none. ``chunks`` are the record bytes: copies, and views of chunks'
-    buffers. ``size_in_bytes`` is the size as sent, once it is closed. ``state`` is changed by
-    methods only.
+    epoch.
+
+    * ``generation``: a number that is unique for every batch that was ever opened.
+    * ``lineage``: the generation of the batch that this batch was split from, or the batch's own
+      ``generation``.
+    * ``pool_size``: the batch's bytes in the count of the BufferPool, including the bytes that it
+      views.
+    * ``checksum``: the batch's CRC-32C, from the first drain on.
+    * ``attempts``: the number of the batch's returns to the queue after a failed send.
+    * ``records``: the batch's records of ``send``; None without such records.
+    * ``chunks``: the record bytes, as copies and as views of chunks' buffers.
+    * ``size_in_bytes``: the size as sent, once the batch is closed.
+    * ``state``: changed only by methods.
     """
 
     __slots__ = (
@@ -200,7 +207,7 @@ class ProducerBatch:
         )
 
     def move(self, to: BatchState) -> None:
-        """Change the state; IllegalStateError when the table does not allow it."""
+        """Changes the state. Raises IllegalStateError for a transition that is not in the table."""
         if to not in TRANSITIONS[self.state]:
             raise IllegalStateError(
                 f"{self.tp}: a batch can't go from '{self.state.value}' to '{to.value}'"
@@ -218,7 +225,9 @@ class ProducerBatch:
     def append(
         self, chunk: Buffer, record_count: int, max_timestamp: int, size: int | None = None
     ) -> None:
-        """Add encoded records; ``size`` is their byte count, if known. Only while OPEN."""
+        """Appends encoded records to the batch, which must be OPEN. ``size`` is their size in
+        bytes, if known.
+        """
         if self.state is not BatchState.OPEN:
             raise self._refuse()
         self.chunks.append(chunk)
@@ -228,8 +237,8 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Note that ``size`` bytes, just appended and counted, are a view of ``buffer``. Returns
-        what is to be counted in their place: with its first view all of the buffer.
+        """Notes that the last ``size`` appended bytes are a view of ``buffer``. Returns the
+        additional bytes for the pool's count: with its first view, the whole buffer is counted.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -242,19 +251,21 @@ class ProducerBatch:
         self.pool_size += size
 
     def charge_its_bytes(self) -> int:
-        """Charges the batch's bytes as sent, in place of all memory before; returns their number.
+        """Replaces the batch's memory in the pool's count by its size as sent. Returns this size.
         Under the accumulator's lock.
         """
         self.pool_size = self.size_in_bytes
         return self.pool_size
 
     def begin_records(self, records: BatchRecords) -> None:
-        """From now on, its records of ``send`` are in ``records``."""
+        """Sets the object that holds the batch's records of ``send``."""
         self.records = records
 
     def take_memory(self) -> int:
-        """The bytes that go back to the pool when the batch no longer needs its records; 0 the
-        second time. Under the accumulator's lock. A viewed buffer counts with its last view.
+        """The bytes to return to the pool once the batch does not need its records; 0 at the second
+        call.
+
+        Called under the accumulator's lock. A viewed buffer is returned with its last view.
         """
         size = self.pool_size - self._viewed
         for buffer in self.views:
@@ -266,15 +277,17 @@ class ProducerBatch:
         return size
 
     def release_claim(self) -> None:
-        """CLOSING -> OPEN, unless the batch is DONE by now: the closer was interrupted."""
+        """Moves CLOSING to OPEN after the closer was interrupted. A batch that is DONE by now stays
+        DONE.
+        """
         if self.state is BatchState.CLOSING:
             self.move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
-        """The compressed record section, or None without compression. Changes nothing.
+        """The compressed records section, or None without compression. The batch is not changed.
 
-        Runs without a lock: after the claim, no other thread changes the chunks, except that an
-        abort drops them, which is why they are read first.
+        Runs without a lock. After the claim, no other thread changes the chunks, except for an
+        abort, which drops them. So the chunks are read first.
         """
         chunks = self.chunks
         if codec.is_none:
@@ -282,7 +295,7 @@ class ProducerBatch:
         return codec.compress(chunks if self.records is None else [b"".join(chunks)])
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
-        """OPEN or CLOSING -> READY: the bytes are frozen."""
+        """Moves OPEN or CLOSING to READY: from now on the record bytes do not change."""
         if self.state is not BatchState.OPEN and self.state is not BatchState.CLOSING:
             raise self._refuse()
         self.state = BatchState.READY
@@ -296,7 +309,9 @@ class ProducerBatch:
             self.chunks = _join_copies(self.chunks)
 
     def close(self, codec: Codec) -> None:
-        """OPEN -> READY in one step, for one thread (the accumulator runs the steps separately)."""
+        """Moves OPEN to READY in one step, for a single thread. The accumulator runs the steps
+        separately.
+        """
         self.finish_close(self.compress(codec), codec)
 
     # ---- sending -----------------------------------------------------------------------------
@@ -316,8 +331,8 @@ class ProducerBatch:
     def set_producer_state(
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:
-        """Write the header (with its checksum) for this producer and sequence; only once, unless
-        the batch began again.
+        """Writes the header and its checksum for this producer and sequence. Possible only once,
+        except after :meth:`begin_again`.
         """
         if self.state is not BatchState.READY and self.state is not BatchState.IN_FLIGHT:
             raise self._refuse()
@@ -344,7 +359,9 @@ class ProducerBatch:
         self.buffers = [header, *self.chunks]
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
-        """READY -> IN_FLIGHT, to the leader of that epoch (-1: unknown)."""
+        """Moves READY to IN_FLIGHT. ``leader_epoch`` is the epoch of the leader that gets the
+        batch, -1 if unknown.
+        """
         if self.state is not BatchState.READY:
             raise self._refuse()
         self.state = BatchState.IN_FLIGHT
@@ -353,15 +370,18 @@ class ProducerBatch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def reenqueued(self, retry_at_ms: int) -> None:
-        """IN_FLIGHT -> READY: counts an attempt; not to be drained before ``retry_at_ms``."""
+        """Moves IN_FLIGHT to READY, and counts an attempt. The batch may be drained again at
+        ``retry_at_ms``.
+        """
         self.move(BatchState.READY)
         self.attempts += 1
         self.retry_at_ms = retry_at_ms
 
     def begin_again(self, now: int) -> None:
-        """Makes the batch READY again, without identity and sequence: the next drain assigns new
-        ones, as for a new batch. Only the header is written again. No copy of the batch may be in
-        flight.
+        """Makes the batch READY again, without producer id, epoch and sequence.
+
+        The next drain assigns new values and writes the header again, as for a new batch. No copy
+        of the batch may be in flight.
         """
         if self.state is BatchState.IN_FLIGHT:
             self.reenqueued(now)
@@ -374,21 +394,25 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Store the partition's leader epoch (-1: unknown), and the attempt at which it rose."""
+        """Stores the partition's leader epoch (-1: unknown), and the attempt at which the epoch
+        rose.
+        """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
             self._leader_epoch_attempts = self.attempts
 
     @property
     def has_leader_changed_for_the_ongoing_retry(self) -> bool:
-        """The leader epoch rose since the previous attempt: the backoff is skipped."""
+        """True if the leader epoch has risen since the previous attempt. The backoff is then
+        skipped.
+        """
         return self.attempts >= 1 and self.attempts == self._leader_epoch_attempts
 
     # ---- completion --------------------------------------------------------------------------
 
     @property
     def has_futures_only(self) -> bool:
-        """Every record came by ``send``, and has a future."""
+        """True if all records of the batch came by ``send``, and so have futures."""
         return self.records is not None and len(self.records) == self.record_count
 
     @property
@@ -396,12 +420,12 @@ class ProducerBatch:
         return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Acknowledged; completes the futures. The caller then reports it to the listener, with
-        others of its response. False when it has failed before (aborted, expired): the response is
-        late.
+        """Marks the batch as acknowledged, and completes its futures. Returns False for a late
+        response: the batch has failed before (aborted, expired).
 
-        ``base_offset`` is -1 when it is not known (acks=0, a duplicate). Raises IllegalStateError
-        when it was acknowledged already.
+        The caller reports the batch to the listener, together with the other batches of the
+        response. ``base_offset`` is -1 if unknown (acks=0, a duplicate). Raises IllegalStateError
+        if the batch was already acknowledged.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -415,9 +439,10 @@ class ProducerBatch:
     def complete_exceptionally(
         self, error: KafkaError, record_errors: Sequence[RecordError] = ()
     ) -> bool:
-        """Failed permanently. False when it had failed before.
+        """Marks the batch as failed permanently, and reports it. Returns False if the batch has
+        failed before.
 
-        Raises IllegalStateError when it was acknowledged already.
+        Raises IllegalStateError if the batch was already acknowledged.
         """
         if not self.abort(error, record_errors):
             return False
@@ -425,8 +450,8 @@ class ProducerBatch:
         return True
 
     def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
-        """Like :meth:`complete_exceptionally`, but the caller must call :meth:`report_done`
-        later.
+        """Like :meth:`complete_exceptionally`, but without the report: the caller must call
+        :meth:`report_done` later.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -436,27 +461,30 @@ class ProducerBatch:
         return True
 
     def report_done(self) -> None:
-        """Complete the futures, then notify the listener; no lock may be held.
+        """Completes the futures, then notifies the listener. No lock may be held.
 
-        In this order, because the listener may fail every later batch, and the callbacks of a
-        partition run in record order.
+        The futures come first, because the listener may fail every later batch, and the callbacks
+        of a partition run in record order.
         """
         if self.records is not None:
             self.records.complete(self)
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """False; IllegalStateError when it was acknowledged."""
+        """Returns False for a batch that has failed. Raises IllegalStateError if it was
+        acknowledged.
+        """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
         return False
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
-        """Two READY batches with this one's records in order; this one is DONE, unreported.
+        """Splits the batch into two READY batches with its records, in order. The batch is then
+        DONE, without a report.
 
-        Split at the record boundary nearest to half of the raw bytes; the generations are
-        ``first_generation`` and the next. They keep creation time, attempts, and the sequence
-        ranges [s, s+k) and [s+k, s+n) (rule R7); a large batch that is rejected repeatedly becomes
+        The split is at the record boundary nearest to half of the raw bytes. The generations are
+        ``first_generation`` and the next number. The two batches keep creation time and attempts,
+        and have the sequence ranges [s, s+k) and [s+k, s+n) (rule R7). Repeated splits lead to
         batches of a single record, which can't be split (IllegalStateError).
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
@@ -505,7 +533,9 @@ class ProducerBatch:
 
 
 def _join_copies(chunks: Sequence[Buffer]) -> list[Buffer]:
-    """Views stay as they are: the pool counts what they view."""
+    """Joins neighbouring chunks that are copies. Views are not joined, because the pool counts the
+    viewed buffers.
+    """
     joined: list[Buffer] = []
     for kind, run in groupby(chunks, type):
         some = list(run)

@@ -1,10 +1,10 @@
-"""The queued batches of a producer: what the threads that fill, drain and give back share.
+"""The queued batches of a producer: the state that filling, draining and returning batches share.
 
 Owns: the queues by partition, the incomplete batches and the flushes that wait for them, the one
 lock, failure and close of all this. It is between the writer's encoder and the sender (step 7 of a
-record's way). Never: how a batch is filled and closed (``batch_filler.py``), which are sent
-(``batch_drainer.py``), requeued or expired (``batch_returns.py``), sockets; it reads no clock, only
-a flush waits on one.
+record's way). Never: filling and closing batches (``batch_filler.py``), sending them
+(``batch_drainer.py``), requeueing and expiring them (``batch_returns.py``), sockets; it reads no
+clock, only a flush waits on one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 
 
 class PartitionQueue:
-    """The batches of one partition. ``open`` is the batch that accepts appends: the last batch, or
-    None. ``leader`` is a node id, -1 without a leader; :meth:`PartitionQueues.group_by_leader`
-    updates it. ``muted``: no batch of the queue is drained.
+    """The queued batches of one partition.
+
+    ``open`` is the batch that accepts appends, which is the last batch, or None. ``leader`` is a
+    node id, -1 without a leader; :meth:`PartitionQueues.group_by_leader` updates it. While the
+    queue is ``muted``, its batches are not drained.
     """
 
     __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
@@ -41,7 +43,9 @@ class PartitionQueue:
 
 
 class _ByPartition(dict[TopicPartition, PartitionQueue]):
-    """A dict, because it is read for each slice."""
+    """The queues by partition; a missing queue is created. A dict, because it is read for each
+    slice.
+    """
 
     __slots__ = ("_new",)
 
@@ -54,9 +58,10 @@ class _ByPartition(dict[TopicPartition, PartitionQueue]):
 
 
 class PartitionQueues:
-    """All queues, and the indexes that keep a pass of the sender short: it must not visit 1000
-    partitions when one has data. A queue's batches are changed only by the methods here, under the
-    accumulator's lock.
+    """All queues, with indexes by node and by state, under the accumulator's lock.
+
+    The indexes keep a pass of the sender short: it need not visit 1000 partitions if only one has
+    data. A queue's batches are changed only by the methods here.
     """
 
     __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")
@@ -80,9 +85,10 @@ class PartitionQueues:
         return queue
 
     def group_by_leader(self, cluster: Cluster) -> None:
-        """Group the queues by leader; needed once for each new cluster snapshot.
+        """Groups the queues by leader. Needed once for each new cluster snapshot.
 
-        A partition without a batch so far has no queue: a broker may report millions.
+        A partition that never had a batch has no queue, because a broker may report millions of
+        partitions.
         """
         self.by_node = {}
         self.leaderless = []
@@ -92,7 +98,9 @@ class PartitionQueues:
         self.cluster = cluster
 
     def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
-        """Set the leader of ``queue``; returns the list that it belongs to, in partition order."""
+        """Sets the leader of ``queue``. Returns the list of this leader's queues, in partition
+        order.
+        """
         found = cluster.partition(queue.tp)
         if found is None or found.leader not in cluster.nodes:
             queue.leader = queue.leader_epoch = -1
@@ -101,13 +109,13 @@ class PartitionQueues:
         return self.by_node.setdefault(found.leader, [])
 
     def open_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Append ``batch`` to ``queue`` as its open batch."""
+        """Appends ``batch`` to ``queue`` as the open batch."""
         queue.batches.append(batch)
         queue.open = batch
         self.open[batch.generation] = queue
 
     def close_open(self, queue: PartitionQueue) -> ProducerBatch:
-        """Stop appends to the open batch of ``queue``; it stays queued."""
+        """Stops appends to the open batch of ``queue``, which stays queued."""
         batch = queue.open
         assert batch is not None
         queue.open = None
@@ -117,19 +125,19 @@ class PartitionQueues:
         return batch
 
     def pop_head(self, queue: PartitionQueue) -> None:
-        """Remove the head, which is not the open batch."""
+        """Removes the first batch of ``queue``. This batch must not be open."""
         batches = queue.batches
         batches.popleft()
         if not batches or batches[0] is queue.open:
             del self.closed_heads[queue]
 
     def insert(self, queue: PartitionQueue, index: int, batch: ProducerBatch) -> None:
-        """Requeue ``batch`` at index ``index``."""
+        """Puts ``batch`` back into ``queue`` at the position ``index``."""
         queue.batches.insert(index, batch)
         self._classify(queue)
 
     def remove(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Remove ``batch`` from any position."""
+        """Removes ``batch`` from any position of ``queue``."""
         queue.batches.remove(batch)
         if queue.open is batch:
             queue.open = None
@@ -156,8 +164,8 @@ def _partition(queue: PartitionQueue) -> TopicPartition:
 
 
 class Flush:
-    """A call of flush: counts down the batches that existed when it began, including split
-    batches.
+    """One call of flush. It counts down the batches that existed when the call began, and their
+    split batches.
     """
 
     __slots__ = ("remaining", "upto")
@@ -168,8 +176,8 @@ class Flush:
 
 
 class IncompleteBatches:
-    """All batches between their opening and their last response, by generation (Java's class of
-    that name), and the flushes that wait for them. Every method runs under the accumulator's lock.
+    """All batches from their opening to their last response, by generation, and the flushes that
+    wait for them (Java's IncompleteBatches). Every method runs under the accumulator's lock.
     """
 
     __slots__ = ("_batches", "flushed", "flushes", "generation")
@@ -184,22 +192,28 @@ class IncompleteBatches:
         self.generation = 0
 
     def __bool__(self) -> bool:
-        """True while a batch is incomplete: queued or in flight. Any thread, without the lock."""
+        """True while a batch is incomplete, queued or in flight. Any thread may call it without the
+        lock.
+        """
         return bool(self._batches)
 
     def add(self, batch: ProducerBatch) -> None:
-        """Add an opened batch of the next generation: earlier flushes do not wait for it."""
+        """Adds an opened batch of the next generation. Earlier flushes do not wait for this
+        batch.
+        """
         self.generation = batch.generation
         self._batches[batch.generation] = batch
 
     def take_generations(self, count: int) -> int:
-        """Reserves the next ``count`` generations; returns the first of them."""
+        """Reserves the next ``count`` generations, and returns the first."""
         first = self.generation + 1
         self.generation += count
         return first
 
     def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
-        """``batch`` was split: flushes that wait for it now wait for the split batches."""
+        """Replaces ``batch`` by the batches that it was split into. Flushes now wait for the split
+        batches.
+        """
         if batch.generation in self._batches:
             for flush in self.flushes:
                 if batch.lineage <= flush.upto:
@@ -209,7 +223,7 @@ class IncompleteBatches:
         self.remove((batch,))
 
     def remove(self, batches: Iterable[ProducerBatch]) -> None:
-        """The batches are complete. Idempotent."""
+        """Removes completed batches, and wakes the flushes that waited for them. Idempotent."""
         for batch in batches:
             if self._batches.pop(batch.generation, None) is None:
                 continue
@@ -220,11 +234,13 @@ class IncompleteBatches:
                         self.flushed.wake_all()
 
     def all(self) -> list[ProducerBatch]:
-        """A copy, oldest generation first."""
+        """The incomplete batches as a new list, oldest generation first."""
         return list(self._batches.values())
 
     def begin_flush(self) -> Flush:
-        """Start a flush of the existing batches: later ones have higher generations."""
+        """Starts a flush of the existing batches. Later batches have higher generations, so it does
+        not wait for them.
+        """
         flush = Flush(self.generation, len(self._batches))
         self.flushes.append(flush)
         return flush
@@ -234,12 +250,12 @@ class IncompleteBatches:
 
 
 class RecordAccumulator:
-    """The state that filling, draining and giving back work on (Java's RecordAccumulator).
+    """The shared state of filling, draining and returning batches (Java's RecordAccumulator).
 
     ``lock`` guards the queues, the incomplete batches, the fields below it, and all transitions of
-    a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock; neither is taken
-    under the other. A batch's listener is called without locks. ``writer_waiting_since`` (monotonic
-    ms, or None) is a plain field, set by the writer and read by the sender in every pass.
+    a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock, and no thread
+    holds both. A batch's listener is called without locks. ``writer_waiting_since`` (monotonic ms,
+    or None) is a plain field, set by the writer and read by the sender in every pass.
     """
 
     __slots__ = (
@@ -281,19 +297,23 @@ class RecordAccumulator:
         return bool(self.queues.closed_heads) or bool(self.queues.open)
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """Set since when the writer waits for input; None: it works. True: a batch is open."""
+        """Sets the time since which the writer has waited for input; None if it is working. Returns
+        True if a batch is open.
+        """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
 
     def begin_flush(self) -> Flush:
-        """Make all queued batches sendable until :meth:`end_flush`. The caller wakes the sender."""
+        """Makes all queued batches sendable until :meth:`end_flush`. The caller wakes the
+        sender.
+        """
         with self.lock:
             return self.incomplete.begin_flush()
 
     def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
-        """Waits until the batches of ``flush`` and all batches split from them are complete.
+        """Waits until the batches of ``flush``, and all batches split from them, are complete.
 
-        Returns False at the deadline. Returns True immediately when the producer has failed.
+        Returns False at the deadline. Returns True immediately if the producer has failed.
         """
         in_time = True
         while True:
@@ -312,42 +332,44 @@ class RecordAccumulator:
     # ---- under the lock ------------------------------------------------------------------------
 
     def queued(self, created_ms: int) -> None:
-        """A batch created at ``created_ms`` was queued."""
+        """Updates the next expiry time for a queued batch that was created at ``created_ms``."""
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
             self.next_expiry_ms = expiry
 
     def reset_next_expiry_time(self, next_expiry_ms: int) -> None:
-        """Every queue was visited: no queued batch expires before ``next_expiry_ms`` (Java's
-        resetNextBatchExpiryTime and maybeUpdateNextBatchExpiryTime).
+        """Sets the next expiry time after all queues were checked (Java's resetNextBatchExpiryTime
+        and maybeUpdateNextBatchExpiryTime).
         """
         self.next_expiry_ms = next_expiry_ms
 
     def note_columns(self) -> None:
-        """Columns are about to be appended."""
+        """Notes that columns are about to be appended."""
         self.has_columns = True
 
     def note_records(self) -> None:
-        """A record of ``send`` is about to be appended."""
+        """Notes that a record of ``send`` is about to be appended."""
         self.has_records = True
 
     def failed(self, error: KafkaError) -> None:
-        """The producer has failed: a flush waits no longer."""
+        """Marks the producer as failed with ``error``, and wakes waiting flushes."""
         self.lifecycle.fail(error)
         self.incomplete.flushed.wake_all()
 
     # ---- completion, failure, close ------------------------------------------------------------
 
     def next_expiry_time_ms(self) -> int:
-        """No queued batch expires before this time (monotonic ms); NEVER when none is queued."""
+        """A time (monotonic ms) before which no queued batch expires; NEVER without queued
+        batches.
+        """
         queues = self.queues
         return self.next_expiry_ms if queues.closed_heads or queues.open else NEVER
 
     def deallocate(self, *batches: ProducerBatch) -> None:
-        """The batches are complete: return their memory. Idempotent.
+        """Returns the memory of completed batches to the pool. Idempotent.
 
-        For a batch that expired in flight this is called when its response arrives: until then the
-        socket may still use its bytes.
+        For a batch that expired in flight this is called when its response arrives, because until
+        then the socket may still use the batch's bytes.
         """
         size = 0
         with self.lock:
@@ -362,7 +384,7 @@ class RecordAccumulator:
             self.pool.deallocate(size)
 
     def abort_incomplete_batches(self, error: KafkaError) -> None:
-        """Fail every batch, in flight or not; the producer has failed or is closed.
+        """Fails every batch, in flight or not, because the producer has failed or is closed.
 
         Threads that wait for memory or for a flush are woken.
         """
@@ -373,10 +395,10 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def abort_undrained_batches(self, error: KafkaError) -> None:
-        """Fail batches that have no sequence yet and are not in flight.
+        """Fails batches that were never sent, and so have no sequence.
 
-        A batch that was sent once has its sequence (or, without idempotence, a pending response):
-        it is kept, because only its response shows whether its records are in the log.
+        A batch that was sent once has its sequence (or, without idempotence, a pending response).
+        It is kept, because only its response shows whether its records are in the log.
         """
         with self.lock:
             batches = []
@@ -387,8 +409,8 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def fail(self, error: KafkaError, cause: KafkaError | None = None) -> None:
-        """The producer has failed: accept no more records, fail unsent batches with ``cause`` (or
-        ``error``), wake all waiters.
+        """Fails the producer: it accepts no more records, and all waiters are woken. Unsent batches
+        fail with ``cause``, or with ``error`` if no cause is given.
 
         Batches in flight stay until their responses arrive or the sender is closed.
         """
@@ -411,10 +433,10 @@ class RecordAccumulator:
             batch.report_done()
 
     def close(self, *, forced: bool = False) -> None:
-        """Reject further appends; all queued batches become sendable.
+        """Rejects further appends, and makes all queued batches sendable.
 
-        Under the lock: an append is over before the sender sees that the producer is closed, and
-        finds its batch.
+        The lock ensures that an append in progress is finished before the sender finds the producer
+        closed. So the sender also sends the batch of that append.
         """
         with self.lock:
             self.lifecycle.close(forced=forced)

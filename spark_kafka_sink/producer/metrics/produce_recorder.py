@@ -1,7 +1,7 @@
-"""Counts the events of an attempt, including the outcome of each batch, for its report.
+"""Counts the events of an attempt, including the outcome of each batch, for the attempt's report.
 
-Owns: :class:`ProduceRecorder`, which the sender calls, which is notified of every completed batch,
-and which decides whether a failed batch fails the attempt. Its result is a
+Owns: :class:`ProduceRecorder`. The sender calls it for each event, and it is notified of every
+completed batch. It decides whether a failed batch fails the attempt. Its result is a
 ``produce_report.ProduceReport``. Never: any cost per row, an outcome (``producer_batch.py``).
 """
 
@@ -34,11 +34,11 @@ _NO_ANSWER = NodeReport()
 
 
 class ProduceRecorder:
-    """Counts for the current attempt, with a few calls for each request and one call for each
-    batch. It is a batch's listener, called after the futures of the batch's records. It also passes
-    the outcome of batches of columns to the interceptors.
+    """Counts the events of the current attempt: a few calls for each request, one call for each
+    batch.
 
-    One lock (``_lock``) guards the counts.
+    It is the listener of batches, called after the futures of a batch's records. It also passes the
+    outcome of batches of columns to the interceptors. One lock (``_lock``) guards the counts.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ProduceRecorder:
         self._retry_lines = RetryLines()
 
     def start_attempt(self) -> None:
-        """Reset the counts."""
+        """Resets the counts for a new attempt."""
         before = self._waits()
         with self._lock:
             self._report = ProduceReport()
@@ -78,7 +78,9 @@ class ProduceRecorder:
             self._failed_alone_of = None
 
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
-        """Called once for each batch, on the thread that completed it; no lock held."""
+        """Counts completed batches. Called once for each batch, on the thread that completed it,
+        without a lock.
+        """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:
             with self._lock:
@@ -101,8 +103,10 @@ class ProduceRecorder:
             self._accumulator.fail(self._attempt_error(batch, error), error)
 
     def _fails_alone(self, batch: ProducerBatch) -> bool:
-        """True when the failure affects only this batch, or its transaction, which the transaction
-        manager handles. Its records have futures, or the commit fails.
+        """True if the failure of ``batch`` does not fail the producer.
+
+        In a transaction, the transaction manager handles the failure, and the commit fails.
+        Otherwise all records of the batch must have futures, which get the error.
         """
         return self._transactional or batch.has_futures_only
 
@@ -132,13 +136,13 @@ class ProduceRecorder:
         )
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """A Produce request with ``batches`` is sent."""
+        """Counts a Produce request with ``batches``."""
         with self._lock:
             self._report.requests += 1
         self._metrics.request_sent(batches, now)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
-        """A Produce response arrived from ``node_id``."""
+        """Counts a Produce response from ``node_id``."""
         self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
         with self._lock:
             counts = self._report
@@ -149,11 +153,11 @@ class ProduceRecorder:
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
     ) -> None:
-        """``batch`` is requeued because of ``error``, returned by ``node_id``.
+        """Counts a ``batch`` that is requeued because of ``error``, returned by ``node_id``.
 
         CONCURRENT_TRANSACTIONS is no failure, and is not counted. Each leader adds its partitions
         to the transaction (KIP-890), and the coordinator writes only one change of a transaction at
-        a time: it may be busy with another leader's change, or with the end of the id's previous
+        a time. So it may be busy with another leader's change, or with the end of the id's previous
         transaction. A leader repeats its request for 100 ms
         (add.partitions.to.txn.retry.backoff.max.ms) before it returns the code, so only busy
         brokers return it. Measured: never with one leader, and for a tenth of the batches of eight
@@ -172,7 +176,7 @@ class ProduceRecorder:
         self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
     def failed_at(self, node_id: int, answer: str) -> None:
-        """``answer`` is a node's last response that was a failure, or why its connection failed."""
+        """Stores a node's last failure: its response, or the reason why its connection failed."""
         with self._lock:
             node = self._report.nodes.get(node_id, _NO_ANSWER)
             self._report.nodes[node_id] = replace(node, last_answer=safe_text(answer))
@@ -193,7 +197,7 @@ class ProduceRecorder:
             return self._failed_alone, self._failed_alone_of
 
     def report(self, cluster_id: str | None = None) -> ProduceReport:
-        """The counts of this attempt so far, on the cluster of that id."""
+        """The counts of this attempt so far, with the id of the cluster."""
         buffer, metadata = (
             now - before for now, before in zip(self._waits(), self._before, strict=True)
         )
@@ -213,7 +217,7 @@ class ProduceRecorder:
             )
 
     def end_attempt(self, cluster: Cluster) -> ProduceReport:
-        """:meth:`report`, for the last time of this attempt, with the ids of its topics."""
+        """The final :meth:`report` of this attempt, with the ids of the topics."""
         report = self.report(cluster.cluster_id)
         topics = {tp.topic for tp in report.by_partition}
         ids = {topic: cluster.topic_id(topic) for topic in topics}
@@ -223,17 +227,17 @@ class ProduceRecorder:
         return report
 
     def _waits(self) -> tuple[int, int]:
-        """Since the producer was created: waits for memory and topics (ms)."""
+        """The total waits for memory and for topics since the producer was created, in ms."""
         total = self._metrics.total
         return int(total(Measurement.POOL_WAIT)), int(total(Measurement.METADATA_WAIT))
 
     def _connections(self) -> int:
-        """That were made in the producer's whole life."""
+        """The number of connections made since the producer was created."""
         return self._metrics.count(Measurement.CONNECTED)
 
 
 def _count(counts: ProduceReport, batches: Iterable[ProducerBatch]) -> None:
-    """Add batches that were acknowledged."""
+    """Adds acknowledged batches to ``counts``."""
     by_partition, offsets = counts.by_partition, counts.offsets
     producer = None
     for batch in batches:

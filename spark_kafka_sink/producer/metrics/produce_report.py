@@ -1,8 +1,8 @@
 """The result of one attempt, which commit messages contain, and the merge of such results.
 
 Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge; :class:`ProducerProgress`, the
-result so far. Never: the counting
-(``produce_recorder.py``), an import of Arrow or numpy: a commit on the driver loads neither.
+result so far. Never: the counting (``produce_recorder.py``), an import of Arrow or numpy, because a
+commit on the driver loads neither.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """The Produce requests of a broker: count and latency (milliseconds). ``last_answer`` is the
-    last response that caused a retry, empty when there was none; ``latencies`` counts requests by
-    :data:`LATENCY_BOUNDS_MS`.
+    """The number and the latency (ms) of the Produce requests to one broker.
+
+    ``last_answer`` is the last response that caused a retry; empty without a retry. ``latencies``
+    is the number of requests in each interval of :data:`LATENCY_BOUNDS_MS`.
     """
 
     requests: int = 0
@@ -35,7 +36,7 @@ class NodeReport:
     latencies: tuple[int, ...] = _NO_LATENCIES
 
     def after_request(self, latency_ms: int) -> NodeReport:
-        """The report with one more request."""
+        """A copy of the report with one more request."""
         at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
         counts = self.latencies
         return NodeReport(
@@ -65,12 +66,15 @@ class ProduceReport:
     """The result of one attempt. Picklable. Only its recorder changes it.
 
     The report of a Spark write has these fields under the same names, and ``WriteReport`` describes
-    them. Not in it: ``batch_bytes``, the size of the batches before compression, and ``queue_ms``,
-    the sum of their times from the first row until they were (last) sent. A retried batch counts
-    once, with acks=0 when it is written to the socket. ``offsets`` has the first and the last known
-    offset of each partition, ``by_partition`` its rows, its bytes, and the sum of the CRC-32C of
-    its batches. ``producer_ids`` are the ids and epochs of the batches, (-1, -1) without
-    idempotence; ``topic_ids`` are the known ids of topics, as Kafka's tools show them.
+    them. A retried batch counts once. With acks=0 a batch counts when it is written to the socket.
+    The other fields:
+
+    * ``batch_bytes``: the size of the batches before compression.
+    * ``queue_ms``: the sum of the batches' times in ms from the first row to the (last) send.
+    * ``offsets``: the first and the last known offset of each partition.
+    * ``by_partition``: each partition's rows, bytes, and sum of its batches' CRC-32C.
+    * ``producer_ids``: the producer ids and epochs of the batches, (-1, -1) without idempotence.
+    * ``topic_ids``: the known ids of topics, as Kafka's tools show them.
     """
 
     rows: int = 0
@@ -98,7 +102,7 @@ class ProduceReport:
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
-        """The sum of several attempts' reports, as the driver logs it."""
+        """The sum of the reports of several attempts, which the driver logs."""
         total = ProduceReport()
         for report in reports:
             for name in _COUNTS:
@@ -127,9 +131,10 @@ _LARGEST = frozenset({"max_queue_ms"})
 
 @dataclass(frozen=True, slots=True)
 class ProducerProgress:
-    """The progress of a running producer, for other threads. ``report`` is the attempt's so far.
-    ``on_wire`` has the in-flight record batches by node: their count, and the age of the oldest in
-    ms, from its first row.
+    """The progress of a running producer, for other threads.
+
+    ``report`` is the report of the attempt so far. ``on_wire`` has for each node the number of
+    in-flight record batches, and the age of the oldest batch in ms, counted from its first row.
     """
 
     report: ProduceReport

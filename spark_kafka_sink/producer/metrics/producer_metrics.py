@@ -31,7 +31,9 @@ _Tag = TypeVar("_Tag", int, str)
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """A metric of one producer (Java's MetricName). ``tags`` are sorted pairs."""
+    """The name of a producer's metric (Java's MetricName). ``tags`` are pairs of name and value,
+    sorted.
+    """
 
     name: str
     group: str
@@ -44,7 +46,7 @@ class MetricName:
 
 
 class Group(Enum):
-    """Java's groups of metrics; each has the tag client-id and a further tag."""
+    """Java's groups of metrics. Each group has the tag client-id, and may have another tag."""
 
     PRODUCER = "producer-metrics"
     TOPIC = "producer-topic-metrics"
@@ -52,12 +54,12 @@ class Group(Enum):
 
     @property
     def tag(self) -> str | None:
-        """The tag in addition to client-id."""
+        """The group's tag in addition to client-id; None without another tag."""
         return {Group.TOPIC: "topic", Group.NODE: "node-id"}.get(self)
 
 
 class Measurement(Enum):
-    """A recorded quantity: one :class:`Sensor` for each producer, topic or node."""
+    """A recorded quantity, with one :class:`Sensor` for each producer, topic or node."""
 
     BATCH_SIZE = "batch-size"
     QUEUE_TIME = "record-queue-time"
@@ -110,7 +112,7 @@ class Statistic(Enum):
 
 
 class Gauge(Enum):
-    """A value read when a snapshot is taken."""
+    """A value that is read when a snapshot is taken."""
 
     REQUESTS_IN_FLIGHT = "requests-in-flight"
     METADATA_AGE = "metadata-age"
@@ -122,7 +124,7 @@ class Gauge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A row of the table of metrics."""
+    """A row of the table of metrics (:data:`METRICS`)."""
 
     name: str
     group: Group
@@ -134,7 +136,7 @@ class Metric:
 
 
 def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
-    """The rate and the total of a sum."""
+    """The two metrics of a sum: its rate and its total."""
     return (
         Metric(f"{name}-rate", group, measurement, Statistic.RATE, f"{what}, per second."),
         Metric(f"{name}-total", group, measurement, Statistic.TOTAL, f"{what}, in all."),
@@ -142,7 +144,7 @@ def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tupl
 
 
 def _counted(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
-    """The rate and the total of a count."""
+    """The two metrics of a count: its rate and its total."""
     return (
         Metric(f"{name}-rate", group, measurement, Statistic.EVENT_RATE, f"{what}, per second."),
         Metric(f"{name}-total", group, measurement, Statistic.EVENT_TOTAL, f"{what}, in all."),
@@ -150,7 +152,7 @@ def _counted(name: str, group: Group, measurement: Measurement, what: str) -> tu
 
 
 def _spread(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
-    """Average and maximum."""
+    """The two metrics of a distribution: its average and its maximum."""
     return (
         Metric(f"{name}-avg", group, measurement, Statistic.AVG, f"{what}, on average."),
         Metric(f"{name}-max", group, measurement, Statistic.MAX, f"{what}, at most."),
@@ -168,7 +170,7 @@ def _time(name: str, measurement: Measurement, what: str) -> Metric:
 
 
 def _traffic(group: Group) -> tuple[Metric, ...]:
-    """Network traffic, in total or with one broker."""
+    """The metrics of network traffic, for the whole producer or for each broker (``group``)."""
     return (
         *_rated("outgoing-byte", group, Measurement.OUTGOING, "Bytes sent, of all requests"),
         *_counted("request", group, Measurement.OUTGOING, "Requests sent, of all kinds"),
@@ -304,7 +306,7 @@ def _sensors(group: Group, windows: Windows) -> _Sensors:
 
 
 class _TopicSums:
-    """The sums of one request for one topic."""
+    """The sums of one topic's batches in one request."""
 
     __slots__ = ("batches", "bytes", "ratio", "records")
 
@@ -347,13 +349,15 @@ class ProducerMetrics:
         self._select, self._io = of[Measurement.SELECT], of[Measurement.IO]
 
     def gauge(self, gauge: Gauge, value: Callable[[int], float]) -> None:
-        """``value(now)`` is called for every snapshot, on its thread, without a lock."""
+        """Sets the function of a gauge. ``value(now)`` is called for every snapshot, without a
+        lock.
+        """
         self._gauges[gauge] = value
 
     # ---- the sender ----------------------------------------------------------------------------
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """A Produce request with ``batches`` is sent (Java's updateProduceRequestMetrics)."""
+        """Records a Produce request with ``batches`` (Java's updateProduceRequestMetrics)."""
         topics: dict[str, _TopicSums] = {}
         records = size = raw = queued = longest = largest = largest_record = 0
         ratios = 0.0
@@ -394,7 +398,7 @@ class ProducerMetrics:
                     of[Measurement.COMPRESSION].record(sums.ratio, now, sums.batches)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
-        """A Produce response arrived."""
+        """Records the latency and the throttle time (ms) of a Produce response."""
         with self._lock:
             self._latest_ms = now
             self._latency.record(latency_ms, now)
@@ -404,15 +408,15 @@ class ProducerMetrics:
     # These events have no time: the latest one, of the same iteration, is used.
 
     def records_retried(self, topic: str, records: int) -> None:
-        """Records of a requeued batch."""
+        """Counts the ``records`` of a requeued batch."""
         self._count_records(Measurement.RETRIES, topic, records)
 
     def records_failed(self, topic: str, records: int) -> None:
-        """Records of a batch that failed permanently."""
+        """Counts the ``records`` of a batch that failed permanently."""
         self._count_records(Measurement.ERRORS, topic, records)
 
     def batch_split(self) -> None:
-        """A batch was rejected as too large, and was split."""
+        """Counts a batch that was split because a broker rejected it as too large."""
         with self._lock:
             self._producer[Measurement.SPLITS].record(1, self._latest_ms)
 
@@ -432,7 +436,7 @@ class ProducerMetrics:
             self._producer[measurement].record(value, now)
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None:
-        """A writer waited for memory; ``exhausted``: the wait timed out."""
+        """Records a writer's wait for memory; ``exhausted`` if the wait timed out."""
         with self._lock:
             self._producer[Measurement.POOL_WAIT].record(waited_ms, now)
             if exhausted:
@@ -448,8 +452,11 @@ class ProducerMetrics:
         io_ms: int,
         now: int,
     ) -> None:
-        """A poll of the selector: its sends and receives, the nodes that it connected to, the
-        number of connections after it, its time waiting, and its time reading and writing.
+        """Records a poll of the selector.
+
+        ``connected`` are the nodes that it connected to, and ``connections`` is the number of
+        connections after the poll. ``waited_ms`` is its time waiting, ``io_ms`` its time reading
+        and writing.
         """
         with self._lock:
             self._latest_ms = now
@@ -467,21 +474,23 @@ class ProducerMetrics:
             self._connections = connections
 
     def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None:
-        """A connection authenticated; ``renewed_in_ms`` is None for its first authentication."""
+        """Counts an authentication of a connection. ``renewed_in_ms`` is None for the first
+        authentication of the connection.
+        """
         if renewed_in_ms is None:
             self.record(Measurement.AUTHENTICATED, 1, now)
         else:
             self.record(Measurement.REAUTHENTICATED, renewed_in_ms, now)
 
     def authentication_failed(self, now: int, *, renewal: bool) -> None:
-        """The authentication of the client or of the broker failed."""
+        """Counts a failed authentication, of the client or of the broker."""
         failed = (
             Measurement.REAUTHENTICATION_FAILED if renewal else Measurement.AUTHENTICATION_FAILED
         )
         self.record(failed, 1, now)
 
     def connection_closed(self, connections: int, now: int) -> None:
-        """A connection was closed; ``connections`` remain."""
+        """Counts a closed connection; ``connections`` is the number of connections left."""
         with self._lock:
             self._producer[Measurement.CLOSED].record(1, now)
             self._connections = connections
@@ -492,7 +501,7 @@ class ProducerMetrics:
             of[measurement].record(value, now)
 
     def _new(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> _Sensors | None:
-        """The sensors of a topic or node; None when there are too many."""
+        """Creates the sensors of a topic or node; None if there are too many of them."""
         if len(known) >= MAX_TAGS:
             return None
         found = known[tag] = _sensors(group, self._windows)
@@ -509,7 +518,9 @@ class ProducerMetrics:
         return self._producer[measurement].count
 
     def snapshot(self) -> Mapping[MetricName, float]:
-        """The current value of every metric; NaN without samples, like in Java. Any thread."""
+        """The current value of every metric; NaN without samples, like in Java. Any thread may call
+        it.
+        """
         now = self._clock.now_ms()
         client = ("client-id", self._client_id)
         gauges = {gauge: float(value(now)) for gauge, value in self._gauges.items()}

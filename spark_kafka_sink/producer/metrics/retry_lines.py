@@ -1,6 +1,6 @@
-"""The lines of a log about batches that are sent again (Java's ``Sender`` warns of each).
+"""Logs retried batches, with few lines for many retries (Java's ``Sender`` warns of each).
 
-Owns: :class:`RetryLines`: which retry is logged. Never: whether a batch is sent again.
+Owns: :class:`RetryLines`, the choice of retries that are logged. Never: the decision to retry.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ QUIET_MS: Final = 30_000
 
 
 class RetryLines:
-    """Logs the first retry with a cause, and then one line every half minute with the number of the
-    other retries. A thousand partitions of a dead broker fail with the same cause. A cause is the
-    error code of a response; there are some hundred codes. Only one thread uses this.
+    """Logs the first retry with a cause, and then one line every half minute with the number of
+    other retries.
+
+    A cause is the error code of a response. A thousand partitions of a dead broker fail with the
+    same cause, and there are only some hundred codes. Only one thread may use an instance.
     """
 
     __slots__ = ("_last_ms", "_unlogged")
@@ -29,7 +31,9 @@ class RetryLines:
         self._unlogged: dict[str, int] = {}
 
     def log(self, error: KafkaError, what: str, now: int) -> None:
-        """A batch is sent again because of ``error``; ``what`` names its partition and broker."""
+        """Notes that a batch is retried because of ``error``, and maybe logs it. ``what`` names
+        partition and broker.
+        """
         code = error.kind.kp_code
         last, others = self._last_ms.get(code), self._unlogged.get(code, 0)
         if last is not None and now - last < QUIET_MS:

@@ -14,7 +14,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """metrics.sample.window.ms and metrics.num.samples: the time that rates and averages cover."""
+    """The windows of rates and averages: metrics.sample.window.ms and metrics.num.samples."""
 
     window_ms: int = 30_000
     samples: int = 2
@@ -44,12 +44,13 @@ class _Sample:
 
 
 class Sensor:
-    """A series of measurements. Times are monotonic milliseconds; the owner holds the lock.
+    """A series of measurements, with statistics over the last windows.
 
-    The rules of Java's SampledStat hold: a new sample begins with the first measurement after the
-    previous window is over. One sample more than ``samples`` is kept, because the oldest still
-    overlaps the span. A sample without a measurement in the span is reset to now. Java keeps
-    samples for each statistic; here all statistics share them, so that a measurement is one call.
+    Times are monotonic milliseconds. The owner holds the lock. The rules of Java's SampledStat
+    hold. A new sample begins with the first measurement after the previous window is over. One
+    sample more than ``samples`` is kept, because the oldest still overlaps the span. A sample
+    without a measurement in the span is reset to now. Java keeps samples for each statistic. Here
+    all statistics share the samples, so that a measurement is one call.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")
@@ -87,7 +88,7 @@ class Sensor:
         return sample
 
     def _purge(self, now: int) -> list[_Sample]:
-        """The samples, after a reset of samples without a measurement in the span."""
+        """Resets the samples without a measurement in the span, and returns all samples."""
         for sample in self._samples:
             if now - sample.last_ms >= self._windows.span_ms:
                 sample.reset(now)
@@ -96,25 +97,25 @@ class Sensor:
     # ---- statistics --------------------------------------------------------------------------
 
     def average(self, now: int) -> float:
-        """The average; NaN without a measurement in the span, like in Java."""
+        """The average of the span; NaN without a measurement in the span, like in Java."""
         samples = self._purge(now)
         count = sum(sample.count for sample in samples)
         return sum(sample.total for sample in samples) / count if count else _NAN
 
     def maximum(self, now: int) -> float:
-        """The maximum; NaN without a measurement in the span, like in Java."""
+        """The maximum of the span; NaN without a measurement in the span, like in Java."""
         return max((s.maximum for s in self._purge(now) if s.count), default=_NAN)
 
     def rate(self, now: int) -> float:
-        """Sum of the measurements for each second of the span."""
+        """The sum of the span's measurements per second."""
         return sum(sample.total for sample in self._purge(now)) / self._seconds(now)
 
     def event_rate(self, now: int) -> float:
-        """Measurements in each second of the span."""
+        """The number of the span's measurements per second."""
         return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
 
     def _seconds(self, now: int) -> float:
-        """The time that the samples cover, after :meth:`_purge`.
+        """The time in seconds that the samples cover. Called after :meth:`_purge`.
 
         Until all windows have elapsed, missing windows count as empty (Java's Rate.windowSize).
         Otherwise a burst in the first second would be shown as the rate.

@@ -1,5 +1,5 @@
-"""``send``: single records, on top of the batches that columns fill.
+"""The parts that only single records of ``send`` need.
 
-Owns: all that only a record of ``send`` needs: ``record_appender`` (Java's ``doSend``),
-``record_partitioner``, ``serialization`` and ``record_future``. Never: a cost for columns.
+Owns: ``record_appender`` (Java's ``doSend``), ``record_partitioner``, ``serialization`` and
+``record_future``. Single records share batches with columns. Never: a cost for columns.
 """

@@ -1,11 +1,11 @@
-"""Appends a single record to the accumulator (Java's ``KafkaProducer.doSend``).
+"""Appends a single record of ``send`` to the accumulator (Java's ``KafkaProducer.doSend``).
 
 Owns: the steps of ``send``: metadata, serializers, partition, size, headers made read-only, memory,
 and the append to a batch, under the accumulator's lock; the notification of callbacks and
-interceptors when a step fails. Thread-safe. Never: how a batch is opened and closed
+interceptors when a step fails. Thread-safe. Never: opening and closing a batch
 (``batch_filler.py``), the network, columns (``column_appender.py``).
 
-max.block.ms is one budget for all that blocks here: the wait for metadata and the wait for memory.
+max.block.ms limits the sum of all waits here: for metadata and for memory.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ _TOUCH_MS = 1_000
 
 
 class Memory:
-    """``size`` bytes of the pool that a sending thread has held since ``allocated_ms``; 0 once a
-    batch owns them.
+    """The pool's bytes that a sending thread holds: ``size`` bytes, allocated at ``allocated_ms``.
+
+    ``size`` is 0 once a batch owns the bytes.
     """
 
     __slots__ = ("allocated_ms", "size")
@@ -120,11 +121,13 @@ class RecordFiller:
         """Appends a record to the open batch of ``tp``, or to a new batch
         (RecordAccumulator.append).
 
-        ``memory`` was allocated in the pool for it; the batch owns it once a future is returned.
+        ``memory`` was allocated in the pool for the record. The batch owns it once a future is
+        returned.
 
-        Returns the record's future; or PARTITION_CHANGED: nothing was appended, call the
-        partitioner again; or the number of bytes to allocate before calling this again. Raises the
-        error of a producer that has failed, IllegalStateError when it is closed.
+        Returns the record's future if the record was appended. PARTITION_CHANGED means that the
+        caller must call the partitioner again. Another number is the number of bytes to allocate
+        before the next call. Raises the error of a producer that has failed, and IllegalStateError
+        if the producer is closed.
         """
         accumulator = self._accumulator
         claimed: list[ProducerBatch] = []
@@ -176,8 +179,10 @@ class RecordFiller:
         memory: Memory | None,
         claimed: list[ProducerBatch],
     ) -> tuple[ProducerBatch | None, int, bool]:
-        """Under the lock: the batch for ``record``, with memory for it; or None and the number of
-        bytes needed. And whether the sender must be woken.
+        """The batch for ``record``, with memory for it. Called under the accumulator's lock.
+
+        Also returns the number of bytes to allocate, if the batch is None for lack of memory; and
+        whether the sender must be woken.
         """
         timestamp, key, value, headers, _ = record
         raw_limit = self._filler.limits.raw_limit
@@ -216,7 +221,7 @@ class RecordFiller:
 
 
 class RecordAppender:
-    """The writer's side of ``send``. Safe for any number of threads."""
+    """The steps of ``send`` on the caller's thread. Safe for any number of threads."""
 
     def __init__(
         self,
@@ -255,10 +260,10 @@ class RecordAppender:
         self._touched_until: dict[str, int] = {}
 
     def append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
-        """Append ``record``; see ``KafkaProducer.send``.
+        """Appends ``record``; see ``KafkaProducer.send``.
 
-        An ApiError goes into the future and the callback, and makes a transaction abortable; any
-        other error is raised. Interceptors are notified of both.
+        An ApiError goes into the future and the callback, and the transaction can then only be
+        aborted. Any other error is raised. Interceptors are notified of both kinds of errors.
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
@@ -318,7 +323,9 @@ class RecordAppender:
     def _failed(
         self, record: ProducerRecord, callback: Callback | None, error: ApiError
     ) -> RecordFuture:
-        """The future of a record that was not appended, after all have been told."""
+        """The future of a record that was not appended, after callback, interceptors and
+        transaction were notified.
+        """
         tp = tp_of(record)
         if callback is not None:
             call_back(callback, RecordMetadata.empty(tp), error)
@@ -344,7 +351,9 @@ class RecordAppender:
     def _serialize(
         self, record: ProducerRecord, callback: Callback | None
     ) -> tuple[bytes | None, bytes | None, bytes, Callback | None]:
-        """Key, value and headers section of ``record``, and the receiver of its outcome."""
+        """The key, the value and the headers section of ``record``, and the callback for its
+        outcome.
+        """
         headers = record.headers
         assert type(headers) is Headers
         key = serialize(self._keys, "key.serializer", record.topic, record.key, headers)
@@ -363,8 +372,8 @@ class RecordAppender:
         placed: RecordFuture | int,
         deadline: int | None,
     ) -> RecordFuture:
-        """The loop of Java's append, until memory is allocated and the partition is unchanged.
-        ``placed`` is the result of the first round.
+        """Repeats the append until memory is allocated and the sticky partition has not changed,
+        like Java's loop. ``placed`` is the result of the first try.
         """
         topic = partitions.topic
         now = self._clock.now_ms()
@@ -397,7 +406,9 @@ class RecordAppender:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> tuple[int, StickyPartition | None]:
-        """The partition of a record without one, and whether load decided it."""
+        """The partition for a record without an explicit partition. Also its sticky partition, if
+        load decided.
+        """
         choice = self._partitioner.partition(topic, key, value, partitions)
         number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)
         if 0 <= number < partitions.partition_count:
@@ -416,7 +427,7 @@ class RecordAppender:
         )
 
     def _await_partitions(self, record: ProducerRecord, deadline: int) -> PartitionInfos:
-        """The topic's partitions; waits while the topic or the record's partition is unknown
+        """The topic's partitions. Waits while the topic or the record's partition is unknown
         (Java's waitOnMetadata).
         """
         metadata, topic, wanted = self._metadata, record.topic, record.partition
@@ -432,7 +443,9 @@ class RecordAppender:
         return partitions
 
     def _check_size(self, topic: str, size: int) -> None:
-        """RecordTooLargeError for a record larger than a request or the pool."""
+        """Raises RecordTooLargeError for a record that is larger than max.request.size or the
+        pool.
+        """
         if size > self._max_request_size:
             raise RecordTooLargeError(
                 f"{safe_text(topic)}: The message is {size} bytes when serialized which is larger"
@@ -449,7 +462,7 @@ class RecordAppender:
             )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
-        """Allocate ``size`` bytes in place of ``memory``, which was of another size."""
+        """Allocates ``size`` bytes of the pool, after returning ``memory`` of another size."""
         pool = self._pool
         if memory is None:
             memory = Memory()

@@ -1,12 +1,13 @@
 """The result of ``send``: the future of one record's outcome (Java's FutureRecordMetadata).
 
-Owns: :class:`RecordFuture`, :class:`ProduceRequestResult`, the outcome of a whole batch, shared by
-the futures of its records, and :class:`FutureRecords`, the records of ``send`` in one batch. It is
-the last step of a record's way. Never: the outcome itself (``producer_batch.py`` has it).
+Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, a batch's outcome, which the records'
+futures share; :class:`FutureRecords`, the records of ``send`` in one batch. It is the last step of
+a record's way. Never: the outcome itself (``producer_batch.py`` has it).
 
-A future needs a few words of memory and no lock: it has its batch's result and its index in that
-batch, and its metadata is created on demand. If a batch is split, it transfers its futures
-(:meth:`ProduceRequestResult.transfer`); a thread that waits for it then waits for the split batch.
+A future needs little memory and no lock: it refers to its batch's result, and has its index in that
+batch. Its metadata is created on demand. If a batch is split, its futures are transferred to the
+split batches (:meth:`ProduceRequestResult.transfer`). A thread that waits for the future then waits
+for the split batch.
 
 The order of completion is Java's: the outcome is set, then the callbacks run, on the network
 thread, in record order; then the waiters are woken.
@@ -50,11 +51,11 @@ RecordErrors = Callable[[int], KafkaError]
 
 
 class ProduceRequestResult:
-    """The outcome of a batch (Java's class of the same name).
+    """The outcome of a batch (Java's ProduceRequestResult).
 
     One lock (``lock``) guards all fields until the outcome is set; nothing changes after that.
-    ``wanted``: a future of the batch has callbacks; set under the accumulator's lock when a record
-    with a callback is appended.
+    ``wanted`` is true if a future of the batch has callbacks. It is set under the accumulator's
+    lock when a record with a callback is appended.
     """
 
     __slots__ = (
@@ -85,7 +86,7 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """The outcome is known. True: :meth:`run_callbacks` must be called."""
+        """Sets the outcome. Returns True if the caller must call :meth:`run_callbacks`."""
         with self.lock:
             self.offset = offset
             self.log_append_time_ms = log_append_time_ms
@@ -95,7 +96,9 @@ class ProduceRequestResult:
             return self.wanted
 
     def run_callbacks(self, futures: Iterable[RecordFuture]) -> None:
-        """Run the callbacks of the batch's ``futures``, in their order; the outcome is set."""
+        """Runs the callbacks of the batch's ``futures``, in their order. The outcome must be
+        set.
+        """
         errors, error, metadata = self.record_errors, None, RecordMetadata.empty(self.tp)
         (topic, partition), offset, appended = self.tp, self.offset, self.log_append_time_ms
         for future in futures:
@@ -127,7 +130,7 @@ class ProduceRequestResult:
                 _call(function, future, BaseException)
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
-        """The place where the record of ``future`` was written."""
+        """The metadata of the record of ``future``: partition, offset, timestamp and sizes."""
         topic, partition = self.tp
         offset, appended = self.offset, self.log_append_time_ms
         return new_record_metadata(
@@ -143,7 +146,7 @@ class ProduceRequestResult:
         )
 
     def release_waiters(self) -> None:
-        """Wake the waiters: the outcome is set, or the futures were transferred."""
+        """Wakes the waiting threads, after the outcome was set or the futures were transferred."""
         with self.lock:
             self._done = True
             self._waiters.wake_all()
@@ -151,11 +154,11 @@ class ProduceRequestResult:
     def transfer(
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
-        """Move ``futures`` to ``to``, the result of a split batch whose first record had index
-        ``first`` here; call :meth:`release_waiters` after all were transferred.
+        """Moves ``futures`` to ``to``, the result of a split batch.
 
-        A thread that waits for a moved future then wakes up, finds that its future has another
-        result, and waits for the new result.
+        ``first`` is the index, in the old batch, of the split batch's first record. The caller
+        calls :meth:`release_waiters` after all transfers. A thread that waits for a moved future
+        then wakes up, finds that its future has another result, and waits for the new result.
         """
         with self.lock:
             to.wanted = self.wanted
@@ -164,11 +167,15 @@ class ProduceRequestResult:
 
     @property
     def is_done(self) -> bool:
-        """After :meth:`release_waiters`; in a callback, which that waits for, before it."""
+        """True after :meth:`release_waiters`.
+
+        On the thread that runs the callbacks it is true once the outcome is set, because the
+        waiters are released only after the callbacks.
+        """
         return self._done or (self.is_set and self._teller == threading.get_ident())
 
     def wait(self, deadline_ms: int) -> bool:
-        """True once it :attr:`is_done`, False when the deadline came first."""
+        """Waits until the result :attr:`is_done`. Returns False if the deadline came first."""
         with self.lock:
             if self.is_done:
                 return True
@@ -177,10 +184,10 @@ class ProduceRequestResult:
 
 
 class RecordFuture:
-    """The outcome of a record. It has the methods of ``concurrent.futures.Future``, and can also be
+    """The outcome of one record. It has the methods of ``concurrent.futures.Future``, and can be
     awaited.
 
-    It can't be cancelled. ``index`` is the record's index in its batch, ``timestamp`` is the
+    It can't be cancelled. ``index`` is the record's index in its batch, and ``timestamp`` the
     record's timestamp in milliseconds.
     """
 
@@ -212,7 +219,7 @@ class RecordFuture:
         value_size: int,
         callback: Callback | None,
     ) -> RecordFuture:
-        """The future of record number ``index`` of the batch whose outcome is ``result``."""
+        """The future of the record with this ``index`` in the batch with the outcome ``result``."""
         future = RecordFuture()
         future._result = result
         future.index = index
@@ -232,7 +239,9 @@ class RecordFuture:
         return RecordFuture.of(result, 0, -1, -1, -1, None)
 
     def move(self, result: ProduceRequestResult, index: int) -> None:
-        """The record now has ``index`` in another batch, because its batch was split."""
+        """Assigns the record to another batch, where it has this ``index``, because its batch was
+        split.
+        """
         self.index = index
         self._result = result
 
@@ -254,7 +263,7 @@ class RecordFuture:
         return self._error(self._await(timeout))
 
     def done(self) -> bool:
-        """True when :meth:`result` would not wait."""
+        """True if :meth:`result` would not wait."""
         result = self._result
         return result.is_done and self._result is result
 
@@ -276,8 +285,8 @@ class RecordFuture:
         _call(function, self)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        """``await future`` in asyncio is :meth:`result`, while the loop goes on. Cancelling the
-        waiting task does not cancel the record.
+        """Waits in asyncio (``await future``) for the outcome, like :meth:`result`, without
+        blocking the loop. Cancelling the waiting task does not cancel the record.
         """
         import asyncio  # a task of Spark does without it
 
@@ -332,10 +341,10 @@ UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
 
 
 class FutureRecords:
-    """The records of ``send`` in one batch, whose futures complete with it (Java's thunks): a
-    batch's ``BatchRecords``.
+    """The records of ``send`` in one batch, with their futures (Java's thunks). Implements
+    ``BatchRecords``.
 
-    ``raw_limit`` is the maximum size of the batch for more of them, in raw record bytes.
+    ``raw_limit`` is the largest batch size, in raw record bytes, that still accepts a record.
     """
 
     __slots__ = ("_longest", "futures", "raw_limit", "result")
@@ -350,8 +359,9 @@ class FutureRecords:
         return len(self.futures)
 
     def try_append(self, batch: ProducerBatch, unplaced: UnplacedRecord) -> RecordFuture | None:
-        """Append one record to ``batch``, which is OPEN; None when it has no room or no memory for
-        it. Under the accumulator's lock.
+        """Appends one record to ``batch``, which is OPEN. Called under the accumulator's lock.
+
+        Returns the record's future, or None if the batch has no room or no memory for the record.
         """
         timestamp, key, value, headers, callback = unplaced
         count = batch.record_count
@@ -387,14 +397,14 @@ class FutureRecords:
         return future
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Set the outcome, run the callbacks, wake the waiters."""
+        """Sets the outcome, runs the callbacks, and wakes the waiters."""
         errors = None if batch.error is None else lambda index: error_of_record(batch, index)
         if self.result.set(batch.base_offset, batch.log_append_time_ms, errors):
             self.result.run_callbacks(self.futures)
         self.result.release_waiters()
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
-        """The futures now wait for ``halves``."""
+        """Transfers the futures to ``halves``, the two split batches."""
         result = self.result
         first = 0
         for half in halves:
@@ -410,8 +420,9 @@ class FutureRecords:
 def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
     """The error of record ``index`` of a failed batch (Sender.failBatch).
 
-    A broker that reports record errors returns one code for all of them: only when it reports a
-    single record does that record's error have its class. The others were not at fault.
+    If a broker reports record errors, it returns one error code for the batch. Only if it reports a
+    single record, this record's error has the class of the code. Records that are not reported get
+    a general error.
     """
     error = batch.error
     assert error is not None
@@ -440,7 +451,9 @@ def _named_error(batch: ProducerBatch, error: KafkaError, named: RecordError) ->
 def intercepted(
     callback: Callback | None, interceptors: Interceptors, headers: Headers
 ) -> Callback:
-    """``callback`` with the interceptors before it (Java's AppendCallbacks)."""
+    """A callback that notifies the interceptors, then calls ``callback`` (Java's
+    AppendCallbacks).
+    """
 
     def on_completion(metadata: RecordMetadata, error: KafkaError | None) -> None:
         interceptors.on_acknowledgement(metadata, error, headers)
@@ -451,7 +464,7 @@ def intercepted(
 
 
 def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | None) -> None:
-    """Call a user's callback; its exceptions are logged."""
+    """Calls a user's callback, and logs its exceptions."""
     try:
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
@@ -459,7 +472,9 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
 
 
 def _warn_of(metadata: RecordMetadata, raised: BaseException) -> None:
-    """A callback raised; its text may hold a row: class and place only."""
+    """Logs the exception of a callback: only its class and place, because its text may contain a
+    row.
+    """
     warn(
         _log,
         Kind.USER_CODE,

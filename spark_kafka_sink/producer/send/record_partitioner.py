@@ -1,12 +1,12 @@
-"""The partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
+"""Chooses the partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
 
 Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
 without a key. Never: columns (``records/partitioning`` has the same rules for many rows at once), a
-lock: a sticky partition is changed under the accumulator's.
+lock: a sticky partition is changed under the accumulator's lock.
 
-A sticky partition is only read here; the accumulator checks under its lock whether another thread
-switched the topic meanwhile (:meth:`StickyPartition.changed`), and the record's partition is then
-chosen again.
+A sticky partition is only read here. The accumulator checks under its lock whether another thread
+has switched the topic to another partition meanwhile (:meth:`StickyPartition.changed`). If so, the
+record's partition is chosen again.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """A partitioner that does not go by keys, for one record."""
+    """The interface of a partitioner, for one record, that has no :class:`KeyRule`."""
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
     ) -> int:
-        """A partition of ``topic``."""
+        """The partition for a record of ``topic``."""
         ...
 
 
 class StickyPartition:
-    """A topic's sticky partition until it is switched (Java's StickyPartitionInfo, with
-    RecordAccumulator's checks on it).
+    """A topic's sticky partition until the next switch (Java's StickyPartitionInfo, with the checks
+    of RecordAccumulator).
     """
 
     __slots__ = ("_owner", "_produced", "_size", "_topic", "partition")
@@ -60,8 +60,10 @@ class StickyPartition:
         self.partition = partition
 
     def changed(self, *, all_full: bool) -> bool:
-        """Under the accumulator's lock: another record switched the topic to another partition, or
-        the switch is due now. ``all_full``: the queue has no batch with room.
+        """True if another record has switched the topic to another partition, or if the switch is
+        due now.
+
+        Called under the accumulator's lock. ``all_full``: the queue has no batch with room.
         """
         if not self._owner.is_current(self._topic, self):
             return True
@@ -72,17 +74,19 @@ class StickyPartition:
         return False
 
     def appended(self, size: int, *, all_full: bool) -> None:
-        """Under the accumulator's lock: the record added ``size`` bytes."""
+        """Counts the ``size`` bytes of an appended record, and switches the partition if it has
+        enough bytes. Called under the accumulator's lock.
+        """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
             self._owner.move_on(self._topic)
 
 
 class RecordPartitioner:
-    """Partitions of single records.
+    """Chooses the partitions of single records.
 
-    If ``own`` is given, it decides for every record without a partition; otherwise ``rule``
-    decides. ``cluster`` returns the current cluster.
+    ``own`` is the user's partitioner for records without an explicit partition. If it is None,
+    ``rule`` decides. ``cluster`` returns the current cluster.
     """
 
     def __init__(
@@ -113,7 +117,9 @@ class RecordPartitioner:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> int | StickyPartition:
-        """The partition of a record without one; sticky when nothing but load decides."""
+        """The partition for a record without an explicit partition. A :class:`StickyPartition` if
+        load decides.
+        """
         if self._own is not None:
             return self._own.partition(topic, key, value, self._cluster())
         choice = self._rule.choice(key)
@@ -126,8 +132,8 @@ class RecordPartitioner:
         return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
 
     def number(self, key: bytes) -> int:
-        """The number of ``key``. Keys mostly repeat, so numbers are cached; long keys are not
-        cached, because that memory is not accounted for.
+        """The hash of ``key``. Hashes are cached, because keys mostly repeat. Long keys are not
+        cached, because the memory of the cache is not counted.
         """
         number = self._rule.number(key)
         if self.numbers is not None and len(key) <= _MAX_CACHED_KEY:
@@ -140,7 +146,7 @@ class RecordPartitioner:
         return self._sticky[topic] is sticky
 
     def move_on(self, topic: str) -> None:
-        """Switch the topic's sticky partition."""
+        """Switches the topic to another sticky partition."""
         self._sticky[topic] = self._new(topic)
 
     def _new(self, topic: str) -> StickyPartition:
@@ -149,7 +155,7 @@ class RecordPartitioner:
 
 
 def uniform(topic: str, cluster: Cluster) -> int:
-    """Any partition with a leader, or any at all when none has one."""
+    """A random partition with a leader. If no partition has a leader, any partition."""
     partitions = cluster.topics.get(topic)
     if partitions is None:
         return 0
@@ -158,8 +164,8 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """Calls a partitioner of columns for a single record (slow: the row becomes columns); the
-    round-robin partitioner needs no columns.
+    """Calls a partitioner of columns for a single record, which is slow, because the record becomes
+    columns. The round-robin partitioner needs no columns.
 
     One lock (``_lock``) guards the partitioner, which only one thread may use at a time.
     """
@@ -173,7 +179,7 @@ class ColumnsPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
     ) -> int:
-        """See :class:`RecordPartitionerPlugin`."""
+        """The partition for a record of ``topic``; see :class:`RecordPartitionerPlugin`."""
         if self._turns is not None:
             partitions = cluster.topics[topic]
             with self._lock:

@@ -1,10 +1,10 @@
-"""Keys and values of single records to bytes (Java's ``common.serialization``).
+"""Serializes keys and values of single records (Java's ``common.serialization``).
 
 Owns: the built-in serializers, by Java's class names and short ones, and the import of a user's
 class. A step of ``send``. Never: columns, which are bytes or strings already; headers of a record,
 except to pass them to a serializer.
 
-Numbers are big-endian, as Java writes them. None is null everywhere: no serializer sees it.
+Numbers are big-endian, as Java writes them. None is null everywhere: no serializer gets it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Serializer(Protocol):
 
 
 class BytesSerializer:
-    """bytes, bytearray and memoryview as they are, and str as UTF-8: the default."""
+    """Serializes bytes, bytearray and memoryview unchanged, and str as UTF-8. The default."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         if isinstance(data, bytes | bytearray | memoryview):
@@ -46,7 +46,7 @@ class BytesSerializer:
 
 
 class StringSerializer:
-    """str as UTF-8."""
+    """Serializes str as UTF-8."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         if not isinstance(data, str):
@@ -55,7 +55,7 @@ class StringSerializer:
 
 
 class _Number:
-    """A serializer of numbers in one of :mod:`struct`'s big-endian formats."""
+    """Serializes numbers in one of :mod:`struct`'s big-endian formats."""
 
     _format = struct.Struct(">i")
 
@@ -69,37 +69,37 @@ class _Number:
 
 
 class ShortSerializer(_Number):
-    """int as 2 bytes."""
+    """Serializes int as 2 bytes."""
 
     _format = struct.Struct(">h")
 
 
 class IntegerSerializer(_Number):
-    """int as 4 bytes."""
+    """Serializes int as 4 bytes."""
 
     _format = struct.Struct(">i")
 
 
 class LongSerializer(_Number):
-    """int as 8 bytes."""
+    """Serializes int as 8 bytes."""
 
     _format = struct.Struct(">q")
 
 
 class FloatSerializer(_Number):
-    """float (or int) as IEEE 754, 4 bytes."""
+    """Serializes float (or int) as IEEE 754, 4 bytes."""
 
     _format = struct.Struct(">f")
 
 
 class DoubleSerializer(_Number):
-    """float (or int) as IEEE 754, 8 bytes."""
+    """Serializes float (or int) as IEEE 754, 8 bytes."""
 
     _format = struct.Struct(">d")
 
 
 class BooleanSerializer:
-    """bool as 1 byte, 0 or 1."""
+    """Serializes bool as 1 byte, 0 or 1."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         if not isinstance(data, bool):
@@ -108,7 +108,7 @@ class BooleanSerializer:
 
 
 class UUIDSerializer:
-    """uuid.UUID as its text of 36 characters."""
+    """Serializes uuid.UUID as text of 36 characters."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         if not isinstance(data, uuid.UUID):
@@ -117,14 +117,14 @@ class UUIDSerializer:
 
 
 class VoidSerializer:
-    """Accepts only None, which no serializer sees."""
+    """Accepts only None, for keys or values that are always null."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         raise TypeError
 
 
 class ListSerializer:
-    """list or tuple, each item by ``inner``, in the layout of Java's ``ListSerializer``.
+    """Serializes list or tuple, each item by ``inner``, in the layout of Java's ``ListSerializer``.
 
     If all items have the same size: a byte 0, the number of null items and their indexes, the
     number of items, and the bytes of the items that are not null. Otherwise: a byte 1, the number
@@ -182,9 +182,9 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """The serializer for ``given``: an instance, a class, a name, an import path.
+    """The serializer that ``given`` stands for: an instance, a class, a name or an import path.
 
-    None is :class:`BytesSerializer`. Raises ConfigError, naming ``option``.
+    None stands for :class:`BytesSerializer`. Raises ConfigError, which names ``option``.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -215,7 +215,9 @@ def serializer(given: object, option: str) -> Serializer:
 def serialize(
     by: Serializer, option: str, topic: str, data: object, headers: Headers
 ) -> bytes | None:
-    """``by``'s bytes of ``data``; SerializationError, which never shows ``data``."""
+    """The bytes that the serializer ``by`` makes of ``data``. Raises SerializationError, which
+    never shows ``data``.
+    """
     if data is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Batches that were sent and are not completed (Java's ``Sender.inFlightBatches``).
+"""The batches that were sent and are not completed (Java's ``Sender.inFlightBatches``).
 
 Owns: the in-flight batches and their nodes, the batches that wait for a later acknowledgement to
-prove them, the last response for each, and the earliest expiry. Never: a decision (``sender.py``),
-sequences, memory. Belongs to the sender thread.
+prove them, the last response for each batch, and the earliest expiry. Never: a decision
+(``sender.py``), sequences, memory. Only the sender thread may use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class InFlightBatches:
-    """A batch is in flight until its response arrives, even when it was completed before that."""
+    """The batches in flight, and the batches that wait for proof.
+
+    A batch is in flight until its response arrives, even if it was completed earlier.
+    """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
 
@@ -28,16 +31,18 @@ class InFlightBatches:
         self.next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
-        """True while the socket may still use its bytes."""
+        """True while ``batch`` is in flight, so that the socket may still use the batch's bytes."""
         return batch in self._on_wire
 
     @property
     def has_unproven(self) -> bool:
-        """Some batch got OUT_OF_ORDER_SEQUENCE_NUMBER and waits for proof or for its next epoch."""
+        """True if some batch waits for proof, or for its next epoch, after
+        OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
-        """The batches are sent to ``node_id``."""
+        """Adds the batches of a request to ``node_id``."""
         for batch in batches:
             self._on_wire[batch] = node_id
             expiry = batch.created_ms + self._delivery_timeout_ms
@@ -45,34 +50,38 @@ class InFlightBatches:
                 self.next_expiry_ms = expiry
 
     def completed(self, batches: Iterable[ProducerBatch]) -> None:
-        """The batches' response arrived, or will not arrive."""
+        """Removes the batches of a request whose response has arrived, or will not arrive."""
         for batch in batches:
             self._on_wire.pop(batch, None)
         if not self._on_wire and not self._unproven:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """``batch`` waits for a later acknowledgement, or for the next epoch of its partition."""
+        """Adds a batch that waits for a later acknowledgement, or for the next epoch of its
+        partition.
+        """
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
     def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
-        """Remember the response of ``broker`` for a timeout's message: by then its address may have
-        left the metadata.
+        """Stores the last response to ``batch``, for the message of a timeout. ``broker`` is text,
+        because the broker may have left the metadata by then.
         """
         self._last_answers[batch] = (broker, code)
 
     def last_answer(self, batch: ProducerBatch) -> tuple[str, ErrorCode] | None:
-        """Broker (host, port and id) and code."""
+        """The last response to ``batch``: the broker (host, port and id) and the error code. None
+        without a response.
+        """
         return self._last_answers.get(batch)
 
     def node_of(self, batch: ProducerBatch) -> int | None:
-        """The node that has not responded for ``batch``; None when it is not in flight."""
+        """The node that has not yet responded to ``batch``; None if the batch is not in flight."""
         return self._on_wire.get(batch)
 
     def by_node(self, now: int) -> dict[int, tuple[int, int]]:
-        """In-flight batches of each node, and the age of the oldest in ms. Any thread: a dict is
-        copied atomically.
+        """For each node, the number of in-flight batches and the age of the oldest batch in ms. Any
+        thread may call it, because a dict is copied atomically.
         """
         found: dict[int, tuple[int, int]] = {}
         for batch, node in list(self._on_wire.items()):
@@ -81,7 +90,7 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes batches that are completed, failed or split."""
+        """Removes batches that were completed, failed or split."""
         if self._unproven or self._last_answers:
             for batch in batches:
                 self._unproven.pop(batch, None)
@@ -90,7 +99,7 @@ class InFlightBatches:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """Batches past delivery.timeout.ms that are not done."""
+        """The batches past delivery.timeout.ms that are not done."""
         if now < self.next_expiry_ms:
             return []
         expired = []

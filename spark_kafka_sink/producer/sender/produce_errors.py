@@ -1,4 +1,4 @@
-"""The errors of failed batches: partition, broker, attempts, age and cause.
+"""Builds the errors of failed batches, with partition, broker, attempts, age and cause.
 
 Owns: turning a response, a lost request, a timeout or a bug into the exception that fails a batch.
 Never: a decision to fail (``sender.py``), a row's content.
@@ -32,8 +32,8 @@ def refusal_error(
 ) -> ApiError:
     """The error of a batch after ``broker`` returned ``answer``.
 
-    ``reason`` explains why the failure is final when the code alone does not. A code of NONE means
-    that the acknowledgement itself is inconsistent (the log has lost records).
+    ``reason`` explains why the failure is final, if the error code alone does not. If the code is
+    NONE, the acknowledgement is inconsistent: the log has lost records.
     """
     where = (
         f"{batch.tp} on broker {broker}, attempt {batch.attempts + 1}, "
@@ -72,9 +72,10 @@ def refusal_error(
 def delivery_timeout_error(
     batch: ProducerBatch, now: int, status: str, hint: str | None = None
 ) -> KafkaTimeoutError:
-    """delivery.timeout.ms has expired; ``status`` is the batch's last known state.
+    """The error of a batch after delivery.timeout.ms.
 
-    ``hint`` is the hint of the last response's code.
+    ``status`` is the batch's last known state. ``hint`` is the hint of the last response's error
+    code.
     """
     return KafkaTimeoutError(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
@@ -85,8 +86,11 @@ def delivery_timeout_error(
 
 
 def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
-    """The error of a batch that waited for proof, and gets none because another batch failed with
-    ``cause``. It is not that error: a refusal shows that a batch is not in the log.
+    """The error of a batch that may be in the log, because no acknowledgement can prove it any
+    more.
+
+    The partition's failed batch has the error ``cause``. That error would be wrong here, because it
+    shows that a batch is not in the log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(
@@ -99,7 +103,7 @@ def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
 
 
 def code_of_lost_request(response: ClientResponse) -> tuple[ErrorCode, str]:
-    """The error code of the batches of a request without a response, and its message."""
+    """The error code and message for the batches of a request without a valid response."""
     error = response.error
     if isinstance(error, RemoteProtocolError):
         # As for a response that never arrived, the outcome is unknown: the same bytes are resent.
@@ -112,7 +116,7 @@ def code_of_lost_request(response: ClientResponse) -> tuple[ErrorCode, str]:
 
 
 def unexpected_error(exception: BaseException) -> KafkaError:
-    """The error of batches and waiters when the sender loop itself failed."""
+    """The error of all batches and waiters after an unexpected exception of the sender loop."""
     if isinstance(exception, KafkaError):
         return exception
     what = safe_text(f"{type(exception).__name__}: {exception}")

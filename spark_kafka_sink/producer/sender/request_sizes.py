@@ -1,8 +1,8 @@
-"""The largest number of bytes of a Produce request to each node.
+"""Limits the size of a Produce request to each node.
 
-Owns: that size, learned from the time of a node's responses. Never: the choice of batches, a clock.
-A broker bounds a batch by message.max.bytes, and a request only by socket.request.max.bytes (100
-MiB). A large request saves turns on both sides. But all of it must arrive within
+Owns: the size, learned from the time of a node's responses. Never: the choice of batches, a clock.
+A broker limits a batch by message.max.bytes, but a request only by socket.request.max.bytes (100
+MiB). A large request saves work on both sides. But the whole request must arrive within
 request.timeout.ms, and its connection gets no other response until then.
 """
 
@@ -19,7 +19,11 @@ _QUICK_PART = 16
 
 
 class _NodeSize:
-    """``most`` is below what a broker seems to refuse; ``answered`` is the largest size it took."""
+    """The request sizes of one node, in bytes.
+
+    ``size`` is the current limit. ``most`` is an upper bound below sizes that the broker seems to
+    reject. ``answered`` is the largest size with a response.
+    """
 
     __slots__ = ("answered", "most", "size")
 
@@ -29,8 +33,8 @@ class _NodeSize:
 
 
 class RequestSizes:
-    """The size for each node, from max.request.size (the least) to 4 MiB (or an eighth of
-    buffer.memory).
+    """The size limit of requests to each node, in bytes. It is at least max.request.size, and at
+    most 4 MiB or an eighth of buffer.memory.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
@@ -42,12 +46,14 @@ class RequestSizes:
         self._nodes: dict[int, _NodeSize] = {}
 
     def of(self, node: int) -> int:
-        """The most bytes of batches of the next request to ``node``."""
+        """The largest total size of batches in the next request to ``node``, in bytes."""
         found = self._nodes.get(node)
         return self._least if found is None else found.size
 
     def answered(self, node: int, size: int, latency_ms: int) -> None:
-        """A request with ``size`` bytes of batches was answered after ``latency_ms``."""
+        """Adjusts the limit of a node that responded after ``latency_ms`` to a request with
+        ``size`` bytes.
+        """
         found = self._nodes.get(node)
         if found is None:
             found = self._nodes[node] = _NodeSize(self._least, self._most)
@@ -58,9 +64,11 @@ class RequestSizes:
             found.size = min(found.most, 2 * found.size)
 
     def lost(self, node: int, size: int) -> None:
-        """The connection was lost, or the time was over, before the request was answered. A broker
-        closes the connection if a request is too large for it, so no later request is larger than
-        the largest that it has answered.
+        """Reduces the limit of a node after a request without a response: a disconnect or a
+        timeout.
+
+        A broker closes the connection if a request is too large for it. So no later request is
+        larger than the largest request with a response.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

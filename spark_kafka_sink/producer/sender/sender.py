@@ -87,7 +87,9 @@ _OF_CONTENT = frozenset(
 
 
 def answer_of(code: ErrorCode, *, lost: bool = False) -> Answer:
-    """Classify a produce error code for the sequence logic. ``lost``: no response has it."""
+    """Classifies a produce error code for the sequence logic. ``lost`` means that no response has
+    the code.
+    """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Answer.ACKNOWLEDGED
     if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -123,15 +125,15 @@ _SIZE_OF = attrgetter("size_in_bytes")
 
 
 def _size(batches: Mapping[TopicPartition, ProducerBatch]) -> int:
-    """Bytes of the batches of a request."""
+    """The total size of the batches of a request, in bytes."""
     return sum(map(_SIZE_OF, batches.values()))
 
 
 class Sender:
-    """Sends the accumulator's batches until closed.
+    """Sends the accumulator's batches until the producer is closed.
 
-    ``transaction_manager`` is None for a producer without idempotence: its batches then fail one
-    by one, and order is guaranteed only with max.in.flight.requests.per.connection=1.
+    ``transaction_manager`` is None for a producer without idempotence: its batches then fail one by
+    one, and order is guaranteed only with max.in.flight.requests.per.connection=1.
     """
 
     def __init__(
@@ -148,7 +150,9 @@ class Sender:
         clock: Clock,
         recorder: ProduceRecorder,
     ) -> None:
-        """``link`` is how other threads wake up ``client``; the sender cuts it at its end."""
+        """Creates the sender. Other threads wake up ``client`` by ``link``, which the sender
+        disconnects at its end.
+        """
         self._client = client
         self._link = link
         self._metadata = metadata
@@ -175,8 +179,8 @@ class Sender:
     # -- phases -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The thread's body: send; after initiate_close drain; abort an open transaction; close the
-        client.
+        """Runs the network thread: sends batches; after initiate_close sends the rest; aborts an
+        open transaction; closes the client.
         """
         life = self._lifecycle
         try:
@@ -195,11 +199,12 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """While closing, with no request in flight: a commit or abort in progress continues; a
-        transaction that was neither committed nor aborted is aborted.
+        """True while a transaction must be ended before the close. Starts the abort of an open
+        transaction without a commit or abort. Called with no request in flight.
 
         A prepared transaction does not belong to this producer any more. :meth:`force_close` stops
-        an abort that waits too long for the coordinator; transaction.timeout.ms then aborts it.
+        an abort that waits too long for the coordinator; transaction.timeout.ms then aborts the
+        transaction.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -232,7 +237,7 @@ class Sender:
             self._client.close()
 
     def run_once(self) -> None:
-        """An iteration: producer id and transaction first, then data, then the network."""
+        """Runs one iteration: producer id and transaction first, then data, then the network."""
         now = self._clock.now_ms()
         timeout = NEVER
         manager = self._transaction_manager
@@ -255,8 +260,8 @@ class Sender:
                     self._recorder.failed_at(node_id, reason)
 
     def _is_idle(self) -> bool:
-        """Whether no batch is undrained, in flight or awaited: the loop then sleeps until it is
-        woken.
+        """True if no batch is queued, in flight or awaiting proof, and nothing waits. The loop then
+        sleeps until it is woken.
         """
         manager = self._transaction_manager
         return not (
@@ -268,9 +273,10 @@ class Sender:
         )
 
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
-        """Fails the unsent batches of a transaction that can only be aborted. EndTxn waits for the
-        responses of the sent batches. Returns the poll timeout in ms: a close may be waiting for
-        exactly this.
+        """Fails the unsent batches of a transaction that can only be aborted.
+
+        Returns the poll timeout in ms: 0 if nothing is pending any more, because a close may wait
+        for that. EndTxn waits for the responses of sent batches.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -281,16 +287,18 @@ class Sender:
         return NEVER
 
     def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
-        """The in-flight batches by node, see ``InFlightBatches.by_node``. Any thread."""
+        """The in-flight batches by node; see ``InFlightBatches.by_node``. Any thread."""
         return self._in_flight.by_node(now)
 
     def initiate_close(self) -> None:
-        """Accepts no more records, sends the queued records, then stops. Any thread."""
+        """Closes the producer for new records. The sender sends queued records, then stops. Any
+        thread.
+        """
         self._accumulator.close()
         self._link.wakeup()
 
     def force_close(self) -> None:
-        """Stop now: unacknowledged batches fail. Any thread."""
+        """Stops the sender now. Unacknowledged batches fail. Any thread."""
         self._accumulator.close(forced=True)
         self._link.wakeup()
 
@@ -303,7 +311,7 @@ class Sender:
     # -- sending ----------------------------------------------------------------------------------
 
     def _send_producer_data(self, now: int) -> int:
-        """Expire, find ready nodes, drain, send. Returns the poll timeout in ms."""
+        """Expires batches, finds ready nodes, drains and sends. Returns the poll timeout in ms."""
         in_flight, accumulator = self._in_flight, self._accumulator
         expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         if now >= expiry:
@@ -329,7 +337,7 @@ class Sender:
         return min(timeout, not_ready_timeout)
 
     def _send_to(self, cluster: Cluster, nodes: Sequence[int], now: int) -> int:
-        """Send a request to each of ``nodes`` that has batches; returns the number of requests."""
+        """Sends a request to each of ``nodes`` that has batches. Returns the number of requests."""
         if self._transaction_manager is not None:
             self._transaction_manager.expire_acks(now)
         drained = self._drainer.drain(cluster, {n: self._sizes.of(n) for n in nodes}, now)
@@ -342,7 +350,9 @@ class Sender:
         return len(drained)
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
-        """The ready nodes that can take a request now, and the delay until the next check in ms."""
+        """The ``ready`` nodes that can take a request now, and the delay until the next check in
+        ms.
+        """
         sendable = []
         timeout = NEVER
         for node_id in ready:
@@ -364,7 +374,7 @@ class Sender:
     def _send_produce_request(
         self, node_id: int, batches: Sequence[ProducerBatch], now: int
     ) -> None:
-        """Sends one request with all batches of a node; at most one batch for each partition."""
+        """Sends one request with all batches of a node, at most one batch for each partition."""
         config, manager = self._config, self._transaction_manager
         by_partition = {batch.tp: batch for batch in batches}
         data = [new_produce_data((b.tp, b.buffers, b.size_in_bytes)) for b in batches]
@@ -391,7 +401,7 @@ class Sender:
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
     def _expire_batches(self, now: int) -> None:
-        """Fail batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
+        """Fails batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
         causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
             error = self._timeout_error(batch, now, causes)
@@ -399,7 +409,7 @@ class Sender:
         self._move_on(now)
 
     def _move_on(self, now: int) -> None:
-        """Send batches again whose partition has moved on to the next epoch."""
+        """Requeues the batches of partitions that have moved on to the next epoch."""
         manager = self._transaction_manager
         if manager is None or not manager.moving:
             return
@@ -414,7 +424,10 @@ class Sender:
         now: int,
         causes: dict[TopicPartition, tuple[str, str | None]] | None = None,
     ) -> KafkaTimeoutError:
-        """``causes``: the last responses to batches that expired with it, by partition."""
+        """The error of ``batch`` after delivery.timeout.ms.
+
+        ``causes`` has, by partition, the last response to the first batch that expired now.
+        """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
         if status:
@@ -433,7 +446,9 @@ class Sender:
         return delivery_timeout_error(batch, now, f"it was {done}: {cause}", hint)
 
     def _status(self, batch: ProducerBatch) -> tuple[str, str | None]:
-        """The last response to ``batch``, or its broker; empty when none has it. And a hint."""
+        """A text with the last response to ``batch``, or with the broker that has not responded;
+        empty without either. Also the hint for the error.
+        """
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
         if last is not None:
             broker, code = last
@@ -450,7 +465,7 @@ class Sender:
     def _handle_produce_response(
         self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
     ) -> None:
-        """Handle every batch of the request, whether or not a response arrived."""
+        """Handles every batch of a request, whether or not a response arrived."""
         node_id = response.request.destination
         self._in_flight.completed(batches.values())
         answers: list[PartitionProduceResponse] = []
@@ -483,16 +498,16 @@ class Sender:
         self._move_on(response.received_ms)
 
     def _report(self, done: list[ProducerBatch]) -> None:
-        """The batches of ``done`` were acknowledged: counts and releases all of them in one
-        step.
-        """
+        """Counts and releases the acknowledged batches of ``done``, all in one step."""
         if done:
             self._recorder.batches_done(done)
             self._release(*done)
             done.clear()
 
     def _update_leaders(self, body: ProduceResponse) -> None:
-        """KIP-951: the next send goes to the new leader without a metadata request."""
+        """Updates the leaders that a Produce response names (KIP-951), so that the next send goes
+        to the new leader without a metadata request.
+        """
         for answer in body.partitions:
             if answer.leader is not None and answer.error.refreshes_metadata:
                 leader, epoch = answer.leader
@@ -505,9 +520,11 @@ class Sender:
         response: ClientResponse,
         done: list[ProducerBatch],
     ) -> None:
-        """Split, complete, fail or retry, checked in that order (Sender.completeBatch).
+        """Splits, completes, fails or retries ``batch``, checked in that order
+        (Sender.completeBatch).
 
-        Acknowledged batches are added to ``done``, to be reported with the others of the request.
+        An acknowledged batch is added to ``done``, to be reported with other batches of the
+        request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         node_id = response.request.destination
@@ -556,7 +573,9 @@ class Sender:
             self._retry(batch, verdict.action, code, now)
 
     def _retry(self, batch: ProducerBatch, action: Action, code: ErrorCode, now: int) -> None:
-        """RESEND: with its sequence, after the backoff. MOVE: see :meth:`_move_on`."""
+        """Requeues ``batch`` after the backoff (RESEND), or waits for the partition's next epoch
+        (MOVE).
+        """
         if action is Action.MOVE:
             self._in_flight.await_proof(batch)
         else:
@@ -564,7 +583,7 @@ class Sender:
             self._returns.reenqueue(batch, now, soon=soon)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
-        """True when ``batch`` was too large for its broker and was split in two."""
+        """Splits ``batch`` if it was too large for its broker. Returns True if it was split."""
         if (
             code is not ErrorCode.MESSAGE_TOO_LARGE
             or batch.record_count < 2
@@ -577,8 +596,10 @@ class Sender:
         return True
 
     def _handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """The batch was proven by a later acknowledgement, or expired, while this copy was in
-        flight: only its memory is still held, for the socket. An abort may wait for this response.
+        """Handles the response to a batch that is already done: proven by a later acknowledgement,
+        or expired.
+
+        Only the batch's memory is still held, for the socket. An abort may wait for this response.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)
@@ -590,8 +611,8 @@ class Sender:
         code: ErrorCode,
         proven: Iterable[ProducerBatch],
     ) -> None:
-        """Report duplicates: ``batch``, when ``code`` is not NONE, and the earlier batches that its
-        acknowledgement proves to be in the log, at unknown offsets.
+        """Counts duplicates: ``batch`` if ``code`` is not NONE, and the earlier batches ``proven``
+        by its acknowledgement. The earlier batches are completed with an unknown offset.
         """
         if code is not ErrorCode.NONE:
             self._recorder.batch_duplicate(batch)
@@ -615,7 +636,7 @@ class Sender:
 
         Outside of a transaction, a batch of ``send`` with a sequence fails alone: each record's
         future has the error, and the partition moves on to the next epoch. Rows of columns belong
-        to an attempt, and the producer fails with them (rule R2). ``unclear``: its records may be
+        to an attempt, and the producer fails with them (rule R2). ``unclear``: the records may be
         in the log.
 
         The transaction fails before the batch is reported. Otherwise a writer whose flush returns
@@ -644,14 +665,16 @@ class Sender:
 
     @staticmethod
     def _fails_alone(batch: ProducerBatch, error: ApiError, manager: TransactionManager) -> bool:
-        """False if an idempotent producer fails together with ``batch``. Rows of columns never get
-        a new sequence (rule R2), not even rows that wait for an outcome beside a batch of ``send``.
+        """True if ``batch`` fails without its idempotent producer.
+
+        The producer fails if rows of columns are concerned, because they never get a new sequence
+        (rule R2). These rows may also be in other unresolved batches of the partition.
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))
 
     def _release(self, *batches: ProducerBatch) -> None:
-        """The batches are done and no longer in flight."""
+        """Forgets batches that are done and no longer in flight, and returns their memory."""
         self._in_flight.forget(batches)
         self._accumulator.deallocate(*batches)
 

@@ -1,9 +1,9 @@
-"""The sequence numbers of one producer id on its partitions, and the handling of responses.
+"""Assigns the sequence numbers of a producer on its partitions, and decides after each response.
 
 Owns: the next sequence, the batches that have one and are unresolved, whether a batch may be sent
 now, and the one table (:data:`ACTIONS`) from (situation, answer) to action. Never: bytes, clocks,
-sockets, backoff, a lock: it belongs to the sender thread. :class:`TxnPartitionMap` keeps one
-instance for each partition; the accumulator calls it (through the transaction manager) at drain,
+sockets, backoff, a lock, because only the sender thread uses it. :class:`TxnPartitionMap` keeps one
+instance for each partition. The accumulator calls it (through the transaction manager) at drain,
 the sender for every response.
 
 The broker (``ProducerStateManager``) keeps, for each producer id and partition, the last sequence
@@ -12,52 +12,60 @@ continues the last sequence is appended. Any other batch is OUT_OF_ORDER. A prod
 the broker may begin with *any* sequence. After a clean restart the broker remembers only the last
 batch, so an older duplicate is OUT_OF_ORDER although it is in the log.
 
-The rules, each with the race that it closes:
+The rules, each with the race that it prevents. A, B, C and D are batches of one partition, in this
+order:
 
-* **The first batch is sent alone until it is acknowledged.** Fresh topic: A gets
-  NOT_LEADER_OR_FOLLOWER; B, sent right after A, reaches the broker when it has become leader. The
-  broker does not know the producer, so it accepts B; A is then always out of order, and B precedes
-  A in the log. A sent alone is resent until it is appended; then the broker knows the producer.
-* **A later acknowledgement proves the earlier batches**, after a first one: a broker that knows
-  the producer appends B only after A. So A need not be resent when its response is lost. The
-  acknowledged offset must leave offsets for them; if not, the broker has lost this producer's
-  state (topic recreated, log truncated by an unclean election), and the attempt fails.
-* **Batches with a sequence are resent in order, one at a time, before any new batch.** A gets
-  NOT_LEADER; B and C after it OUT_OF_ORDER, because A is missing: B and C are not at fault, and are
-  resent after A.
-* **OUT_OF_ORDER counts only against a batch sent with no unresolved batch before it.** A is
-  rejected by old leader 1, B's rejection by 1 is still in flight; A is sent to new leader 2 and
-  acknowledged; now B's old OUT_OF_ORDER arrives, and B is the first unresolved batch. It proves
-  nothing: B was sent after A. B is resent, and that response counts.
-* **OUT_OF_ORDER against such a batch is a doubt, not yet a failure.** All batches before A are in
-  the log, so the broker's last sequence is beyond A: A is a duplicate older than the broker
-  remembers (A to D were appended, their responses lost, the broker restarted and remembers D only).
-  B, C, D are resent in order; D is acknowledged and proves A, B, C. If all batches with a sequence
-  end up in doubt, nothing can prove them, and the attempt fails. No new batch is sent meanwhile: a
-  broker that has lost this producer's state could accept it.
-* **OUT_OF_ORDER before any acknowledgement fails the attempt**: the state of that log is unknown.
+* **The first batch is sent alone until it is acknowledged.** Race: on a new topic, A and B are sent
+  one after the other. The broker answers A with NOT_LEADER_OR_FOLLOWER, and has become the leader
+  when B arrives. The producer is unknown to it, so it accepts B. B then precedes A in the log, and
+  A is always OUT_OF_ORDER. With the rule, A is resent alone until it is appended, and then the
+  broker knows the producer.
+* **After the first acknowledgement, an acknowledgement proves all earlier batches**, because a
+  broker that knows the producer appends B only after A. So A need not be resent if its response is
+  lost. The acknowledged offset must leave enough offsets for the earlier batches. Otherwise the
+  broker has lost this producer's state (topic recreated, log truncated by an unclean election), and
+  the attempt fails.
+* **Batches with a sequence are resent in order, one at a time, before any new batch.** Race: A gets
+  NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log. B and C are not
+  at fault, and are resent after A.
+* **OUT_OF_ORDER counts only for a batch that was sent with no unresolved batch before it.** Race:
+  the old leader rejects A, and its rejection of B is still in flight. A is sent to the new leader
+  and acknowledged. Then the old OUT_OF_ORDER for B arrives, when B is the first unresolved batch.
+  It proves nothing, because B was sent after A. B is resent, and the response to this copy counts.
+* **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure.** All batches before A are in the
+  log, so the broker's last sequence must be beyond A: A is a duplicate, older than the broker
+  remembers. Race: A to D are appended, their responses are lost, and the broker restarts and
+  remembers only D. A is resent and gets OUT_OF_ORDER, as do B and C. D is resent and acknowledged,
+  which proves A, B and C. If all batches with a sequence end up in doubt, nothing can prove them,
+  and the attempt fails. No new batch is sent meanwhile, because a broker that has lost this
+  producer's state could accept it.
+* **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
+  unknown.
+* **After a permanently failed batch, no batch can follow under its epoch.** A transactional
+  producer can then only abort (nothing is renumbered, rule R2). Each batch after the gap fails with
+  its next response, unless this is an acknowledgement. A batch that failed without a definite
+  response is *lost*: it may be in the log, or may still be appended. A later acknowledgement, or
+  its own late response, resolves it.
+* **After a failed batch of ``send``, the partition moves on to the next epoch**, where sequences
+  begin at 0. Other partitions keep their epoch. (A broker other than Kafka may keep one epoch for
+  all partitions of a producer. It then rejects the older epoch, and those partitions move on, too.)
+  Batches that are certainly not in the log take sequences of the next epoch, before any new batch.
+  Example: A is rejected, and B and C get OUT_OF_ORDER, because A is missing. No batch takes a new
+  sequence before every batch of the old epoch has its outcome. Example: B has no response, so B is
+  sent again with its old sequence, and the response decides whether B is in the log.
 
-* **After a permanently failed batch nothing can follow under its epoch.** A transactional producer
-  continues only to abort (nothing is renumbered, rule R2): each batch after the gap fails with its
-  next response, unless that is an acknowledgement. A batch that failed without a definite response
-  is *lost*: it may be in the log, or may still be appended, until a later acknowledgement or its
-  own late response resolves it.
-* **After a failed batch of ``send`` the partition moves on to the next epoch**, where sequences
-  begin at 0; other partitions are not concerned, unless a broker keeps one epoch for all partitions
-  of a producer (not Kafka): it then refuses the older epoch, and those partitions move on, too. A
-  is refused; B and C after it get OUT_OF_ORDER, because A is missing: they are not in the log and
-  never will be, so they take new sequences of the next epoch, before any new batch. Nothing takes a
-  new sequence before every batch of the old epoch has its outcome: B has no answer, and is sent
-  again with its old sequence, which decides whether it is in the log. Two doubts remain, and a
-  batch fails in them, because it could be written twice. *At large*: connections with A and B died,
-  A expires, B is sent again and gets OUT_OF_ORDER. The old copies may still arrive, A's first, and
-  then B's is appended. *Forgotten*: A and B were appended, both answers are lost, the broker
-  restarts and remembers B only. B expires, A is sent again and gets OUT_OF_ORDER although it is in
-  the log. (``docs/design/sequences.md`` has the table.)
+In two cases a batch of the partition fails as well, because it could be written twice:
 
-A split (MESSAGE_TOO_LARGE, rule R7) replaces the batch by its halves: they keep its sequence range
-and are sent, one after the other, before the later batches, which get OUT_OF_ORDER and are resent
-unchanged.
+* *At large*: the connections with A and B are lost. A expires. B is sent again and gets
+  OUT_OF_ORDER. The old copies may still arrive: A is appended, and then B.
+* *Forgotten*: A and B are appended, both responses are lost, and the broker restarts and remembers
+  only B. B expires. A is sent again and gets OUT_OF_ORDER, although it is in the log.
+
+(``docs/design/sequences.md`` has the table.)
+
+A split (MESSAGE_TOO_LARGE, rule R7) replaces the batch by its halves. They keep its sequence range
+and are sent one after the other, before the later batches. The later batches get OUT_OF_ORDER
+meanwhile, and are resent unchanged.
 """
 
 from __future__ import annotations
@@ -156,9 +164,10 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[BatchT]):
-    """``proven`` are earlier batches to complete with an unknown offset, in order.
+    """The next action for a batch after a response.
 
-    ``reason`` explains a FAIL that is caused by the sequences.
+    ``proven`` are earlier batches to complete with an unknown offset, in order. ``reason`` explains
+    a FAIL that is caused by the sequences.
     """
 
     action: Action
@@ -179,10 +188,10 @@ class _Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class _InFlight(Generic[BatchT]):
-    """A batch with a sequence and without an outcome. Each time that it is sent makes a copy.
+    """A batch with a sequence and without an outcome. Each send of the batch makes a copy.
 
     ``in_doubt``: a copy may be in the log, although the batch is not acknowledged. ``unanswered``:
-    a copy never had a response, so the broker may even append it later.
+    a copy got no response, so the broker may even append it later.
     """
 
     batch: BatchT
@@ -196,12 +205,12 @@ class _InFlight(Generic[BatchT]):
 
     @property
     def at_large(self) -> bool:
-        """A copy of it may still be appended."""
+        """True if a copy of the batch may still be appended."""
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """The batch has no acknowledgement: ``answer`` is the outcome of the copy that was in
-        flight.
+        """Notes the outcome ``answer`` of the copy that was in flight, which is no
+        acknowledgement.
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:
@@ -216,12 +225,14 @@ _TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
 
 
 def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
-    """Order of two that are in flight together, where 0 may follow the largest sequence."""
+    """True if ``one`` has a lower sequence than ``other``, where 0 follows the largest sequence.
+    Both are in flight together.
+    """
     return (other.base_sequence - one.base_sequence) % _SEQUENCES < _SEQUENCES // 2
 
 
 class PartitionSequences(Generic[BatchT]):
-    """Sequence state of one (producer id, epoch) on one partition. Sender thread only."""
+    """The sequences of one producer id and epoch on one partition. Only for the sender thread."""
 
     __slots__ = (
         "_in_flight",
@@ -261,7 +272,8 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def first_sequence(self) -> int:
-        """The lowest sequence of a batch that is in flight or waits to be resent, or NO_SEQUENCE.
+        """The lowest sequence of a batch that is in flight or waits to be resent; NO_SEQUENCE
+        without one.
 
         While batches wait to be resent, only the batch with this sequence may be sent.
         """
@@ -271,7 +283,7 @@ class PartitionSequences(Generic[BatchT]):
         return NO_SEQUENCE
 
     def can_send_new(self) -> bool:
-        """True when a batch without a sequence may be sent now."""
+        """True if a batch without a sequence may be sent now."""
         if self.failed:
             return False
         if not self._in_flight:
@@ -284,7 +296,9 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def assign_sequence(self, batch: BatchT, record_count: int) -> int:
-        """The sequence of a new batch of ``record_count`` records, which is sent now."""
+        """Assigns the next sequence to a new batch of ``record_count`` records, which is sent
+        now.
+        """
         sequence = self.next_sequence
         self.next_sequence = (sequence + record_count) % _SEQUENCES
         head = not self._in_flight
@@ -292,7 +306,7 @@ class PartitionSequences(Generic[BatchT]):
         return sequence
 
     def add(self, batch: BatchT, base_sequence: int, record_count: int) -> None:
-        """Track a split batch: ordered by its sequence, waiting to be resent."""
+        """Adds a split batch that waits to be resent, in the order of the sequences."""
         split_batch = _InFlight(
             batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True
         )
@@ -303,11 +317,13 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight.insert(at, split_batch)
 
     def remove(self, batch: BatchT) -> None:
-        """Forget a batch that is split; the split batches are added next."""
+        """Removes a batch that was split. The caller then adds the split batches."""
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """``batch`` is sent; only a requeued one changes: it is sent as the head."""
+        """Notes that ``batch`` is sent. Only a requeued batch changes: it is sent as the first
+        batch.
+        """
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
                 flight.place = _Place.SENT
@@ -316,7 +332,9 @@ class PartitionSequences(Generic[BatchT]):
     def answer(
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
-        """Update the state for a response. ``base_offset`` is -1 when unknown."""
+        """Updates the state after a response to ``batch``, and returns the action. ``base_offset``
+        is -1 if unknown.
+        """
         for at, flight in enumerate(self._in_flight):  # noqa: B007 - used after the loop
             if flight.batch is batch:
                 break
@@ -350,9 +368,11 @@ class PartitionSequences(Generic[BatchT]):
         return Verdict(action)
 
     def leave_old_epoch(self) -> bool:
-        """A broker accepts the epoch of these sequences no longer, though no batch of them failed:
-        the partition moves on to the next epoch. False, and no change, while a batch awaits proof:
-        under the next epoch nothing would prove it.
+        """Moves the partition on to the next epoch, because a broker rejects the old epoch. No
+        batch has failed.
+
+        Returns False, without a change, while a batch awaits proof, because nothing could prove the
+        batch under the next epoch.
         """
         if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
             return False
@@ -360,8 +380,10 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
-        """``batch``, of ``send``, failed permanently, and alone: the partition moves on to the next
-        epoch. Returns the batches that fail with it, because they might be written twice.
+        """Moves the partition on to the next epoch after ``batch``, of ``send``, failed
+        permanently.
+
+        Returns the batches that fail with it, because they might be written twice.
         """
         self.failed = self.moving = True
         before = self._in_flight
@@ -375,8 +397,8 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in before if f not in self._in_flight and f.batch is not batch)
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
-        """Whether the waiting batch ``flight`` can't be resolved any more, after a batch of the
-        partition has failed.
+        """True if the waiting batch ``flight`` must fail after another batch of the partition has
+        failed.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -386,8 +408,8 @@ class PartitionSequences(Generic[BatchT]):
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
-        """``flight`` got OUT_OF_ORDER: may it, in spite of that, be or come into the log under its
-        old sequence?
+        """True if a batch that got OUT_OF_ORDER may still be, or come, into the log under its old
+        sequence.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -401,7 +423,7 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def moved(self) -> bool:
-        """True when no batch needs its old sequence any more, so that the next epoch can begin."""
+        """True if no batch needs its old sequence any more, so that the next epoch can begin."""
         if not self.moving:
             return False
         for flight in self._in_flight:
@@ -417,10 +439,9 @@ class PartitionSequences(Generic[BatchT]):
         return [flight.batch for flight in self._in_flight]
 
     def answered_late(self, batch: BatchT, answer: Answer) -> None:
-        """The late response of a batch that failed in flight, after which the partition moves on.
+        """Handles the late response to a batch that failed in flight, while the partition moves on.
 
-        An acknowledged batch stays lost, but the other batches then have proof that it is in the
-        log.
+        An acknowledged batch stays lost, but other batches then have proof that it is in the log.
         """
         for flight in self._lost:
             if flight.batch is batch:
@@ -430,10 +451,11 @@ class PartitionSequences(Generic[BatchT]):
         self._lost = [f for f in self._lost if f.in_doubt or f.at_large]
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
-        """``batch`` failed permanently. Returns the batches that fail with it: all that await
-        proof.
+        """Notes that ``batch`` failed permanently. Returns the batches that fail with it: all
+        batches that await proof.
 
-        ``unclear``: its outcome is unknown. Batches that await proof are always unclear.
+        ``unclear``: the outcome of ``batch`` is unknown. The outcome of batches that await proof is
+        always unknown.
         """
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
@@ -442,20 +464,21 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in gone if f.batch is not batch)
 
     def resolve(self, batch: BatchT) -> None:
-        """The late response of a lost batch is definite."""
+        """Removes a lost batch, because its late response is definite."""
         self._lost = [f for f in self._lost if f.batch is not batch]
 
     @property
     def has_unresolved(self) -> bool:
-        """True while it is unknown whether some failed batch is, or will be, in the log."""
+        """True while a failed batch may be in the log, or may still be appended."""
         return bool(self._lost)
 
     def expire_acks(self, before_ms: int) -> None:
-        """Assume that the broker lost this producer's state when its last acknowledgement is older
-        than ``before_ms``.
+        """Assumes that the broker has lost this producer's state, if the last acknowledgement is
+        older than ``before_ms``.
 
-        A broker removes a producer that was idle for producer.id.expiration.ms. A warm producer
-        that was idle for long sends one batch alone again: one round trip, and safe.
+        A broker removes a producer that was idle for producer.id.expiration.ms. After this call, a
+        warm producer that was idle for long sends one batch alone again. That is safe, and costs
+        one round trip.
         """
         if not self._in_flight and self._last_acknowledged_ms < before_ms:
             self.acknowledged = False
@@ -500,7 +523,9 @@ _IN_SPITE_OF_A_GAP = (
 
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
-    """A dict, because it is read several times for each batch."""
+    """The sequences by partition, created on first access. A dict, because it is read several times
+    for each batch.
+    """
 
     __slots__ = ("_max_in_flight",)
 
@@ -513,8 +538,8 @@ class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
 
 
 class TxnPartitionMap:
-    """The sequences of one producer id and epoch on all its partitions (Java's class of that name).
-    ``in_flight`` counts unresolved batches with a sequence.
+    """The sequences of a producer on all its partitions (Java's TxnPartitionMap). ``in_flight``
+    counts unresolved batches with a sequence.
     """
 
     __slots__ = ("_next_expiry_ms", "in_flight", "moving", "of")
@@ -530,9 +555,10 @@ class TxnPartitionMap:
     def begin(
         self, tp: TopicPartition, producer: ProducerIdAndEpoch
     ) -> PartitionSequences[ProducerBatch]:
-        """A batch gets a sequence, and ``producer`` is the newest identity: the partition's from
-        now on, unless batches of an older one are unresolved (Java's
-        ``maybeUpdateProducerIdAndEpoch``).
+        """The sequences for a batch that gets a sequence now. ``producer`` is the newest identity.
+
+        The partition changes to this identity, unless it has unresolved batches of an older
+        identity (Java's ``maybeUpdateProducerIdAndEpoch``).
         """
         sequences = self.of[tp]
         if sequences.producer is not producer and not len(sequences):
@@ -543,7 +569,9 @@ class TxnPartitionMap:
         return sequences
 
     def reset(self) -> None:
-        """A new identity: every sequence begins at 0. Nothing may be in flight."""
+        """Resets all sequences to 0 for a new identity. Raises IllegalStateError if a batch is in
+        flight.
+        """
         if self.in_flight:
             raise IllegalStateError(
                 f"the producer's epoch changed while {self.in_flight} batches were in flight"
@@ -551,7 +579,7 @@ class TxnPartitionMap:
         self.of.clear()
 
     def add(self, batch: ProducerBatch) -> None:
-        """A split batch."""
+        """Adds a split batch, which has a sequence."""
         if batch.base_sequence == NO_SEQUENCE:
             raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
         self.of[batch.tp].add(batch, batch.base_sequence, batch.record_count)
@@ -581,8 +609,8 @@ class TxnPartitionMap:
             self.moving[tp] = None
 
     def take_moved(self) -> list[ProducerBatch]:
-        """The batches to send again under the next epoch, of partitions where that epoch can begin:
-        these batches have no sequence any more.
+        """Removes the partitions whose next epoch can begin, and returns their batches, which are
+        sent again. These batches no longer have a sequence here.
         """
         taken: list[ProducerBatch] = []
         for tp in [tp for tp in self.moving if self.of[tp].moved]:
@@ -599,11 +627,11 @@ class TxnPartitionMap:
 
     @property
     def has_unresolved(self) -> bool:
-        """True while it is unknown whether some failed batch is, or will be, in the log."""
+        """True while a failed batch may be in the log, or may still be appended."""
         return any(sequences.has_unresolved for sequences in self.of.values())
 
     def expire_acks(self, now: int) -> None:
-        """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
+        """Expires acknowledgements older than ACK_EXPIRY_MS, a few times in this period."""
         if now < self._next_expiry_ms:
             return
         self._next_expiry_ms = now + ACK_EXPIRY_MS // 4

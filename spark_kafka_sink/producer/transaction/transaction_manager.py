@@ -79,9 +79,9 @@ _COMPLETING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTIO
 
 
 class TransactionManager:
-    """Identity, sequences and transaction of one producer.
+    """The identity, the sequences and the transaction of one producer.
 
-    ``incomplete`` are the accumulator's batches, ``wakeup`` is the sender's.
+    ``incomplete`` are the accumulator's batches, and ``wakeup`` wakes the sender.
     """
 
     def __init__(
@@ -121,22 +121,26 @@ class TransactionManager:
 
     @property
     def is_completing(self) -> bool:
-        """A transaction is being committed or aborted: every batch is sent now, or failed."""
+        """True while the transaction is being committed or aborted. Every batch is then sent or
+        failed now.
+        """
         return self._identity.state in _COMPLETING
 
     @property
     def must_abort(self) -> bool:
-        """Unsent batches must not be sent (see :attr:`last_error`)."""
+        """True if unsent batches must not be sent (see :attr:`last_error`)."""
         return self._identity.state in (State.ABORTING_TRANSACTION, State.ABORTABLE_ERROR)
 
     @property
     def has_ongoing_transaction(self) -> bool:
-        """A transaction of this producer is, or may be, open; a prepared one does not count."""
+        """True if a transaction of this producer is, or may be, open. A prepared transaction does
+        not count.
+        """
         return self._identity.state in ONGOING
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions of the transaction that were added to it so far."""
+        """The partitions that were added to the transaction so far."""
         return frozenset(self._identity.transaction.partitions)
 
     @property
@@ -149,8 +153,10 @@ class TransactionManager:
 
     @property
     def produce_versions(self) -> tuple[int, int]:
-        """The lowest (0: no bound) and highest version of Produce. With version 2 of transactions
-        the leader must add the partition to the transaction, with version 1 it must not.
+        """The lowest (0: no bound) and highest version of Produce for the current transaction.
+
+        With version 2 of transactions the leader must add the partition to the transaction. With
+        version 1 it must not.
         """
         if self._transactional_id is None:
             return 0, _PRODUCE_VERSION_OF_V2
@@ -160,18 +166,20 @@ class TransactionManager:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The error of an error state."""
+        """The error of the current error state; None in other states."""
         return self._identity.last_error
 
     @property
     def reusable(self) -> bool:
-        """True when another task may reuse this producer: no error, no batch in flight."""
+        """True if another task may reuse this producer: no error, no batch in flight."""
         return self._identity.state is State.READY and self._sequences.in_flight == 0
 
     # -- the application's calls ------------------------------------------------------------------
 
     def describe_last_transaction(self) -> TransactionalResult:
-        """Have :attr:`requests` learn the state of the last transaction of this id."""
+        """Requests the state of the last transaction of this id. The state is then in
+        :attr:`requests`.
+        """
 
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
@@ -181,7 +189,9 @@ class TransactionManager:
         return self._call("DescribeTransactions", begin)
 
     def initialize_transactions(self) -> TransactionalResult:
-        """Request an identity; an open transaction of an earlier producer of this id is aborted."""
+        """Requests an identity, which aborts an open transaction of an earlier producer with the
+        same id.
+        """
 
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
@@ -191,7 +201,7 @@ class TransactionManager:
         return self._call("init_transactions", begin)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. Does not wait for a broker."""
+        """Begins a transaction. Does not wait for a broker."""
         with self._identity.lock:
             self._check_call("begin_transaction")
             self._identity.raise_error()
@@ -202,7 +212,9 @@ class TransactionManager:
         self._wakeup()
 
     def begin_commit(self) -> TransactionalResult:
-        """Send all batches, await their acknowledgements, then commit the transaction."""
+        """Begins a commit: all batches are sent and acknowledged, then the transaction is
+        committed.
+        """
 
         def begin(result: TransactionalResult) -> None:
             self._identity.raise_error()
@@ -212,7 +224,9 @@ class TransactionManager:
         return self._call("commit_transaction", begin)
 
     def begin_abort(self) -> TransactionalResult:
-        """Fail unsent batches, await the responses of sent ones, then abort the transaction."""
+        """Begins an abort: unsent batches fail, sent batches get their responses, then the
+        transaction is aborted.
+        """
 
         def begin(result: TransactionalResult) -> None:
             if self._identity.state is not State.ABORTABLE_ERROR:
@@ -222,7 +236,9 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """Like :meth:`begin_abort`, even while another call is pending (called by the sender)."""
+        """Like :meth:`begin_abort`, but also while another call is pending. Called by the
+        sender.
+        """
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
 
@@ -239,10 +255,10 @@ class TransactionManager:
     def prepare(self) -> PreparedTransaction:
         """Detaches the transaction: this producer no longer commits or aborts it.
 
-        The holder of the returned value can end it (``EndTxnRequest``). Closing the producer does
-        not end it. If nobody ends it, transaction.timeout.ms aborts it. Raises IllegalStateError
-        when there is no transaction, when nothing was written in it, or when a record is not
-        acknowledged (flush first), and the error of a failed transaction.
+        The holder of the returned value can end the transaction (``EndTxnRequest``). Closing the
+        producer does not end it. If nobody ends it, brokers abort it after transaction.timeout.ms.
+        Raises IllegalStateError if there is no transaction, if nothing was written in it, or if a
+        record is not acknowledged (flush first). Raises the error of a failed transaction.
         """
         identity = self._identity
         with identity.lock:
@@ -271,34 +287,38 @@ class TransactionManager:
             )
 
     def forget_prepared(self) -> None:
-        """Allow reuse of this id: the driver committed or aborted the prepared transaction.
+        """Allows reuse of this id after the driver has committed or aborted the prepared
+        transaction.
 
-        Call it only when that is known: ``initialize_transactions`` comes next, and would abort a
-        transaction that is still open.
+        Call it only if that is certain. The caller's next call is ``initialize_transactions``,
+        which would abort a transaction that is still open.
         """
         with self._identity.lock:
             self._identity.require(State.PREPARED, "forget a prepared transaction")
             self._identity.forget_prepared()
 
     def ensure_in_transaction(self) -> None:
-        """Raise unless records may be sent now; called before each append.
+        """Raises an error if records may not be sent now. Called before each append.
 
-        An idempotent producer without an error always may send.
+        An idempotent producer without an error may always send.
         """
         self.maybe_fail_with_error()
         if self.is_transactional:
             self._identity.require(State.IN_TRANSACTION, "send")
 
     def maybe_add_partition(self, tp: TopicPartition) -> None:
-        """A record for ``tp`` was appended: add the partition to the transaction.
+        """Adds the partition of an appended record to the transaction.
 
-        Until it is added, no batch of it is sent. Free for a partition that is already added.
-        Raises IllegalStateError outside of a transaction, and the error of a failed one.
+        Batches of the partition are sent only after it was added. Nothing is done for a partition
+        that is already added. Raises IllegalStateError outside of a transaction, and the error of a
+        failed transaction.
         """
         self.maybe_add_partitions((tp,))
 
     def maybe_add_partitions(self, tps: Iterable[TopicPartition]) -> None:
-        """:meth:`maybe_add_partition` for the partitions of a whole chunk."""
+        """Adds the partitions of a whole chunk to the transaction, like
+        :meth:`maybe_add_partition`.
+        """
         identity = self._identity
         if not self.is_transactional:
             self.maybe_fail_with_error()
@@ -317,17 +337,17 @@ class TransactionManager:
         self._wakeup()
 
     def maybe_fail_with_error(self) -> None:
-        """Raise the error of the transaction or of the producer."""
+        """Raises the error of the transaction or of the producer, if there is one."""
         if self._identity.in_error:
             with self._identity.lock:
                 self._identity.raise_error()
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
-        """A record of the transaction could not be sent: the transaction can only be aborted.
+        """Fails the transaction after a record could not be sent. It can then only be aborted.
 
-        No effect while it is being aborted. No effect after its commit was sent: the failed record
-        (another thread's ``send`` was waiting) is not in the transaction, and the coordinator's
-        response decides. The first error is kept.
+        No effect while the transaction is being aborted. No effect after its commit was sent: the
+        failed record (another thread's ``send`` was waiting) is not in the transaction, and the
+        coordinator's response decides. The first error is kept.
         """
         identity = self._identity
         with identity.lock:
@@ -339,7 +359,9 @@ class TransactionManager:
     def _call(
         self, operation: str, begin: Callable[[TransactionalResult], None]
     ) -> TransactionalResult:
-        """Begin ``operation``, or join the same one when an earlier wait for it timed out."""
+        """Begins ``operation``, or joins the pending call of the same operation, if a wait for it
+        timed out.
+        """
         with self._identity.lock:
             pending = self._check_call(operation)
             if pending is not None:
@@ -351,7 +373,9 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """None when ``operation`` may begin; otherwise the pending call of the same name."""
+        """None if ``operation`` may begin; otherwise the pending call of the same operation. Raises
+        IllegalStateError if another operation is pending.
+        """
         if not self.is_transactional:
             raise IllegalStateError(
                 f"{operation} needs a transactional producer",
@@ -372,13 +396,13 @@ class TransactionManager:
     # -- failure and close (called by the sender) -------------------------------------------------
 
     def transition_to_fatal_error(self, error: KafkaError) -> None:
-        """This producer sends nothing more; the first error is kept."""
+        """Fails the producer: nothing more is sent. The first error is kept."""
         with self._identity.lock:
             self._identity.transition_to_fatal_error(error)
             self._fail_calls(error)
 
     def close(self, error: KafkaError) -> None:
-        """Fails pending transactional requests with ``error``; no further request is sent."""
+        """Fails pending transactional requests with ``error``. No further request is sent."""
         with self._identity.lock:
             self._fail_calls(error)
 
@@ -390,13 +414,13 @@ class TransactionManager:
     # -- drain (called by the accumulator) --------------------------------------------------------
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """True when ``batch``, the head of its queue, may be sent now.
+        """True if ``batch``, the first batch of its queue, may be sent now (Java's
+        shouldStopDrainBatchesForPartition).
 
-        Java's shouldStopDrainBatchesForPartition. A batch without a sequence may be sent by rule
-        R3: there is a producer id, a transaction has the partition, no batch is unresolved, and at
-        most five are in flight. A retry has its sequence, and waits until all earlier batches are
-        resolved. Only a response or a call changes False to True, never time alone, so the sender
-        need not poll for it.
+        A batch without a sequence may be sent by rule R3: there is a producer id, the partition is
+        in the transaction, no batch is unresolved, and at most five are in flight. A retry has its
+        sequence, and waits until all earlier batches are resolved. Only a response or a call
+        changes False to True, never time alone, so the sender need not poll for the change.
         """
         tp, identity = batch.tp, self._identity
         sequences = self._sequences.of[tp]
@@ -422,7 +446,9 @@ class TransactionManager:
         return self._sequences.of[tp].first_sequence
 
     def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
-        """``batches`` are sent: a retry, or for the first time, with the next sequence."""
+        """Notes that ``batches`` are sent. A retry keeps its sequence, and other batches get the
+        next sequence and their header.
+        """
         identity, sequences = self._identity, self._sequences
         newest = identity.producer
         transactional = self._transactional_id is not None
@@ -440,11 +466,13 @@ class TransactionManager:
             batch.set_producer_state(producer_id, epoch, sequence, transactional=transactional)
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Track a queued split batch, which has its sequence."""
+        """Tracks a queued split batch, which has its sequence already."""
         self._sequences.add(batch)
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Forget a batch that is split; the split batches, added next, cover its sequences."""
+        """Forgets a batch that was split. The caller then adds the split batches, which cover its
+        sequences.
+        """
         self._sequences.remove(batch)
 
     # -- responses (reported by the sender) -------------------------------------------------------
@@ -452,7 +480,9 @@ class TransactionManager:
     def handle_produce_response(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
-        """The next action for ``batch``; rule R3 is in ``partition_sequences.py``."""
+        """The next action for ``batch`` after a response; rule R3 is in
+        ``partition_sequences.py``.
+        """
         sequences = self._sequences.of[batch.tp]
         if answer is Answer.OLD_EPOCH and self._has_raised_epoch(sequences):
             self._sequences.leave_old_epoch(batch.tp)
@@ -464,8 +494,9 @@ class TransactionManager:
         return verdict
 
     def _has_raised_epoch(self, sequences: PartitionSequences[ProducerBatch]) -> bool:
-        """The epoch of ``sequences`` is old because this producer raised it itself, after a failed
-        batch of another partition. False for rows of columns, which get no other sequence.
+        """True if the epoch of ``sequences`` is old because this producer itself raised its epoch,
+        after a failed batch of another partition. False for rows of columns, which never get
+        another sequence.
         """
         return (
             self._transactional_id is None
@@ -476,9 +507,10 @@ class TransactionManager:
     def handle_failed_batch(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
     ) -> tuple[ProducerBatch, ...]:
-        """A transactional producer's batch failed permanently, and its transaction with it.
+        """Fails the transaction after ``batch`` failed permanently.
 
-        ``unclear``: it was sent, and its outcome is unknown. Returns batches that fail with it.
+        ``unclear``: the batch was sent, and its outcome is unknown. Returns the batches that fail
+        with it.
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:
@@ -505,9 +537,11 @@ class TransactionManager:
         return self._sequences.of[tp].unresolved
 
     def handle_lost_sequence(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
-        """A batch of records from ``send`` failed permanently, in an idempotent producer. Its
-        sequence may be missing in the log, so no batch can follow on its partition under this
-        epoch. Returns the batches that fail with it.
+        """Moves a partition of an idempotent producer on to the next epoch, after ``batch`` of
+        ``send`` failed permanently.
+
+        The batch's sequence may be missing in the log, so no batch can follow on its partition
+        under the old epoch. Returns the batches that fail with it.
         """
         if not batch.has_sequence:
             return ()  # it was never sent, or what was sent is not in the log: there is no gap
@@ -520,17 +554,19 @@ class TransactionManager:
 
     @property
     def moving(self) -> bool:
-        """Some partition is to move on to the next epoch."""
+        """True if some partition must still move on to the next epoch."""
         return bool(self._sequences.moving)
 
     def take_moved(self) -> list[ProducerBatch]:
-        """The batches that are to be sent again, under the next epoch, of all partitions whose
-        batches have their outcomes: in order for each partition, and without a sequence from now.
+        """The batches to send again under the next epoch, of all partitions whose batches have
+        their outcomes.
+
+        The batches of a partition are in order, and have no sequence any more.
         """
         return self._sequences.take_moved()
 
     def handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """The late response of a failed batch may prove its outcome."""
+        """Handles the late response to a failed batch, which may prove the batch's outcome."""
         if self._transactional_id is None:
             self._sequences.answered_late(batch, answer)
         elif answer is Answer.ACKNOWLEDGED or (
@@ -539,17 +575,21 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """Periodically expire acknowledgements older than ACK_EXPIRY_MS."""
+        """Expires acknowledgements older than ACK_EXPIRY_MS, a few times in this period."""
         self._sequences.expire_acks(now)
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """A batch that failed with ``error`` fails its producer; with any other, its transaction."""
+    """True if a batch that failed with ``error`` fails its producer. Other errors fail only the
+    transaction.
+    """
     return getattr(error, "code", None) in _FATAL_OF_A_BATCH
 
 
 def _as_abortable(error: KafkaError) -> KafkaError:
-    """KIP-1050: after exhausted retries of a retriable error, the transaction must be aborted."""
+    """Turns a retriable error without retries left into an error that aborts the transaction
+    (KIP-1050).
+    """
     if not isinstance(error, RetriableError | InvalidTxnStateError):
         return error
     abortable = TransactionAbortableError(

@@ -106,10 +106,12 @@ _IN_ERROR = frozenset({_S.ABORTABLE_ERROR, _S.FATAL_ERROR})
 class Transaction:
     """The producer's view of one transaction.
 
-    ``new_partitions`` are to be added (version 1), ``pending_partitions`` are being added,
-    ``partitions`` are added. ``started``: a broker has the transaction, so it must be committed or
-    aborted. ``add_unclear``: an AddPartitionsToTxn has no response. ``end_sent``: no batch may be
-    sent.
+    * ``new_partitions``: partitions that must still be added (version 1).
+    * ``pending_partitions``: partitions that are being added.
+    * ``partitions``: partitions that were added.
+    * ``started``: a broker has the transaction, so it must be committed or aborted.
+    * ``add_unclear``: a request AddPartitionsToTxn got no response.
+    * ``end_sent``: the transaction is being ended, so no batch may be sent.
     """
 
     version: int = 1
@@ -121,7 +123,9 @@ class Transaction:
     end_sent: bool = False
 
     def add(self, tps: Iterable[TopicPartition]) -> None:
-        """Records were appended for ``tps``."""
+        """Adds the partitions ``tps`` of appended records, or queues them for AddPartitionsToTxn
+        (version 1).
+        """
         if self.version >= 2:
             self.partitions.update(tps)  # the leader notifies the coordinator at the first Produce
             return
@@ -130,8 +134,8 @@ class Transaction:
                 self.new_partitions[tp] = None
 
     def partitions_to_add(self) -> tuple[TopicPartition, ...]:
-        """The partitions for AddPartitionsToTxn: new partitions, and partitions without a
-        response.
+        """The partitions for AddPartitionsToTxn: new partitions, and partitions whose request got
+        no response.
         """
         self.pending_partitions |= self.new_partitions
         self.new_partitions.clear()
@@ -139,7 +143,7 @@ class Transaction:
         return tuple(self.pending_partitions)
 
     def partitions_answered(self, tps: Iterable[TopicPartition], *, added: bool) -> None:
-        """AddPartitionsToTxn has a definite response: all of ``tps`` were added, or none."""
+        """Handles a definite response to AddPartitionsToTxn: all of ``tps`` were added, or none."""
         self.add_unclear = False
         for tp in tps:
             self.pending_partitions.pop(tp, None)
@@ -149,8 +153,11 @@ class Transaction:
 
 
 class ProducerIdentity:
-    """Every method but ``note_api_versions`` and the properties runs under ``lock``, which the
-    caller takes. Single fields may be read without it: each is set or replaced atomically.
+    """The producer id and epoch, the state, and the transaction of one producer.
+
+    Every method except ``note_api_versions`` and the properties runs under ``lock``, which the
+    caller takes. Single fields may be read without the lock, because each is set or replaced
+    atomically.
     """
 
     def __init__(self, transactional_id: str | None, lifecycle: Lifecycle) -> None:
@@ -176,7 +183,9 @@ class ProducerIdentity:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The error of an error state; FATAL_ERROR's is the producer's."""
+        """The error of the current error state; None in other states. FATAL_ERROR has the
+        producer's error.
+        """
         if self.state is State.FATAL_ERROR:
             return self._lifecycle.fatal
         return self._abortable_error
@@ -187,13 +196,15 @@ class ProducerIdentity:
 
     @property
     def can_raise_epoch(self) -> bool:
-        """True when the coordinator can raise this producer's epoch after a lost batch."""
+        """True if the coordinator can raise this producer's epoch after a lost batch."""
         return self.transaction.version >= 2 or self._may_raise_epoch
 
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """Update the cluster's features from connected brokers; the highest epoch wins."""
+        """Updates the cluster's features from connected brokers. The features with the highest
+        epoch count.
+        """
         for versions in brokers:
             if versions.finalized_features_epoch > self._features_epoch:
                 self._features_epoch = versions.finalized_features_epoch
@@ -205,7 +216,9 @@ class ProducerIdentity:
     # -- changes of state -------------------------------------------------------------------------
 
     def transition(self, target: State) -> None:
-        """IllegalStateError, and no change, when the table does not allow it."""
+        """Changes the state to ``target``. Raises IllegalStateError if the table does not allow the
+        change.
+        """
         if target not in TRANSITIONS[self.state]:
             raise IllegalStateError(
                 f"{self.name}: can't go from '{self.state.value}' to '{target.value}'"
@@ -215,14 +228,16 @@ class ProducerIdentity:
         self.state = target
 
     def transition_to_fatal_error(self, error: KafkaError) -> None:
-        """The producer fails with ``error``, and its sender stops; the first error is kept."""
+        """Fails the producer with ``error``, which stops its sender. The first error is kept."""
         self._lifecycle.stop(error)
         if self.state is not State.FATAL_ERROR:
             self.transition(State.FATAL_ERROR)
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
-        """The transaction can only be aborted. No effect while it is being aborted, or after a
-        fatal error (a waiting ``send`` also fails then). The first error is kept.
+        """Fails the transaction, which can then only be aborted. The first error is kept.
+
+        No effect while the transaction is being aborted, or after a fatal error. A waiting ``send``
+        may call this after a fatal error.
         """
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
@@ -234,8 +249,10 @@ class ProducerIdentity:
         self.transaction = Transaction(self.latest_version)
 
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
-        """A broker returned the requested identity: the first identity, an identity for an abort,
-        or an identity for a transaction that has begun, and may have completed, since the request.
+        """Sets the identity that a broker returned.
+
+        It is the first identity, an identity for an abort, or an identity for a transaction that
+        was begun, and perhaps completed, after the request.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)
@@ -243,9 +260,11 @@ class ProducerIdentity:
         self.producer, self.used_identity = producer, NO_PRODUCER_ID
 
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
-        """The transaction was committed or aborted. ``successor`` is the identity for the next
-        transaction. It is NO_PRODUCER_ID if a new identity must be requested, and None if no
-        broker has seen the transaction, so that the current identity stays.
+        """Ends a transaction that was committed or aborted.
+
+        ``successor`` is the identity for the next transaction. NO_PRODUCER_ID means that a new
+        identity must be requested. None means that no broker has the transaction, so the current
+        identity stays.
         """
         if successor is not None:
             self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
@@ -255,13 +274,13 @@ class ProducerIdentity:
         self.transaction = Transaction(self.transaction.version)
 
     def reset_producer_id(self) -> None:
-        """Drop the identity; a new one must be requested."""
+        """Drops the identity. A new identity must then be requested."""
         self.transition(State.UNINITIALIZED)
         self.producer = NO_PRODUCER_ID
 
     def raise_epoch(self) -> None:
         """Raises the epoch of an idempotent producer without a request, like Java's producer
-        (``bumpIdempotentProducerEpoch``, KIP-360). After the last epoch it requests a new id.
+        (``bumpIdempotentProducerEpoch``, KIP-360). After the largest epoch, a new id is requested.
         """
         producer_id, epoch = self.producer
         if epoch < LAST_EPOCH:
@@ -276,7 +295,9 @@ class ProducerIdentity:
     # -- refusals ---------------------------------------------------------------------------------
 
     def raise_error(self) -> None:
-        """Raise the error of the transaction or of the producer; a new instance for each caller."""
+        """Raises the error of the transaction or of the producer, as a new exception for each
+        caller.
+        """
         error = self.last_error
         if not self.in_error or error is None:
             return
@@ -292,6 +313,6 @@ class ProducerIdentity:
         raise KafkaError(what, hint=hint, kind=error.kind) from error
 
     def require(self, state: State, what: str) -> None:
-        """IllegalStateError unless in ``state``."""
+        """Raises IllegalStateError if the state is not ``state``."""
         if self.state is not state:
             raise IllegalStateError(f"{self.name}: can't {what} in state '{self.state.value}'")

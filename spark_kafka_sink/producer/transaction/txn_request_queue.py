@@ -3,12 +3,12 @@
 Owns: the queue in the order of :class:`TxnRequestKind`, the request in flight, the coordinator's
 node, the effect of each response on the identity and the transaction (Java's ``TxnRequestHandler``
 and ``TransactionManager.nextRequest``); the target broker and retries (Java's
-``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has one kind,
-InitProducerId, which any broker answers. Never: the reaction to an error code
+``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has only one kind
+of request, InitProducerId, which any broker answers. Never: the reaction to an error code
 (``txn_requests.py``), batches.
 
 **After an abort, no batch of the transaction may still be appended.** With version 2 the raised
-epoch ensures this. With version 1, when the outcome of a batch or a request is unknown,
+epoch ensures this. With version 1, if the outcome of a batch or a request is unknown,
 InitProducerId is sent instead of EndTxn: without an epoch it aborts the open transaction *and*
 fences the epoch that wrote it, so that a batch still in flight is rejected.
 
@@ -80,7 +80,9 @@ _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
 class TxnRequestQueue:
-    """A queue with one request in flight, by priority of its kind, then in order of arrival."""
+    """The queued requests, by priority of their kind, then in order of arrival. At most one request
+    is in flight.
+    """
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class TxnRequestQueue:
 
     @property
     def waiting(self) -> bool:
-        """True while a request is to be sent or in flight."""
+        """True while a request is in flight, or must be sent."""
         identity = self._identity
         return (
             bool(self._pending)
@@ -123,7 +125,9 @@ class TxnRequestQueue:
         )
 
     def needs_coordinator(self, request: TxnRequest) -> bool:
-        """False: any broker will do."""
+        """True if ``request`` must go to the transaction coordinator; False if any broker can
+        handle it.
+        """
         return (
             self._identity.transactional_id is not None
             and request.kind is not TxnRequestKind.FIND_COORDINATOR
@@ -131,7 +135,7 @@ class TxnRequestQueue:
 
     @property
     def fencing(self) -> bool:
-        """A transaction is being aborted by a request for a new identity (version 1)."""
+        """True while a transaction is being aborted by InitProducerId (version 1)."""
         with self._identity.lock:
             sent = self._in_flight
             return (sent is not None and sent.fences) or any(r.fences for r in self._pending)
@@ -142,7 +146,7 @@ class TxnRequestQueue:
         bisect.insort(self._pending, request, key=lambda r: r.kind)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fail all requests, pending and in flight."""
+        """Fails all requests, pending and in flight."""
         for request in self._pending:
             request.result.fail(error)
         self._pending.clear()
@@ -150,7 +154,7 @@ class TxnRequestQueue:
             self._in_flight.result.fail(error)
 
     def fail_end(self, error: KafkaError) -> None:
-        """Fail a pending EndTxn: the transaction is ended otherwise."""
+        """Fails a pending EndTxn, because the transaction will be ended by another request."""
         for request in [r for r in self._pending if r.kind is TxnRequestKind.END_TXN]:
             self._pending.remove(request)
             request.result.fail(error)
@@ -161,10 +165,11 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """The request to send now, which then counts as in flight; otherwise the wait in ms.
+        """The request to send now, which then counts as in flight; or None and the time to wait in
+        ms.
 
-        The wait is NEVER when a response or a call must come first. EndTxn waits for the completion
-        of every batch.
+        The wait is NEVER if a response or a call must come first. EndTxn waits until every batch is
+        complete.
         """
         identity, has_incomplete = self._identity, bool(self._incomplete)
         # 0 after an empty transaction was completed without a request: a close that waited for
@@ -204,7 +209,9 @@ class TxnRequestQueue:
             return None, wait
 
     def _adds_any(self, add: TxnRequest) -> bool:
-        """False: it was queued after another request when the abort began, and was never sent."""
+        """True if AddPartitionsToTxn still has partitions to add. An abort clears partitions that
+        were not sent yet.
+        """
         transaction = self._identity.transaction
         if transaction.new_partitions or transaction.pending_partitions:
             return True
@@ -212,7 +219,11 @@ class TxnRequestQueue:
         return False
 
     def _must_be_sent(self, end: TxnRequest) -> bool:
-        """Decide how the transaction is completed, now that all of its batches are complete."""
+        """True if EndTxn must be sent, now that all batches of the transaction are complete.
+
+        Otherwise the transaction is ended without EndTxn: by an InitProducerId that fences, or
+        without any request if no broker has the transaction.
+        """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
         if not end.committed and transaction.version < 2 and unclear:
@@ -231,7 +242,7 @@ class TxnRequestQueue:
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """Learn the transaction version and InitProducerId version from connected brokers."""
+        """Stores the versions of transactions and InitProducerId that connected brokers support."""
         self._identity.note_api_versions(brokers, coordinator)
 
     def build(self, request: TxnRequest) -> Request[object]:
@@ -256,7 +267,9 @@ class TxnRequestQueue:
             return end_txn(transaction, committed=request.committed)
 
     def lookup_coordinator(self) -> None:
-        """The coordinator is unknown, unreachable, or no longer the coordinator."""
+        """Queues FindCoordinator, because the coordinator is unknown, unreachable, or has
+        changed.
+        """
         with self._identity.lock:
             self._lookup_coordinator()
 
@@ -268,14 +281,14 @@ class TxnRequestQueue:
             )
 
     def lost(self, request: TxnRequest, at_ms: int) -> None:
-        """``request`` was sent and has no response: it is resent at ``at_ms``."""
+        """Requeues ``request``, which was sent and got no response, for ``at_ms``."""
         asks_for_identity = request.kind is TxnRequestKind.INIT_PRODUCER_ID and not request.fences
         if asks_for_identity or request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
             self.identity_in_doubt = True
         self.retry(request, at_ms)
 
     def retry(self, request: TxnRequest, at_ms: int) -> None:
-        """``request`` has no response, or could not be sent: it is retried at ``at_ms``."""
+        """Requeues ``request`` for ``at_ms``. It got no final response, or could not be sent."""
         identity = self._identity
         with identity.lock:
             self._in_flight = None
@@ -287,7 +300,7 @@ class TxnRequestQueue:
             self.enqueue(request)
 
     def request_failed(self, request: TxnRequest, error: KafkaError) -> None:
-        """No attempt of ``request`` can succeed: a fatal error."""
+        """Fails the producer, because no attempt of ``request`` can succeed."""
         with self._identity.lock:
             self._in_flight = None
             request.result.fail(error)
@@ -296,8 +309,10 @@ class TxnRequestQueue:
     # -- responses --------------------------------------------------------------------------------
 
     def handle_response(self, request: TxnRequest, body: object, broker: str) -> Reaction:
-        """Handle the response of ``broker``. After RETRY, RETRY_SOON and FIND_COORDINATOR the
-        caller requeues the request with :meth:`retry`; other reactions are complete on return.
+        """Handles the response of ``broker`` to ``request``, and returns the reaction.
+
+        After RETRY, RETRY_SOON and FIND_COORDINATOR the caller requeues the request with
+        :meth:`retry`. Other reactions are complete on return.
         """
         with self._identity.lock:
             self._in_flight = None
@@ -322,7 +337,9 @@ class TxnRequestQueue:
             return reaction
 
     def _apply_response(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
-        """Apply a success. Returns the decisive code, and the broker's message for it."""
+        """Applies a successful response to the state. Returns the response's error code and the
+        broker's message. If partitions have different errors, the most severe error decides.
+        """
         if isinstance(body, FindCoordinatorResponse):
             found = next(iter(body.coordinators), body)  # below version 4 there is no list
             if found.error_code is ErrorCode.NONE:
@@ -416,8 +433,8 @@ class TxnRequestQueue:
 class TxnRequestSender:
     """Sends the queue's requests, one at a time, until each has a response.
 
-    Unlike Java's it never blocks: data for other brokers is sent while a request waits for its
-    response, its backoff or a connection. The queue decides which requests must not overlap.
+    Unlike Java's sender it never blocks. Data for other brokers is sent while a request waits for
+    its response, its backoff or a connection. The queue decides which requests must not overlap.
     """
 
     def __init__(
@@ -436,9 +453,9 @@ class TxnRequestSender:
         self._in_flight = False
 
     def maybe_request(self, now: int) -> int:
-        """Send the next request, if there is one and it may be sent now.
+        """Sends the next request, if there is one and it may be sent now.
 
-        Returns the poll timeout in ms, after which this must be called again.
+        Returns the poll timeout in ms, after which this method must be called again.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:
@@ -464,7 +481,9 @@ class TxnRequestSender:
         return NEVER
 
     def _not_ready(self, request: TxnRequest, node: Node, now: int) -> int:
-        """Wait for the connection; when it failed, another broker may be the coordinator by now."""
+        """Waits for the connection to ``node``. If the connection failed, the coordinator is looked
+        up again.
+        """
         requests = self._requests
         refused = self._client.authentication_error(node)
         if refused is not None:
@@ -520,7 +539,9 @@ class TxnRequestSender:
             requests.retry(request, now + self._backoff.plain(request))
 
     def _look_elsewhere(self, request: TxnRequest) -> None:
-        """The node of ``request`` has failed: another broker may be the coordinator by now."""
+        """Looks up the coordinator again, or requests new metadata, because the node of ``request``
+        has failed.
+        """
         if self._requests.needs_coordinator(request):
             self._requests.lookup_coordinator()
         else:

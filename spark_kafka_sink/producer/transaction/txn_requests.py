@@ -1,9 +1,10 @@
 """The requests of a transaction: their order, and the reaction to each error in a response.
 
 Owns: :class:`TxnRequest`, one request that is pending or in flight, with its backoff;
-:class:`TransactionalResult`, what waits for it; and :data:`REACTIONS`, the one table from (kind of
-request, error code) to the reaction (Java's ``TxnRequestHandler`` and its subclasses). Never: a
-state (``transaction_states.py``), a node or a connection (``txn_request_queue.py``).
+:class:`TransactionalResult`, the result that callers wait for; and :data:`REACTIONS`, the one table
+from (kind of request, error code) to the reaction (Java's ``TxnRequestHandler`` and its
+subclasses). Never: a state (``transaction_states.py``), a node or a connection
+(``txn_request_queue.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_kafka_sink.base.errors import ErrorClass, ErrorCode, KafkaError, Kafk
 
 
 class TxnRequestKind(IntEnum):
-    """The kinds, in the order of priority among pending requests."""
+    """The kinds of requests, in the order of their priority in the queue."""
 
     FIND_COORDINATOR = 0
     DESCRIBE_TRANSACTIONS = 1
@@ -44,7 +45,7 @@ _API_NAMES = {
 
 
 class Reaction(Enum):
-    """The reaction to a response, the most severe last."""
+    """The reactions to a response, ordered by severity."""
 
     DONE = "the request is complete"
     RETRY = "retry after retry.backoff.ms"
@@ -127,9 +128,10 @@ def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
 
 class TransactionalResult:
     """The outcome of ``operation``, which a call like commit_transaction waits for (Java's
-    TransactionalRequestResult); the first of :meth:`done` and :meth:`fail` counts.
+    TransactionalRequestResult).
 
-    ``_lock`` guards the outcome and the waiters. Any thread.
+    Only the first call of :meth:`done` or :meth:`fail` counts. ``_lock`` guards the outcome and the
+    waiters. Any thread may use it.
     """
 
     __slots__ = ("_acked", "_completed", "_error", "_lock", "_waiters", "operation")
@@ -157,19 +159,19 @@ class TransactionalResult:
 
     @property
     def is_acked(self) -> bool:
-        """True once a caller has waited for the outcome and received it."""
+        """True after a caller has waited for the outcome and received it."""
         return self._acked
 
     @property
     def error(self) -> KafkaError | None:
-        """The error, once it has failed."""
+        """The error of a failed operation; None before, and after a success."""
         return self._error
 
     def await_(self, clock: Clock, deadline_ms: int) -> None:
-        """Wait for the outcome; raise its error.
+        """Waits for the outcome, and raises its error.
 
-        Raises KafkaTimeoutError at the deadline. The operation continues, and calling it again
-        waits for the same outcome.
+        Raises KafkaTimeoutError at the deadline. The operation continues, and a second call of the
+        operation waits for the same outcome.
         """
         with self._lock:
             latch = self._waiters.enlist()
@@ -188,9 +190,9 @@ class TransactionalResult:
 
 @dataclass(slots=True, eq=False)
 class TxnRequest:
-    """A request, pending or in flight; its fields are encoded when it is sent.
+    """A request, pending or in flight. Its fields are encoded when it is sent.
 
-    ``committed`` is a field of EndTxn; ``fences`` marks an InitProducerId that aborts a
+    ``committed`` is a field of EndTxn. ``fences`` marks an InitProducerId that aborts a
     transaction.
     """
 
@@ -204,7 +206,7 @@ class TxnRequest:
 
 
 class TxnBackoff:
-    """The retry backoff of a request in milliseconds, with the jitter of all backoffs."""
+    """The retry backoff of requests in milliseconds, with the jitter of all backoffs."""
 
     def __init__(
         self, retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
@@ -213,13 +215,15 @@ class TxnBackoff:
         self._soon = concurrent_backoff(retry_ms, retry_max_ms, random)
 
     def plain(self, request: TxnRequest) -> int:
-        """After an error or a disconnect."""
+        """The backoff in ms after an error or a disconnect. Counts the attempt."""
         wait = self._plain.backoff(request.attempts)
         request.attempts += 1
         return wait
 
     def soon(self, request: TxnRequest) -> int:
-        """After CONCURRENT_TRANSACTIONS: short at first, then exponentially longer."""
+        """The backoff in ms after CONCURRENT_TRANSACTIONS: short at first, then exponentially
+        longer.
+        """
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1
         return wait

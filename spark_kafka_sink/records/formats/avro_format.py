@@ -113,8 +113,8 @@ class _Type:
 
     ``kind`` is the specification's name of the type, such as "record" or "long". ``name`` is the
     full name of a named type. ``fields`` are a record's fields, each with its name and aliases;
-    they are added after the type is created, because a record may contain itself. ``inner`` are the
-    branches of a union, the items of an array, or the values of a map.
+    they are added after the type is created, because a record may contain itself. ``inner`` are a
+    union's branches, an array's items, or a map's values.
     """
 
     kind: str
@@ -392,8 +392,8 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
     """The default ``value`` of a field, encoded as the type ``kind``.
 
-    Raises one of _NOT_OF_TYPE if the value is not of the type. Raises StopIteration if the value
-    contains more values than ``more`` allows.
+    Raises an error of _NOT_OF_TYPE if the value does not fit the type. Raises StopIteration if the
+    value contains more values than ``more`` allows.
     """
     next(more)
     match kind.kind, value:

@@ -50,7 +50,7 @@ class ColumnType:
     """The type of a column.
 
     ``text`` is Spark's name of the type, for messages. ``children`` are the types of a struct's
-    fields, whose names are ``names``; of an array's elements; or of a map's key and value.
+    fields (with their ``names``), an array's elements, or a map's key and value.
     """
 
     kind: ColumnKind

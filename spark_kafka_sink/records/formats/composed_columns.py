@@ -204,8 +204,8 @@ def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int
 
 
 def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> Mask:
-    """The mask of the rows that can't be written as JSON. Such rows are rare, and are found by
-    bisection.
+    """The mask of the rows that can't be written as JSON. They are found by bisection, because they
+    are rare.
     """
     found = np.zeros(len(column), np.bool_)
     todo = [(0, len(column))]

@@ -3,9 +3,9 @@
 Owns: :func:`json_floats`, :func:`java_digits` and :func:`plain_decimals`. Never: other types
 (``json_text``).
 
-A number has the fewest digits, but at least two, from which the same number can be parsed, as
-``Double.toString`` has written it since JDK 19. Older JDKs write more digits for a few numbers,
-such as 1.9999999999999998E23 for 2.0E23.
+A number has at least two digits, and no more than needed to parse the same number again, as
+``Double.toString`` writes it since JDK 19. Older JDKs write more digits for a few numbers, such as
+1.9999999999999998E23 for 2.0E23.
 """
 
 from __future__ import annotations

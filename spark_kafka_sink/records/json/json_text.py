@@ -70,7 +70,7 @@ def json_objects(
     how: JsonOptions = AS_TO_JSON,
     units: Sequence[IntervalUnits] = (),
 ) -> pa.Array:
-    """One JSON object for each row, with a field for each of ``columns`` whose value is not null.
+    """The JSON object of each row, with a field for each of ``columns`` whose value is not null.
 
     Returns a (large) binary array without nulls. ``units`` has the interval units of each column.
     """
@@ -82,7 +82,7 @@ def json_objects(
 def json_value(
     column: pa.Array, how: JsonOptions = AS_TO_JSON, units: IntervalUnits = None
 ) -> pa.Array:
-    """The JSON of each value of ``column``, with the nulls of the column."""
+    """Each value of ``column`` as JSON; nulls stay."""
     made = _json(column, how, units)
     if not made.in_quotes:
         return made.texts

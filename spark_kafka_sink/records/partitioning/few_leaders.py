@@ -70,8 +70,8 @@ class FewLeaders:
     ) -> Candidates:
         """The partitions of this task's leaders, among the ``available`` partitions of a topic.
 
-        Leaders that are ``slow``, or for which ``is_near`` is false, are left out if there are
-        other leaders. If the partitions have no more leaders than a task may have, all of them are
+        Leaders that are ``slow``, or not near (``is_near``), are left out if there are other
+        leaders. If the partitions have no more leaders than a task may have, all of them are
         candidates.
         """
         found = self._found.get(infos.topic)

@@ -85,8 +85,8 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the next word of every key that is long enough: the number of these keys, which
-        are the first keys of the block, and their words.
+        """Yields the next word of all keys that are long enough, as (number of keys, their words).
+        These keys are the first keys in the block.
 
         It ends when only few keys have more words; :meth:`unfinished` returns these keys.
         """

@@ -130,7 +130,8 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
     """The rule of a partitioner, by its name in ``partitioner.class``; None if it does not use
     keys.
 
-    The name None is the built-in partitioner, the only one for which ``ignore_keys`` has an effect.
+    The name None stands for the built-in partitioner, which is the only one that ``ignore_keys``
+    affects.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE

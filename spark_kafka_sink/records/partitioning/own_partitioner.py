@@ -36,7 +36,8 @@ class ColumnPartitioner(Protocol):
         partition_count: int,
         available: Sequence[int],
     ) -> Sequence[int] | npt.NDArray[np.integer] | pa.Array:
-        """The partition of each row of a chunk of one topic, from 0 to ``partition_count`` - 1.
+        """The partition of each row, from 0 to ``partition_count`` - 1, for a chunk with one
+        ``topic``.
 
         ``keys`` and ``values`` are binary columns. None instead of a column means that all are
         null. ``available`` are the partitions that have a leader now.
