@@ -1,7 +1,7 @@
 """The probable meaning of a wrong name or value, for the hint of an error.
 
-Owns: the comparison of spellings, words of other systems, and numbers with a unit. Never: the
-correct names and values, which the caller passes.
+Owns: the comparison of spellings, the names that other systems use for a value, and numbers with a
+unit. Never: the correct names and values, which the caller passes.
 """
 
 from __future__ import annotations

@@ -95,7 +95,10 @@ class Rule:
 
 
 def within(low: float, high: float | None = None, extra: int | None = None) -> Rule:
-    """Java's ``Range``, including both ends, and one more value outside, as for levels of gzip."""
+    """A rule for numbers from ``low`` to ``high``, both included (Java's ``Range``).
+
+    ``extra`` is one more valid value outside the range, as gzip's levels have.
+    """
 
     def checked(value: float) -> float:
         if value == extra or (low <= value and (high is None or value <= high)):

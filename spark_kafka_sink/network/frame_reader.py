@@ -55,8 +55,8 @@ class FrameReader:
     def read_from(self, transport: TransportLayer) -> memoryview | None:
         """The next frame without its length, or None when more bytes must arrive first.
 
-        Raises RemoteProtocolError for a length that no broker sends, ConnectionError at the end
-        of the stream, OSError as the socket does.
+        Raises RemoteProtocolError for a length that no broker sends, ConnectionError at the end of
+        the stream, and every OSError of the socket.
         """
         while True:
             if self._filled == len(self._buffer):

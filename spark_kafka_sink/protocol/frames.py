@@ -1,8 +1,7 @@
 """Headers and the length prefix of every request and response.
 
-Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits
-of a frame's size. Never: bodies, sockets, or how a frame is
-read from a stream (``network/``).
+Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits of
+a frame's size. Never: bodies, sockets, the reading of a frame from a stream (``network/``).
 
 On a record's way: the last step before the selector, and the first after it.
 """

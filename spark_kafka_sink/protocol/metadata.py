@@ -89,7 +89,7 @@ class MetadataResponse:
 class MetadataRequest:
     """A request for the brokers, and for the metadata of ``topics``.
 
-    Without topics only the brokers are requested. All topics can't be requested, so that the
+    Without topics only the brokers are requested. There is no request for all topics, so that the
     request bounds the response and its memory. Brokers since 2.3 return the principal's operations
     on each topic (v8, KIP-430).
     """

@@ -488,7 +488,7 @@ def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
 
 
 def _payloads(fields: Iterable[Any], letters: Sequence[Any] | None = None) -> tuple[Payload, ...]:
-    """Decodes payloads.
+    """Decodes the payloads of a batch.
 
     ``letters`` has a number of dead letters, or None, for each payload. If it has another length it
     does not belong to these payloads, and is ignored.

@@ -3,11 +3,13 @@
 Owns: the margin of the data's transactions and the lease of the log's. Never: a clock.
 
 A batch is decided while its transactions are open, and they must stay open until they are ended.
-Brokers abort one when it is ``timeout`` old, so none may be older than ``timeout - margin``. And a
-decision must not be made long after its check, whatever happens to the driver in between (a
-SIGSTOP, a migrating VM, an unavailable coordinator): it is written in a transaction of the log,
-whose timeout is the lease. The lease begins before the check. The log's EndTxn comes within the
-lease and one late scan of the coordinator, or never.
+Brokers abort a transaction when it is ``timeout`` old, so no transaction of a decision may be older
+than ``timeout - margin``.
+
+A decision must not be made long after its check, whatever happens to the driver in between (a
+SIGSTOP, a migrating VM, an unavailable coordinator). So the decision is written in a transaction of
+the log, whose timeout is the lease. The lease begins before the check. The log's EndTxn comes
+within the lease and one late scan of the coordinator, or never.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """A decision that may have been in the log is not there now, and its transactions can't be
+    """The log may have had a decision that it lacks now, and the decision's transactions can't be
     described.
     """
 
@@ -247,8 +247,8 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """A decision that may have been in the log is not there now, and the outcome of ``ids`` is
-    unknown.
+    """The log may have had a decision that it lacks now, and the outcome of the transactions
+    ``ids`` is unknown.
     """
 
     number: int

@@ -3,8 +3,8 @@
 Owns: the format of an id (docs/design/commit-protocol.md, "Names"), the legal prefixes, the key of
 an id. Never: when an id may be used again (the task's pool), a broker.
 
-An id contains the generation that the log had when the batch was planned: once the log is at a
-later one, only its owner decides, so another run's open transaction of the id is an orphan
+An id contains the generation that the log had when the batch was planned. Once the log has a later
+generation, only the owner of the key decides, so an open transaction of another run is an orphan
 (``CommitState.standing``). No two processes ever share a data id, so a stalled attempt can't affect
 the transaction of another attempt.
 """

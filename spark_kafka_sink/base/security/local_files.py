@@ -132,8 +132,8 @@ def _wait_for_lock(fd: int) -> None:
 
 
 def _unlock_and_close(fd: int) -> None:
-    """Unlocks and closes the file. A process that was forked meanwhile has the descriptor too, and
-    with it the lock.
+    """Unlocks the file before closing it, because a child process that was forked meanwhile has the
+    same descriptor and would keep the lock.
     """
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_UN)

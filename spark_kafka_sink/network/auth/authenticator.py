@@ -42,7 +42,9 @@ class Authenticator(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """True while waiting for a credential, which a wakeup of the selector reports."""
+        """Whether the authentication waits for a credential; a wakeup of the selector follows when
+        it is there.
+        """
         ...
 
     @property
@@ -90,7 +92,7 @@ class PlaintextAuthenticator:
 
 
 class SaslAuthenticator:
-    """SASL over ``transport`` to ``host``."""
+    """Authenticates the connection to ``host`` with SASL, over ``transport``."""
 
     __slots__ = (
         "_again",

@@ -248,6 +248,8 @@ class FetchingLogin(Login, Generic[T]):
         self._fetcher.add_wakeup(wakeup)
 
     def close(self) -> None:
-        """A fetch in progress completes, and its credential is cached for others."""
+        """Stops the wakeups. A fetch in progress completes, and its credential is cached for other
+        producers.
+        """
         if self._wakeup is not None:
             self._fetcher.remove_wakeup(self._wakeup)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 class ChannelBuilder:
     """Creates the channel of a connection; holds the state shared by connections.
 
-    With a TLS ``context``, which is called for each connection, connections are encrypted. With a
-    ``login`` they authenticate with SASL. A process without these two imports neither TLS nor SASL.
+    With ``context``, which returns the TLS context for a connection, connections are encrypted.
+    With ``login`` they authenticate with SASL. A process without these two imports neither TLS nor
+    SASL.
     """
 
     __slots__ = ("_client_id", "_context", "_login")

@@ -106,7 +106,7 @@ class KafkaChannel:
 
     @property
     def waiting(self) -> bool:
-        """True while waiting for a credential, which a wakeup reports."""
+        """Whether the channel waits for a credential; a wakeup follows when it is there."""
         return self._authenticator.waiting
 
     def state(self) -> ChannelState:

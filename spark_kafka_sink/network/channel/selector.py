@@ -2,7 +2,8 @@
 
 Owns: the sockets, their events, the wakeup, which connections are idle, and the closing of
 connections that still have buffered responses. Never: the content of frames, retries, backoff
-(``network_client.py``), or a second thread: all calls but :meth:`Selector.wakeup` are one thread's.
+(``network_client.py``), or a second thread: one thread makes all calls except
+:meth:`Selector.wakeup`.
 
 On a record's way: a frame is written in the :meth:`Selector.poll` after its :meth:`Selector.send`,
 before the selector sleeps, so that most requests cost one ``sendmsg`` and no event.

@@ -44,7 +44,8 @@ class MetadataStore(Protocol):
     def failed_update(self, now: int, error: KafkaError | None) -> None:
         """Notes that the request of the last :meth:`new_request` failed.
 
-        An error is fatal for the waiters (authentication, no common version). None is a disconnect.
+        An error is fatal for the waiters (authentication, no common version). ``error`` None is a
+        disconnect.
         """
         ...
 

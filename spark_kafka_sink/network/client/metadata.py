@@ -9,9 +9,9 @@ On a record's way: the first step, the topic's partitions and their leaders.
 
 Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
 were just added, so that a new topic does not wait for backoff). Each request carries a token, the
-request version: a request for an update while one is in flight raises the version, and the older
-response then does not satisfy it. Failed updates and responses without changes back off
-exponentially; a new topic ignores that backoff.
+request version. If an update is requested while a request is in flight, the version is raised, and
+the response to the older request does not satisfy the new one. Failed updates and responses without
+changes back off exponentially; a new topic ignores that backoff.
 
 A seeded :class:`Cluster` (the driver's preflight sends one) counts as a response, so that 200 tasks
 send no request at start. While :attr:`parked`, no update is ever due.

@@ -58,7 +58,7 @@ class MetadataUpdater:
         retry_ms: int,
         rebootstrap_trigger_ms: int,
     ) -> None:
-        """``retry_ms`` (reconnect.backoff.ms): the delay while no node can be used."""
+        """``retry_ms`` is the delay while no node can be used, from reconnect.backoff.ms."""
         self._store = store
         self._carrier = carrier
         # Never 0: with reconnect.backoff.ms=0 a busy node would make the loop spin.
@@ -189,8 +189,10 @@ class MetadataUpdater:
         return any(node.id >= 0 for node in self._store.nodes())
 
     def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
-        """Warns when more partitions of a topic lack a listener than reported before, because every
-        response repeats these errors.
+        """Warns about partitions without a listener, but only if a topic has more of them than was
+        reported before.
+
+        Every metadata response repeats these errors.
         """
         shown: list[str] = []
         total, news = 0, False

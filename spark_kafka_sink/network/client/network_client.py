@@ -260,8 +260,8 @@ class NetworkClient:
         """Performs I/O, then handles sends, receives, disconnects, connections, ApiVersions,
         timeouts and rebootstrap, and runs the callbacks last.
 
-        The order is Java's. If there are aborted sends, only these are handled. With NEVER and
-        nothing in flight, only a network event or :meth:`wakeup` ends the call.
+        The order is Java's. If there are aborted sends, only these are handled. If ``timeout_ms``
+        is NEVER and no request is in flight, only a network event or :meth:`wakeup` ends the call.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
             return self._poll_aborted()

@@ -33,10 +33,11 @@ class Proxy:
 
 
 def proxy_for(host: str) -> Proxy | None:
-    """The proxy on the way to ``host``; None for a direct connection, such as to this machine
-    itself.
+    """The proxy for requests to ``host``; None for a direct connection, for example to this
+    machine.
 
-    ConfigError for a proxy that is not an HTTP proxy; the error shows no part of the variable.
+    Raises ConfigError for a proxy that is not an HTTP proxy; the error shows no part of the
+    variable.
     """
     url = getproxies_environment().get("https", "")
     if not url or is_loopback(host) or proxy_bypass(host):

@@ -33,7 +33,7 @@ _State = tuple[int, int, int, int] | None
 
 
 class RenewedContext:
-    """The TLS context, called for each new connection. Only one thread uses it."""
+    """A function that returns the TLS context for a new connection. Only one thread calls it."""
 
     __slots__ = ("_context", "_files", "_options", "_seen")
 

@@ -233,8 +233,8 @@ class SslTransportLayer:
     def _receive(self, idle: int) -> bool:
         """Reads encrypted bytes from the socket into the session.
 
-        False when there are no bytes now, or when this call, which began with ``idle``, has read
-        its chunk.
+        False when there are no bytes now, or when the caller has read its chunk. ``idle`` is the
+        value of ``_idle`` before the caller's first read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:

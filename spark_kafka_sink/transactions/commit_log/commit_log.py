@@ -391,12 +391,12 @@ class LogSession:
     After an error of :meth:`write` the key must be opened again.
 
     ``is_newest`` is called for the first write, with its offset and deadline, before the write
-    counts. Without this check a batch may be committed twice, when the leader is partitioned from
-    its peers and from the controller, but not from us::
+    counts. Without this check a batch may be committed twice, when the old leader of the partition
+    is cut off from the other brokers, but not from this driver::
 
         run 0: DECIDED 1, DONE 1 at the new leader; crashes before Spark records batch 1
         run 1: plans, and later opens the log: the old leader returns DONE 0; batch 1 is written
-        run 1: its Produce is refused there, and taken by the new leader, after DONE 1
+        run 1: the old leader refuses its Produce, the new leader accepts it, after DONE 1
     """
 
     def __init__(
