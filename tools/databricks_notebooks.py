@@ -119,9 +119,10 @@ before""",
         """\
 ## Start it again
 
-After the restart the queries went on from their checkpoints. A micro-batch that was decided when
-the driver died was ended before anything new was planned; one that was not was written again. The
-next cell waits for more rows and stops the queries.""",
+After the restart, the queries have continued from their checkpoints. If the driver died after its
+decision to commit a micro-batch, the new start first finished this commit. If it died before the
+decision, Spark has written the micro-batch again. The next cell waits for more rows and stops the
+queries.""",
         """\
 while rows_of(topics["exactly-once"]).total() < before["exactly-once"] + 3000:
     assert all(query.exception() is None for query in queries)

@@ -2,10 +2,13 @@
 # MAGIC %md
 # MAGIC # Exactly once, with a driver that is killed
 # MAGIC
-# MAGIC A Spark application writes a stream into two topics. The first query has `deliveryGuarantee=exactly-once`, the second query
-# MAGIC has the default, `at-least-once`. In the middle of the write the whole driver is killed with SIGKILL, so no shutdown hook
-# MAGIC runs. Then the driver is started again from its checkpoints. At the end every row is counted, as consumers with
-# MAGIC `isolation.level=read_committed` see it.
+# MAGIC This notebook shows that a killed driver causes no duplicates:
+# MAGIC
+# MAGIC 1. A Spark application runs two queries, which write the same rows into two topics. The first query has
+# MAGIC    `deliveryGuarantee=exactly-once`. The second query has the default, `at-least-once`.
+# MAGIC 2. In the middle of the write, the driver is killed with SIGKILL.
+# MAGIC 3. The application starts again from its checkpoints.
+# MAGIC 4. A consumer with `isolation.level=read_committed` counts every row.
 # MAGIC
 # MAGIC The quick start lists the programs and packages that you need.
 # MAGIC
@@ -76,9 +79,9 @@ for made in (admin.create_topics(new) if new else {}).values():
 # MAGIC %md
 # MAGIC ## The queries
 # MAGIC
-# MAGIC The next cell has the whole application. The two queries differ in the guarantee and in the `transactionalIdPrefix`. A
-# MAGIC query with exactly-once needs a prefix that no other query has, and the same prefix at every start: the commit log keeps
-# MAGIC its decisions under the prefix.
+# MAGIC The next cell has the function that starts the two queries. The queries differ in the guarantee and in the
+# MAGIC `transactionalIdPrefix`. An exactly-once query needs its own prefix, and the same prefix at every start, because the
+# MAGIC sink finds the decisions of the query under this prefix.
 
 # COMMAND ----------
 
@@ -124,7 +127,7 @@ queries = start_queries(spark, kafka, str(folder), topics)
 # MAGIC %md
 # MAGIC ## The view of a consumer
 # MAGIC
-# MAGIC The next cell counts rows like a consumer that reads committed rows only.
+# MAGIC The next cell counts rows like a consumer that reads only committed rows.
 
 # COMMAND ----------
 
@@ -176,9 +179,10 @@ before
 # MAGIC %md
 # MAGIC ## Start it again
 # MAGIC
-# MAGIC After the restart the queries went on from their checkpoints. A micro-batch that was decided when
-# MAGIC the driver died was ended before anything new was planned; one that was not was written again. The
-# MAGIC next cell waits for more rows and stops the queries.
+# MAGIC After the restart, the queries have continued from their checkpoints. If the driver died after its
+# MAGIC decision to commit a micro-batch, the new start first finished this commit. If it died before the
+# MAGIC decision, Spark has written the micro-batch again. The next cell waits for more rows and stops the
+# MAGIC queries.
 
 # COMMAND ----------
 
@@ -211,11 +215,11 @@ assert len(rows) > before["exactly-once"]
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC If the kill hit the application in the middle of a micro-batch, `at-least-once` shows some rows twice. No row is missing.
-# MAGIC `exactly-once` shows each row once, wherever the kill hit. Try it again: the moment is random.
+# MAGIC If the driver died in the middle of a micro-batch, the topic with `at-least-once` has some rows twice. The topic with
+# MAGIC `exactly-once` has each row once. No row is missing. Run the notebook again: the moment of the kill is random.
 # MAGIC
-# MAGIC The driver's decisions are records of a compacted topic, `__kprod_commits`. `kprod txn describe` (the extra `cli`) shows
-# MAGIC them, and the brokers' state of each transaction. Delivery guarantees has the whole
-# MAGIC promise, and How to write exactly once has all recipes.
+# MAGIC The driver records its decisions in a compacted topic, `__kprod_commits`. The command `kprod txn describe` (extra `cli`)
+# MAGIC shows the decisions and the transactions. Delivery guarantees describes the promise.
+# MAGIC How to write exactly once has all recipes.
 # MAGIC
-# MAGIC The next cell ends a Kafka that this notebook has started, and no other.
+# MAGIC The next cell ends a Kafka that this notebook has started.

@@ -2,8 +2,8 @@
 # MAGIC %md
 # MAGIC # Quick start
 # MAGIC
-# MAGIC This notebook writes a DataFrame into Kafka as a batch, as a stream and from `foreachBatch`. It reads the report of a
-# MAGIC write, and plots the partitions of the rows.
+# MAGIC This notebook writes rows into Kafka in three ways: as a batch, as a stream, and from `foreachBatch`. It also reads the
+# MAGIC report of a write, and plots the partitions of the rows.
 # MAGIC
 # MAGIC Made of notebooks/quick_start.ipynb. Nobody has run it in a Databricks workspace yet.
 
@@ -66,7 +66,7 @@ register(spark)
 # MAGIC %md
 # MAGIC ## Topics
 # MAGIC
-# MAGIC The next cell creates three topics of six partitions. Any client can do that.
+# MAGIC The next cell creates three topics with six partitions each.
 
 # COMMAND ----------
 
@@ -83,8 +83,8 @@ for made in admin.create_topics([NewTopic(topic, 6) for topic in topics]).values
 # MAGIC %md
 # MAGIC ## A batch
 # MAGIC
-# MAGIC The next cell writes 20 000 rows. `key` and `value` are strings or bytes; `timestamp` becomes the
-# MAGIC record's own time; `headers` may be a map.
+# MAGIC The next cell writes 20 000 rows. `key` and `value` can be strings or bytes. The column `timestamp` is the timestamp of
+# MAGIC the record. The column `headers` can be a map.
 
 # COMMAND ----------
 
@@ -109,8 +109,8 @@ orders = spark.range(20_000).select(
 # MAGIC %md
 # MAGIC ## The report of a write
 # MAGIC
-# MAGIC Each write leaves a report on the driver, here as a file in the folder of `reportPath`. The next cell shows some of its
-# MAGIC fields. The report notebook has more.
+# MAGIC The driver makes a report of each write. With the option `reportPath` it writes the report as a file. The next cell
+# MAGIC shows some fields of the report. The report notebook shows more.
 
 # COMMAND ----------
 
@@ -127,7 +127,7 @@ fields = ("outcome", "rows", "tasks", "batches", "bytesBeforeCompression", "byte
 # MAGIC %md
 # MAGIC ## The rows in the topic
 # MAGIC
-# MAGIC The next cell requests the number of rows in each partition from the broker, with confluent-kafka.
+# MAGIC The next cell counts the rows in each partition with confluent-kafka.
 
 # COMMAND ----------
 
@@ -152,8 +152,8 @@ counts
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The same as a picture. A key goes to the partition that Kafka's Java clients choose for it (proof), so
-# MAGIC 1000 keys are spread evenly.
+# MAGIC The next cell plots these numbers. The hash of a key chooses its partition, as with Kafka's Java clients
+# MAGIC (proof). So the 1000 keys are spread evenly.
 
 # COMMAND ----------
 
@@ -169,7 +169,7 @@ plt.show()
 # MAGIC %md
 # MAGIC ## A stream
 # MAGIC
-# MAGIC The next cell writes a stream with the same options and a checkpoint. It stops after three micro-batches.
+# MAGIC The next cell writes a stream. It has the same options and a checkpoint. It stops after three micro-batches.
 
 # COMMAND ----------
 
@@ -194,8 +194,8 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC %md
 # MAGIC ## foreachBatch
 # MAGIC
-# MAGIC The next cell writes each micro-batch with a function. This is the way for the output mode `update`, which Spark refuses
-# MAGIC for every Python sink, and for several writes of a micro-batch (two topics).
+# MAGIC The next cell writes each micro-batch with a function. Use this way in two cases: for the output mode `update`, which
+# MAGIC Spark refuses for Python sinks, and for several writes of a micro-batch (two topics).
 
 # COMMAND ----------
 
@@ -221,5 +221,5 @@ rows_in(each_topic)
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC With the default guarantee, a stream that is killed and started again may write rows twice. Exactly
-# MAGIC once prevents this.
+# MAGIC With the default guarantee, a stream may write rows twice after a kill and a new start.
+# MAGIC Exactly once prevents this.

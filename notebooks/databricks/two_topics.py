@@ -2,9 +2,9 @@
 # MAGIC %md
 # MAGIC # Two topics, one decision
 # MAGIC
-# MAGIC A function of `foreachBatch` writes each micro-batch into two topics, in a `transaction`. Both writes become visible
-# MAGIC together, or none of them does. In the second micro-batch the function fails between its two writes. The query is started
-# MAGIC again, and each row is counted.
+# MAGIC In this notebook, a function of `foreachBatch` writes each micro-batch into two topics, in one `transaction`. Both
+# MAGIC writes become visible, or none of them. In the second micro-batch, the function fails between its two writes. Then the
+# MAGIC query starts again, and the notebook counts each row.
 # MAGIC
 # MAGIC The quick start lists the programs and packages that you need.
 # MAGIC
@@ -69,7 +69,7 @@ register(spark)
 # MAGIC %md
 # MAGIC ## Topics and input
 # MAGIC
-# MAGIC The next cell creates the two topics, and an input of 3000 rows in three files. The stream reads a file in each
+# MAGIC The next cell creates the two topics, and an input of 3000 rows in three files. The stream reads one file in each
 # MAGIC micro-batch.
 
 # COMMAND ----------
@@ -92,9 +92,9 @@ for part in range(3):
 # MAGIC %md
 # MAGIC ## The function
 # MAGIC
-# MAGIC The next cell has the function. The name of the transaction belongs to the write: it is the same after a restart, and a new
-# MAGIC checkpoint needs a new name. The batch is persisted because it is read twice. The failure between the writes is on purpose:
-# MAGIC it happens once, in micro-batch 1.
+# MAGIC The next cell has the function. The transaction has a name, which must be the same after a restart. The function
+# MAGIC persists the batch, because it reads the batch twice. In micro-batch 1 the function fails once between the two writes,
+# MAGIC on purpose.
 
 # COMMAND ----------
 
@@ -131,8 +131,8 @@ def start():
 # MAGIC %md
 # MAGIC ## The view of consumers
 # MAGIC
-# MAGIC The next cell counts the rows of a topic twice: for consumers that read committed rows only, and for consumers with Kafka's
-# MAGIC default, `read_uncommitted`.
+# MAGIC The next cell counts the rows of a topic in two ways: like a consumer that reads only committed rows, and like a
+# MAGIC consumer with Kafka's default, `read_uncommitted`.
 
 # COMMAND ----------
 
@@ -167,8 +167,8 @@ def show():
 # MAGIC %md
 # MAGIC ## The query fails
 # MAGIC
-# MAGIC The next cell starts the query. Micro-batch 0 is written. Micro-batch 1 fails when its orders are written and acknowledged,
-# MAGIC and its payments are not.
+# MAGIC The next cell starts the query. Micro-batch 0 is written. In micro-batch 1, the brokers acknowledge the orders, and then
+# MAGIC the function fails before it writes the payments.
 
 # COMMAND ----------
 
@@ -186,8 +186,9 @@ show()
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC Its orders are in the topic, but aborted: only consumers of uncommitted rows see them. The next cell checks this: exactly
-# MAGIC the rows of micro-batch 0 are visible.
+# MAGIC The orders of micro-batch 1 are in the topic, but their transaction is aborted. So only consumers with
+# MAGIC `read_uncommitted` see them. The next cell checks that only the rows of micro-batch 0 are visible for the other
+# MAGIC consumers.
 
 # COMMAND ----------
 
@@ -200,8 +201,7 @@ assert visible == Counter(range(1000))
 # MAGIC %md
 # MAGIC ## Start it again
 # MAGIC
-# MAGIC The next cell starts the same query from the same checkpoint. Spark runs micro-batch 1 again, and then
-# MAGIC micro-batch 2.
+# MAGIC The next cell starts the same query from the same checkpoint. Spark runs micro-batch 1 again, and then micro-batch 2.
 
 # COMMAND ----------
 
@@ -223,5 +223,5 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC Readers of both topics see the two writes within milliseconds, not at the same instant. Several writes, one
-# MAGIC decision has the rules of a block.
+# MAGIC Consumers of both topics see the two writes within milliseconds, but not at the same instant.
+# MAGIC Several writes, one decision has the rules of a block.
