@@ -92,12 +92,16 @@ def s6_the_roll_forward_undoes_nothing() -> AbstractContextManager[Any]:
 
 
 def s7_brokers_are_as_they_were_minutes_ago() -> AbstractContextManager[Any]:
+    """Neither the write that a batch is done nor the sweep behind it asks who there is."""
     true = AdminClient.brokers
 
     def brokers(self: Any, deadline_ms: int, *, max_age_ms: int = 0) -> Any:
         return true(self, deadline_ms, max_age_ms=300_000)
 
-    return patch.object(AdminClient, "brokers", brokers)
+    return all_of(
+        patch.object(AdminClient, "brokers", brokers),
+        patch.object(AdminClient, "refresh_brokers", lambda _: None),
+    )
 
 
 def s8_a_sweep_fences_whoever_has_the_id() -> AbstractContextManager[Any]:

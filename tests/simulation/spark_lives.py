@@ -10,7 +10,6 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.fakes.simulated_network import NetworkFaults
@@ -58,11 +57,6 @@ def draw(seed: int) -> ApplicationLife:
     if misfortune is None and life.kind is Kind.VERSIONS:
         return versions_are_written_again(random.Random(f"again {seed}"), life)
     return life
-
-
-def seeds_with(misfortune: Misfortune, seeds: Sequence[int]) -> list[int]:
-    """Those of ``seeds`` whose life has it."""
-    return [seed for seed in seeds if _drawn(seed)[2] is misfortune]
 
 
 def _drawn(seed: int) -> tuple[random.Random, ApplicationLife, Misfortune | None]:
