@@ -100,8 +100,8 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """The size for the next columns, after ``chunks`` with an average of ``slices`` slices
-        each.
+        """The chunk size for the next columns, after ``chunks`` with an average of ``slices``
+        slices each.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, not with those that it had: twice as

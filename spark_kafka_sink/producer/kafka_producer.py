@@ -139,7 +139,7 @@ class KafkaProducer:
     # ---- records -----------------------------------------------------------------------------
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
-        """Append ``record`` to a batch. The batch is sent when it is full or linger.ms is over.
+        """Appends ``record`` to a batch. The batch is sent when it is full or linger.ms is over.
 
         The call blocks while the topic is unknown or memory is exhausted, for at most max.block.ms.
         ``callback(metadata, error)`` runs on the network thread, for the records of a partition in
@@ -163,10 +163,12 @@ class KafkaProducer:
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
-        """Append the rows of a pyarrow.RecordBatch. Its columns are those of the Spark sink: value,
-        and optionally key, topic, partition, headers and timestamp. Other columns are ignored. The
-        argument ``topic`` overrides the column. Only one thread at a time may call this method.
-        :meth:`flush` waits until the rows are acknowledged.
+        """Appends the rows of a pyarrow.RecordBatch.
+
+        The batch has the columns of the Spark sink: value, and optionally key, topic, partition,
+        headers and timestamp. Other columns are ignored. The argument ``topic`` overrides the
+        column. Only one thread at a time may call this method. :meth:`flush` waits until the rows
+        are acknowledged.
 
         Raises SchemaError for invalid columns, and the errors of :meth:`send_columns`.
         """
@@ -176,11 +178,12 @@ class KafkaProducer:
             self.send_columns(columns)
 
     def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
-        """:meth:`send_batch` for every batch of an iterable, such as a pyarrow.RecordBatchReader.
+        """Appends the rows of every batch of an iterable, such as a pyarrow.RecordBatchReader.
 
-        Small batches are joined, unless linger.ms is 0. The time of linger.ms also runs while the
-        iterable makes its next batch. When the method returns, all rows are appended. Until then
-        the producer may hold back the last rows, so the iterable must not flush or commit.
+        Each batch is appended like by :meth:`send_batch`. Small batches are joined, unless
+        linger.ms is 0. The time of linger.ms also runs while the iterable makes its next batch.
+        When the method returns, all rows are appended. Until then the producer may hold back the
+        last rows, so the iterable must not flush or commit.
 
         If the iterable raises an Exception, the rows before it are appended, and the exception is
         raised. For another BaseException (KeyboardInterrupt), rows that are held back are not
@@ -208,13 +211,13 @@ class KafkaProducer:
         return self._columns.chunk_size
 
     def send_columns(self, columns: RecordColumns) -> None:
-        """Append all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
+        """Appends all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
 
         Raises DeliveryError if a batch of this attempt has failed, DataError and
         RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
         for waits that timed out. After such an error the attempt has failed, although earlier rows
-        may be sent. Every method except :meth:`close` then raises. In a transaction,
-        :meth:`abort_transaction` does not raise either.
+        may be sent. Then every method raises except :meth:`close` and, in a transaction,
+        :meth:`abort_transaction`.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -331,7 +334,7 @@ class KafkaProducer:
         return manager.requests.last_state
 
     def init_transactions(self) -> None:
-        """Get a producer id for transactional.id. Call it once, before any record is sent.
+        """Gets a producer id for transactional.id. Call it once, before any record is sent.
 
         It fences earlier producers with this transactional.id, and aborts their open transaction.
         Blocks for at most max.block.ms. After KafkaTimeoutError you can call it again to continue
@@ -350,7 +353,9 @@ class KafkaProducer:
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 
     def begin_transaction(self) -> None:
-        """Begin a transaction for all records that are sent from now on. No broker is contacted."""
+        """Begins a transaction for all records that are sent from now on. No broker is
+        contacted.
+        """
         manager = self._transactional("begin_transaction")
         start = self._clock.now_ms()
         manager.begin_transaction()
@@ -359,13 +364,15 @@ class KafkaProducer:
         self._record_duration(Measurement.TXN_BEGIN, start)
 
     def commit_transaction(self) -> None:
-        """Flush, then commit. Blocks for at most max.block.ms, like :meth:`init_transactions`. If
-        the transaction can only be aborted, the call raises the transaction's error.
+        """Flushes, then commits the transaction. Blocks for at most max.block.ms, like
+        :meth:`init_transactions`.
+
+        If the transaction can only be aborted, the call raises the transaction's error.
         """
         self._await(self._transactional("commit_transaction").begin_commit, Measurement.TXN_COMMIT)
 
     def abort_transaction(self) -> None:
-        """Fail unsent records, and abort the transaction. Blocks for at most max.block.ms."""
+        """Fails unsent records, and aborts the transaction. Blocks for at most max.block.ms."""
         self._await(self._transactional("abort_transaction").begin_abort, Measurement.TXN_ABORT)
 
     def prepare(self) -> PreparedTransaction:
@@ -388,7 +395,7 @@ class KafkaProducer:
         return prepared
 
     def forget_prepared(self) -> None:
-        """Forget a prepared transaction that was committed or aborted.
+        """Forgets a prepared transaction that was committed or aborted.
 
         Call :meth:`init_transactions` next. If the prepared transaction is still open, that call
         aborts it. Raises IllegalStateError if there is no prepared transaction.
@@ -486,8 +493,8 @@ class KafkaProducer:
         return (-1, -1) if manager is None else manager.producer_id_and_epoch
 
     def start_attempt(self, task: int = 0) -> None:
-        """Begin an attempt: reset the counts of rows. Raises IllegalStateError if a batch of the
-        previous attempt is not complete.
+        """Begins an attempt, and resets the counts of rows. Raises IllegalStateError if a batch of
+        the previous attempt is not complete.
 
         ``task`` is the task's number within its write, for ``maxLeadersPerTask``.
         """
@@ -499,7 +506,7 @@ class KafkaProducer:
         self._recorder.start_attempt()
 
     def finish_attempt(self) -> ProduceReport:
-        """Wait until all rows are acknowledged, and return their counts.
+        """Waits until all rows are acknowledged, and returns their counts.
 
         Raises DeliveryError if any row failed. If only records of :meth:`send` failed, the next
         attempt can begin.
@@ -538,7 +545,7 @@ class KafkaProducer:
         )
 
     def park(self) -> None:
-        """Make this producer idle between two tasks: it holds no memory, and no timer runs. The
+        """Makes this producer idle between two tasks: it holds no memory, and no timer runs. The
         next send wakes it up.
         """
         self._lifecycle.check()
@@ -590,7 +597,8 @@ class KafkaProducer:
     # ---- close -------------------------------------------------------------------------------
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Send queued records for at most ``timeout_ms``, then fail the rest and stop the thread.
+        """Sends queued records for at most ``timeout_ms``, then fails the rest and stops the
+        thread.
 
         With 0, all queued records fail immediately. With None, the limit is delivery.timeout.ms. An
         open transaction is aborted. Undelivered records raise nothing here: their futures, or

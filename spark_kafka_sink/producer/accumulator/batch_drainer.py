@@ -1,9 +1,10 @@
 """Selects the batches to send now: ready nodes, and the batches drained for them.
 
-Owns: when an open batch is sent unfilled (linger, age, flush, waiters, close), the nodes with data
-ready and the delay until the next check, fair draining, backoff. It drains the accumulator on the
-sender thread. Never: how batches are filled (``batch_filler.py``), how loaded partitions are
-(``partition_load.py``), sequences (the :class:`DrainControl` decides), a clock, a socket.
+Owns: the reasons to send an open batch before it is full (linger.ms, age, flush, a writer that
+waits for memory, close), the nodes with data ready and the delay until the next check, fair
+draining, backoff. It drains the accumulator on the sender thread. Never: the filling of batches
+(``batch_filler.py``), the load of partitions (``partition_load.py``), sequences (the
+:class:`DrainControl` decides), a clock, a socket.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ReadyCheckResult(NamedTuple):
     """The nodes that can get a request now, and the delay until the next check (Java's
     ReadyCheckResult).
 
-    The delay in ms is NEVER if no batch waits for a time.
+    The delay in ms is NEVER if no batch is waiting for its linger.ms or its backoff.
     """
 
     ready_nodes: frozenset[int]
@@ -122,13 +123,13 @@ class BatchDrainer:
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """The nodes that lead a partition with a batch to send now, and the delay until the next
-        check.
+        """The nodes that lead a partition with a batch to send now, and the delay in ms until the
+        next check.
 
-        A partition does not make its node ready while its sequences hold it back, because a
-        producer's first batch there is in flight. Java's producer differs here. The response wakes
-        the sender anyway, and a ready node without a drainable batch would make the sender spin
-        until then.
+        A node is not ready for a partition whose sequences allow no batch now, for example while a
+        producer's first batch is in flight. (In Java's producer it is ready.) The response wakes
+        the sender anyway. A ready node without a drainable batch would make the sender spin until
+        then.
         """
         nodes: set[int] = set()
         delay = NEVER
@@ -186,12 +187,12 @@ class BatchDrainer:
     def drain(
         self, cluster: Cluster, sizes: Mapping[int, int], now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """The batches to send now, by node id: IN_FLIGHT, with their headers. Nodes without batches
-        are left out.
+        """The batches to send now, by node id. They are IN_FLIGHT, and have their headers. Nodes
+        without batches are left out.
 
-        A node gets at most one batch of each partition, and at most its bytes in ``sizes``, unless
-        a single batch is larger. Each call starts at the partition after the last drained
-        partition, so that no partition of a node starves.
+        A node gets at most one batch of each partition, and at most the number of bytes in
+        ``sizes``, unless a single batch is larger. Each call starts at the partition after the last
+        drained partition, so that no partition of a node starves.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:

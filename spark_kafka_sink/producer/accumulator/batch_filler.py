@@ -128,7 +128,7 @@ class BatchLimits:
 class AppendResult:
     """The result of :meth:`BatchFiller.append`. The ``refused`` slices must be encoded again.
 
-    ``taken`` is the number of the pool's bytes that batches have newly taken over. A viewed buffer
+    ``taken`` is the number of bytes of the pool that batches own after this append. A viewed buffer
     counts as a whole, even if some of its bytes were copied or refused.
     """
 
@@ -358,8 +358,8 @@ class BatchFiller:
         """Compresses the batches that this thread claimed, without the lock; each batch is then
         READY.
 
-        If this is interrupted, the caller deallocates all memory that it allocated. So the
-        ``taken`` bytes, which batches keep, are counted again.
+        If this is interrupted, the caller returns all memory that it allocated to the pool. Batches
+        already own ``taken`` bytes of that memory, so these bytes are taken from the pool again.
         """
         done = 0
         try:

@@ -1,16 +1,16 @@
-"""One record batch through its states: opened, filled, closed, sent, completed.
+"""One record batch with its states: opened, filled, closed, sent, completed.
 
-Owns: a batch's record bytes (finished by the records room), its header (written at drain) and its
-states. The accumulator queues it, the sender sends it. Never: a lock (the accumulator's covers
+Owns: a batch's record bytes (encoded by the records room), its header (written at drain) and its
+states. The accumulator queues it, the sender sends it. Never: a lock (the accumulator's lock guards
 every state transition up to DONE), a queue, a clock, a decision to retry.
 
-Bytes are frozen when a batch is closed (rule R1): chunks are immutable ``bytes`` and views of a
-buffer that is not written again, the header is written once, with producer id, epoch and sequence,
-and a retry sends the very same objects.
+Bytes are frozen when a batch is closed (rule R1). Chunks are immutable ``bytes``, or views of a
+buffer that is not written again. The header is written once, with producer id, epoch and sequence.
+A retry sends the very same objects.
 
 Rows of columns need only their bytes in a batch. Single records of ``send`` also have futures and
-callbacks; these are in one object, ``records``, which the batch notifies of its end. A batch may
-hold both.
+callbacks. These are in one object, ``records``, which the batch notifies when it is completed. A
+batch may hold both.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class PartitionQueues:
         self._classify(queue)
 
     def clear(self) -> None:
-        """Empty every queue."""
+        """Empties all queues."""
         for queue in self.by_partition.values():
             queue.batches.clear()
             queue.open = None
@@ -252,10 +252,11 @@ class IncompleteBatches:
 class RecordAccumulator:
     """The shared state of filling, draining and returning batches (Java's RecordAccumulator).
 
-    ``lock`` guards the queues, the incomplete batches, the fields below it, and all transitions of
-    a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own lock, and no thread
-    holds both. A batch's listener is called without locks. ``writer_waiting_since`` (monotonic ms,
-    or None) is a plain field, set by the writer and read by the sender in every pass.
+    ``lock`` guards the queues, the incomplete batches, the fields that are declared after ``lock``,
+    and all transitions of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own
+    lock, and no thread holds both. A batch's listener is called without locks.
+    ``writer_waiting_since`` (monotonic ms, or None) needs no lock: the writer sets it, and the
+    sender reads it in every pass.
     """
 
     __slots__ = (

@@ -2,8 +2,8 @@
 
 Owns: the table of all metrics (:data:`METRICS`, the source of docs/metrics.md), and
 :class:`ProducerMetrics`, where they are recorded and read. Never: a cost per row, a decision, a
-clock except for :meth:`ProducerMetrics.snapshot`. The sender records requests, the pool waits, the
-selector polls, the facade blocking calls.
+clock except for :meth:`ProducerMetrics.snapshot`. The callers are the sender (requests), the memory
+pool (waits), the selector (polls) and the public API (blocking calls).
 
 Units are Java's: milliseconds and nanoseconds as the names say, bytes, seconds for metadata-age;
 rates are per second. Nanoseconds are counted on a clock of milliseconds: a single value is coarse,
@@ -316,10 +316,10 @@ class _TopicSums:
 
 
 class ProducerMetrics:
-    """All measurements of a producer; see the module docstring.
+    """All metrics of a producer; see the module docstring.
 
     One lock (``_lock``) guards the sensors. It is taken once for each request, response, poll with
-    events, and wait; no other code is called under it. Gauges are read without it.
+    events, and wait. No other code is called while it is held. Gauges are read without it.
     """
 
     def __init__(

@@ -1,19 +1,22 @@
 """The loop that sends batches to brokers and handles the responses (Java's ``Sender``).
 
-Owns: the phases of the daemon thread (:meth:`Sender.run`), one iteration (:meth:`run_once`), the
+Owns: the phases of the network thread (:meth:`Sender.run`), one iteration (:meth:`run_once`), the
 outcome of every sent batch: completed, split, retried or failed. On a record's way it is between
 the accumulator and the network, in both directions. Never: a socket, an encoder, the meaning of
 sequences (``partition_sequences.py``).
 
-All of it runs on one thread, the network thread, except :meth:`initiate_close`,
-:meth:`force_close` and :meth:`on_wire`. Responses arrive as callbacks inside ``client.poll``.
+All of it runs on the network thread, a daemon, except :meth:`initiate_close`, :meth:`force_close`
+and :meth:`on_wire`. Responses arrive as callbacks inside ``client.poll``.
 
-Unlike Java's (rules R1 and R2): bytes are never changed, so a retry is the same objects; once
-a batch with rows of columns fails permanently, an idempotent producer fails with it: nothing more
-is sent, the loop stops, connections are closed (no Produce request of a failed attempt stays
-pending), and every batch and waiter gets the error. An unexpected exception stops the loop the same
-way. An iteration that drained nothing does not spin: a held-back batch waits for a response, which
-wakes the loop.
+The differences to Java's ``Sender`` (rules R1 and R2):
+
+* Bytes are never changed, so a retry sends the same objects.
+* If a batch with rows of columns fails permanently, an idempotent producer fails with it: nothing
+  more is sent, the loop stops, connections are closed (no Produce request of a failed attempt stays
+  pending), and every batch and waiter gets the error. An unexpected exception stops the loop in the
+  same way.
+* An iteration that drained nothing does not spin. The batch that can't be sent waits for a
+  response, which wakes the loop.
 """
 
 from __future__ import annotations
@@ -260,8 +263,8 @@ class Sender:
                     self._recorder.failed_at(node_id, reason)
 
     def _is_idle(self) -> bool:
-        """True if no batch is queued, in flight or awaiting proof, and nothing waits. The loop then
-        sleeps until it is woken.
+        """True if no batch is queued, in flight or awaiting proof, and no caller waits for metadata
+        or a transaction. The loop then sleeps until it is woken.
         """
         manager = self._transaction_manager
         return not (

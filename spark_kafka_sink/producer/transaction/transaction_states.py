@@ -15,10 +15,10 @@ The states of a transactional producer, with the call or response of each transi
 
 An idempotent producer has only UNINITIALIZED, INITIALIZING, READY and FATAL_ERROR.
 
-**One (producer id, epoch) is one transaction** (rule R4). With transaction version 2 (KIP-890) each
-EndTxn response has the next epoch. With version 1 it has not: an identity that a transaction was
-written with is then *used*, and the next ``begin_transaction`` requests another one, so that a
-late duplicate can never belong to a later transaction.
+**Each (producer id, epoch) belongs to one transaction** (rule R4). With transaction version 2
+(KIP-890) each EndTxn response has the next epoch. With version 1 the response has no epoch. The
+identity then counts as *used*, and the next ``begin_transaction`` requests another identity, so
+that a late duplicate can never belong to a later transaction.
 """
 
 from __future__ import annotations
