@@ -78,8 +78,8 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its target and its response; ``done`` once the response is
-    final.
+    """One request to a broker, with its target and its response. ``done`` is true once the response
+    is final.
 
     ``what`` names the call in errors. ``error_in`` returns the error code of a response. The method
     :meth:`retry_code` decides by ``right`` and ``success_only`` whether this code is final. If one
@@ -116,7 +116,7 @@ class Call(Generic[ResponseT]):
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """``code`` if a call with this error must be retried, None if the response is final.
+    """The error ``code`` if the call must be retried, None if the response is final.
 
     Raises :func:`refusal` for errors that no retry can resolve. With ``success_only`` it also
     raises for every other final error.

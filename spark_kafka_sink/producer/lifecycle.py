@@ -81,13 +81,13 @@ class NetworkLink:
         self._client = client
 
     def wakeup(self) -> None:
-        """Ends the client's poll, because there is a batch or a request to send. Any thread."""
+        """Ends the client's poll, because there is a batch or a request to send. Thread-safe."""
         client = self._client
         if client is not None:
             client.wakeup()
 
     def connection_failures(self) -> Mapping[str, str]:
-        """The addresses that could not be reached, with the reasons, for errors. Any thread."""
+        """The addresses that could not be reached, with the reasons, for errors. Thread-safe."""
         client = self._client
         return {} if client is None else client.connection_failures()
 
@@ -95,8 +95,8 @@ class NetworkLink:
 class Lifecycle:
     """The state of a producer: open at first, then failed, closed, or both. It is never open again.
 
-    Single fields are read without a lock; ``_lock`` orders failures. It may be taken under any
-    other lock, and nothing is called under it.
+    Single fields are read without a lock; ``_lock`` orders failures. The lock may be taken while
+    any other lock is held. No other code is called while it is held.
     """
 
     __slots__ = (

@@ -66,8 +66,8 @@ class Headers:
         self._items = [item for item in self._items if item[0] != key]
 
     def last(self, key: str) -> bytes | None:
-        """The value of the last header with ``key``. None without such a header, or if its value is
-        null.
+        """The value of the last header with ``key``. It is None if there is no such header, or if
+        the value is null.
         """
         return next((value for name, value in reversed(self._items) if name == key), None)
 
@@ -124,8 +124,8 @@ def _check_topic(topic: object) -> None:
 
 
 def _whole_number(value: object, what: str, java_name: str) -> int:
-    """``value`` as an int; numpy's integers are converted. Raises DataError for a float or a
-    negative number, with Java's text about ``java_name``.
+    """The ``value`` as an int. Raises DataError for a float or a negative number, with Java's text
+    about ``java_name``. Integers of numpy are converted.
     """
     if type(value) is not int:
         try:

@@ -156,7 +156,7 @@ class ProducerParts:
             raise
 
     def wakeup(self) -> None:
-        """Wakes up the network thread. Any thread."""
+        """Wakes up the network thread. Thread-safe."""
         self._link.wakeup()
 
     @property

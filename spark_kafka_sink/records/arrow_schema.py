@@ -105,8 +105,8 @@ def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> Rec
 def _column(
     schema: pa.Schema, name: str, accepts: Callable[[pa.DataType], bool], wanted: str
 ) -> int | None:
-    """The index of the first column with exactly this ``name``, None without such a column. Raises
-    SchemaError if the column's type is not accepted.
+    """The index of the first column with exactly this ``name``; None if there is no such column.
+    Raises SchemaError if the column's type is not accepted.
     """
     for index, field in enumerate(schema):
         if field.name == name:

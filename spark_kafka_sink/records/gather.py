@@ -347,7 +347,7 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """``array``, or an equal array whose data buffer begins at the array's first byte.
+    """The same array, if necessary with a data buffer that begins at the array's first byte.
 
     The offset of a view has only 31 bits, so the data buffer is rebased if it is larger than 2 GiB.
     """

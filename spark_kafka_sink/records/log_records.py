@@ -77,7 +77,7 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A batch of the log: its header, and its records, which are still compressed (``section``).
+    """A batch of the log: its header, and its compressed records (``section``).
 
     If compaction removes records from a batch, even all of them, the batch keeps its range of
     offsets.

@@ -73,10 +73,10 @@ def _crc32c(*buffers: Buffer) -> int:
 class BatchHeader:
     """The parsed header of a batch. Its length and magic have been checked, and are left out.
 
-    ``checksum`` is the unsigned CRC-32C of all bytes after the checksum, which has been checked as
-    well. Brokers keep these bytes as they were sent, with three exceptions: the topic has another
-    codec than the batch (``compression.type``), the topic has the broker's timestamps
-    (LogAppendTime), or the topic is compacted.
+    ``checksum`` is the unsigned CRC-32C of all bytes after it in the batch. Parsing has checked it.
+    Brokers keep these bytes as they were sent, with three exceptions: topics with another codec
+    than the batch (``compression.type``), topics with the broker's timestamps (LogAppendTime), and
+    compacted topics.
     """
 
     base_offset: int

@@ -135,8 +135,8 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Reads bytes with a varint length at ``at``; None for the length -1. Also returns the offset
-    after them.
+    """Reads bytes after their varint length at ``at``, and returns them with the offset of their
+    end. The length -1 gives None.
     """
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

@@ -58,7 +58,7 @@ def varint(value: int) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """``data`` after its length as a varint."""
+    """The bytes ``data`` after their length as a varint."""
     return varint(len(data)) + data
 
 

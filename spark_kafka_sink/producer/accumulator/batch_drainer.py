@@ -26,8 +26,8 @@ from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER
 
 
 class DrainControl(Protocol):
-    """The methods of the transaction manager that the drain uses. The manager's docstrings describe
-    them.
+    """The part of the transaction manager that the drain uses. The docstrings of
+    ``transaction_manager.py`` describe the methods.
     """
 
     @property
@@ -264,11 +264,11 @@ class BatchDrainer:
     def _head(
         self, queue: PartitionQueue, claimed: list[ProducerBatch], now: int, *, send_all: bool
     ) -> ProducerBatch | None:
-        """The first batch of ``queue``, READY; None if it may not be sent now. Called under the
+        """The first batch of ``queue`` if it may be sent now, otherwise None. Called under the
         lock.
 
-        An open batch is closed. If this needs compression, the batch is added to ``claimed``, and
-        the caller closes it without the lock.
+        If the batch is open, it is closed. If closing needs compression, the batch is added to
+        ``claimed`` instead, and the caller closes it without the lock.
         """
         if not queue.batches or queue.muted:
             return None

@@ -280,7 +280,8 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """For each slice: its size, its bytes for the batch, and the buffer that these bytes view.
+        """Three lists with an entry for each slice: its size, its bytes for the batch, and the
+        buffer that these bytes view.
 
         Small slices are copied, and view no buffer. A viewed buffer stays in memory as a whole
         until no batch views it (rule R5). So a slice is viewed only if it fills a good part of a
@@ -326,7 +327,8 @@ class BatchFiller:
         return batch
 
     def open_left(self, batch: ProducerBatch, now: int) -> int:
-        """The milliseconds until ``batch`` has been open for too long.
+        """The milliseconds until ``batch`` has been open for too long, and must be sent before it
+        is full.
 
         For a batch with a record of ``send``, the limit is Java's linger.ms, from the batch's
         creation. For other batches, the limit is doubled while the writer encodes for a position in

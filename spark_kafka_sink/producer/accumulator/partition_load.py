@@ -81,8 +81,8 @@ class PartitionLoad:
             self._few = FewLeaders(self._most_leaders, task)
 
     def candidates(self, topic: str, available: Sequence[int]) -> Candidates:
-        """The candidate partitions, among ``available`` (ascending), and their weights. None in
-        place of the weights: all are equal.
+        """The candidate partitions, among ``available`` (ascending), and their weights. If all
+        weights are equal, None is returned for the weights.
 
         Called at each change of the sticky partition. The cost grows with the number of non-empty
         queues.
@@ -176,7 +176,7 @@ class PartitionLoad:
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
         """Notes that a node has data ready, and whether its connection accepted data
-        (``can_drain``). Sender thread.
+        (``can_drain``). Called on the sender thread.
         """
         stats = self._node_latency.get(node_id)
         if stats is None:

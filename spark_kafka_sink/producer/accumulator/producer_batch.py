@@ -237,8 +237,10 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Notes that the last ``size`` appended bytes are a view of ``buffer``. Returns the
-        additional bytes for the pool's count: with its first view, the whole buffer is counted.
+        """Notes that the last ``size`` appended bytes are a view of ``buffer``.
+
+        Returns the number of bytes to add to the pool's count: the rest of the buffer if no batch
+        viewed it before, otherwise -``size``.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -247,12 +249,14 @@ class ProducerBatch:
         return counted - size
 
     def add_memory(self, size: int) -> None:
-        """Charges ``size`` more bytes of the pool to the batch. Under the accumulator's lock."""
+        """Adds ``size`` bytes to the batch's share of the pool. Called under the accumulator's
+        lock.
+        """
         self.pool_size += size
 
     def charge_its_bytes(self) -> int:
-        """Replaces the batch's memory in the pool's count by its size as sent. Returns this size.
-        Under the accumulator's lock.
+        """Sets the batch's share of the pool to its size as sent, and returns this size in bytes.
+        Called under the accumulator's lock.
         """
         self.pool_size = self.size_in_bytes
         return self.pool_size
@@ -262,10 +266,10 @@ class ProducerBatch:
         self.records = records
 
     def take_memory(self) -> int:
-        """The bytes to return to the pool once the batch does not need its records; 0 at the second
-        call.
+        """Gives up the batch's share of the pool when the records are no longer needed. Returns the
+        number of bytes to deallocate, 0 at the second call.
 
-        Called under the accumulator's lock. A viewed buffer is returned with its last view.
+        Called under the accumulator's lock. A viewed buffer is deallocated with its last view.
         """
         size = self.pool_size - self._viewed
         for buffer in self.views:

@@ -176,7 +176,9 @@ class ProduceRecorder:
         self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
     def failed_at(self, node_id: int, answer: str) -> None:
-        """Stores a node's last failure: its response, or the reason why its connection failed."""
+        """Stores a node's last failure: a response with an error, or the reason for a failed
+        connection.
+        """
         with self._lock:
             node = self._report.nodes.get(node_id, _NO_ANSWER)
             self._report.nodes[node_id] = replace(node, last_answer=safe_text(answer))

@@ -406,8 +406,8 @@ class RecordAppender:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> tuple[int, StickyPartition | None]:
-        """The partition for a record without an explicit partition. Also its sticky partition, if
-        load decided.
+        """The partition for a record without an explicit partition, and its
+        :class:`StickyPartition` if load decided.
         """
         choice = self._partitioner.partition(topic, key, value, partitions)
         number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)

@@ -80,8 +80,8 @@ class InFlightBatches:
         return self._on_wire.get(batch)
 
     def by_node(self, now: int) -> dict[int, tuple[int, int]]:
-        """For each node, the number of in-flight batches and the age of the oldest batch in ms. Any
-        thread may call it, because a dict is copied atomically.
+        """For each node, the number of in-flight batches and the age of the oldest batch in ms.
+        Thread-safe, because a dict is copied atomically.
         """
         found: dict[int, tuple[int, int]] = {}
         for batch, node in list(self._on_wire.items()):

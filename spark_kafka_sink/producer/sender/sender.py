@@ -290,18 +290,16 @@ class Sender:
         return NEVER
 
     def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
-        """The in-flight batches by node; see ``InFlightBatches.by_node``. Any thread."""
+        """The in-flight batches by node; see ``InFlightBatches.by_node``. Thread-safe."""
         return self._in_flight.by_node(now)
 
     def initiate_close(self) -> None:
-        """Closes the producer for new records. The sender sends queued records, then stops. Any
-        thread.
-        """
+        """Rejects new records. The sender sends the queued records, then stops. Thread-safe."""
         self._accumulator.close()
         self._link.wakeup()
 
     def force_close(self) -> None:
-        """Stops the sender now. Unacknowledged batches fail. Any thread."""
+        """Stops the sender now. Unacknowledged batches fail. Thread-safe."""
         self._accumulator.close(forced=True)
         self._link.wakeup()
 
@@ -449,8 +447,10 @@ class Sender:
         return delivery_timeout_error(batch, now, f"it was {done}: {cause}", hint)
 
     def _status(self, batch: ProducerBatch) -> tuple[str, str | None]:
-        """A text with the last response to ``batch``, or with the broker that has not responded;
-        empty without either. Also the hint for the error.
+        """A text for errors with the last response to ``batch``, and the hint of the response.
+
+        Without a response, the text names the broker that has not responded. It is empty if
+        ``batch`` is not in flight.
         """
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
         if last is not None:

@@ -81,8 +81,8 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """After the last batch, the row that still waits for the other row of its update. None
-        without such a row.
+        """The row that still waits for the other row of its update, after the last batch. None if
+        no row waits.
         """
         batch, self._open = self._open, None
         if batch is None:

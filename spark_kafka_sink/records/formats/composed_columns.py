@@ -103,8 +103,8 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """``made`` with null payloads for the tombstones ``gone``, and without their refusals. The row
-    of a delete may have only its key, which no schema should refuse.
+    """The payloads with null for the tombstones ``gone``, and without refusals of tombstones. The
+    row of a delete may have only the key, so a schema must not refuse it.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -114,8 +114,8 @@ def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
 def _with_header(
     part: ComposedColumns, batch: pa.RecordBatch, topic_column: int | None
 ) -> tuple[Payloads, tuple[str, pa.Array | pa.Scalar] | None]:
-    """The payloads of a key or value, and the name and values of the header for their schema; None
-    without such a header.
+    """The payloads of a key or value, and the header that names their schema (its name and values).
+    The header is None if the format has no header.
     """
     if part.by_topic:
         assert topic_column is not None, "planning makes encoders by topic for a column topic"
@@ -253,8 +253,8 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
-    """``payloads`` with the JSON of the part's columns in the given ``rows``. They are empty if a
-    column's type has no JSON.
+    """The payloads, replaced in the given ``rows`` by JSON of the part's columns. The JSON is empty
+    if a column's type can't be written as JSON.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:

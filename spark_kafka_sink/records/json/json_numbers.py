@@ -87,7 +87,9 @@ def plain_decimals(column: pa.Array) -> pa.Array:
 def _put(
     text: pa.Array, where: npt.NDArray[np.bool_], change: Callable[[pa.Array], pa.Array]
 ) -> pa.Array:
-    """``text`` with the rows of the mask ``where`` replaced by ``change`` of these rows."""
+    """Replaces the rows of ``text`` in the mask ``where`` by the result of ``change`` for these
+    rows.
+    """
     if not where.any():
         return text
     mask = pa.array(where)

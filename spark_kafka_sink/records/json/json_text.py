@@ -55,8 +55,8 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """A column's values as JSON, a (large) binary array with nulls. ``in_quotes``: ``texts`` still
-    lack their quotes.
+    """A column's values as JSON, a (large) binary array with nulls. If ``in_quotes``, the quotes
+    must still be added to ``texts``.
     """
 
     texts: pa.Array
@@ -182,7 +182,7 @@ def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Arra
 
 
 def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
-    """``made``, with the text ``null`` for nulls if the field's type requires nulls to be
+    """The column with the text ``null`` for nulls, if the field's type requires nulls to be
     written.
     """
     written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
@@ -291,8 +291,8 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def _as_utf8(column: pa.Array) -> pa.Array:
-    """``column`` as valid UTF-8. Rows of other bytes, which Spark's strings may have, are decoded
-    as Java decodes them.
+    """The column as valid UTF-8. Rows with invalid UTF-8, which Spark's strings may have, are
+    decoded as Java decodes them.
     """
     if not not_utf8(column).any():
         return column

@@ -49,9 +49,9 @@ class FewLeaders:
     """Chooses at most ``most`` leaders for the task with the ``number`` (Spark's partition number,
     from 0).
 
-    The first call of :meth:`candidates` chooses the task's leaders. A leader that leads none of a
-    topic's partitions, or is slow, is replaced as long as this lasts. The other leaders stay,
-    because the task is connected to them.
+    The first call of :meth:`candidates` chooses the task's leaders. A leader is replaced while it
+    leads none of a topic's partitions, and while it is slow. The other leaders stay, because the
+    task is connected to them.
     """
 
     def __init__(self, most: int, number: int) -> None:

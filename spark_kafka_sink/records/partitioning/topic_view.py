@@ -85,8 +85,8 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Yields each topic with the indexes of its rows in the mask ``wanted`` (None: all rows). None
-    in place of the indexes means all rows of ``columns``.
+    """Yields each topic with the indexes of its rows in the mask ``wanted`` (None: all rows). If
+    all rows of ``columns`` are in the result, None is yielded for the indexes.
     """
     topic = columns.topic
     if isinstance(topic, str):
