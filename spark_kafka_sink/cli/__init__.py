@@ -2,12 +2,13 @@
 
 Owns: the commands. Never: the commit of a batch (``transactions/``). All commands need the extra
 ``cli``, except ``explain``, which every error message names. Typer and Rich are imported when a
-command runs. No other module of the package imports this room.
+command runs. No other part of the package imports ``cli``.
 
 ``app`` is the tree of commands, and ``arguments`` has the options that commands share. Each command
-has a file: ``check``, ``options`` (with ``option_texts``), ``convert``, ``report``, and so on;
-``txn`` is a room. ``connection`` connects a command to a cluster. ``show``, ``progress`` and
-``watching`` print. The reads and changes of ``txn`` are in ``transactions/operations``.
+has a file: ``check``, ``options`` (with ``option_texts``), ``convert``, ``report``, and so on. The
+commands of ``txn`` are in a folder. ``connection`` connects a command to a cluster. ``show``,
+``progress`` and ``watching`` print. The reads and changes of ``txn`` are in
+``transactions/operations``.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ def _here(
 
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
-    """Whether exactly-once works, and the step that shows the contrary. None: the trial did not
-    finish.
+    """Whether exactly-once works, and the reason if it does not. None for the first: the trial did
+    not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):

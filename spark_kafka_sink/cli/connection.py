@@ -80,8 +80,8 @@ def connected(
 def operator_and_log(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[tuple[Operator, str]]:
-    """Connects to the cluster: the operator of its transactions, and the topic of its
-    commit log.
+    """Connects to the cluster. Yields the operator, which inspects and repairs transactions, and
+    the topic of the commit log.
     """
     with connected(cluster, check, as_json=as_json) as to:
         yield Operator(to.log, to.client), to.log_topic
@@ -91,7 +91,7 @@ def operator_and_log(
 def operator_of(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[Operator]:
-    """Connects to the cluster: the operator of its transactions."""
+    """Connects to the cluster. Yields the operator, which inspects and repairs transactions."""
     with operator_and_log(cluster, check, as_json=as_json) as (operator, _):
         yield operator
 

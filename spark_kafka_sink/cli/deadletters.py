@@ -29,8 +29,8 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
         """Yields dead letters with the time and offset that order them, and counts each one.
 
-        A dead letter has the time of its row, which may be old. So the time for the order is the
-        latest time that the partition has up to that offset.
+        A dead letter has the timestamp of its row, which may be old. So its time for the order is
+        the greatest timestamp in its partition up to its offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1

@@ -1,8 +1,8 @@
 """``kprod explain``: the meaning and the remedy of an error as text, without a network or an extra.
 
 Owns: reading ``errors.toml`` and ``words.toml``, the search for an entry by words, and the display
-of an entry. Never: a text. These two files have the texts, and ``base/errors.py`` those of brokers'
-errors.
+of an entry. Never: a text. The texts are in these two files, and for brokers' errors in
+``base/errors.py``.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def list_of_codes() -> str:
 
 
 def _titles() -> dict[str, str]:
-    """Titles by error code: those of this package, and the names of brokers' errors."""
+    """Titles by error code, for this package's errors and for brokers' errors."""
     titles = {kind.kp_code: entry.title for kind, entry in entries().items()}
     return titles | {c.kp_code: f"{c.name} ({c.value})" for c in _ANSWERS}
 

@@ -17,7 +17,8 @@ from importlib.resources import files
 class OptionTexts:
     """Texts by option name. ``what`` describes each option. ``spark`` describes the options that
     are ignored. ``importance`` is Java's (high, medium, low), for Kafka's options with an effect.
-    ``java_defaults`` are Java's defaults where ours differ, each with the reason.
+    ``java_defaults`` has Java's default and the reason for the difference, for options with another
+    default here.
     """
 
     what: Mapping[str, str]

@@ -69,7 +69,9 @@ class Source:
 
 
 def show(source: Source, batch: int | None, *, as_json: bool) -> None:
-    """Shows the last report (of a batch): five lines, and a table of the fields."""
+    """Shows the last report, or the last report of batch number ``batch``: five lines, and a table
+    of the fields.
+    """
     with one_line_errors():
         report = last_of(source, batch, as_json=as_json)
     if as_json:
@@ -86,7 +88,9 @@ def show(source: Source, batch: int | None, *, as_json: bool) -> None:
 
 
 def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
-    """The last report (of a batch), as JSON. Raises ConfigError if there is none."""
+    """The last report, or the last report of batch number ``batch``, as JSON. Raises ConfigError if
+    there is none.
+    """
     found = _reports(source, 1, batch, as_json=as_json)
     if not found:
         of = "" if batch is None else f" of batch {batch}"
@@ -159,8 +163,8 @@ def _longest_wait(report: Json) -> str:
 
 
 def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
-    """The last ``count`` reports (of a batch), the oldest first. Raises ConfigError if no line is a
-    report.
+    """The last ``count`` reports (only of batch number ``batch``, if it is given), the oldest
+    first. Raises ConfigError if no line is a report.
     """
     others: list[str] = []
     found = heapq.nlargest(

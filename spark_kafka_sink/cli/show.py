@@ -219,8 +219,8 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
 
 
 def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
-    """Shows the result of ``kprod txn blockers``. The suggested commands have the options
-    ``again``.
+    """Shows the result of ``kprod txn blockers``. ``again`` are command-line options, which the
+    suggested commands need to find the same cluster.
     """
     rows = [
         (

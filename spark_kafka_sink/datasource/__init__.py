@@ -1,4 +1,4 @@
-"""The Spark side of the package: ``format("kprod")``. The only room that imports pyspark.
+"""The Spark side of the package: ``format("kprod")``. No other part of the package imports pyspark.
 
 In the order of a write: ``source`` (the data source), ``write_plan`` (the value that the driver
 sends to the tasks), ``planned_task`` and ``planned_batch`` (which run the plan in a task and on the

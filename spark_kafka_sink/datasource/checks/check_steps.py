@@ -72,7 +72,7 @@ def not_reached(name: str) -> Step:
 
 
 def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The result of a step whose finding lets every write fail."""
+    """The result of a step whose finding makes every write fail."""
     return Step(name, StepState.FAILED, said, change, kind.kp_code)
 
 

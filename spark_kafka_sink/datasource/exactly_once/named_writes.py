@@ -1,10 +1,11 @@
-"""The named writes of this process: the runs of the names, the open writes, and the last writes.
+"""The named writes of this process: their runs, the running writes, and the last writes.
 
 Owns: :class:`NamedWrites`. Never: a write (``foreach_batch.py``), the writes of other processes,
 which the commit log has.
 
-The commit log distinguishes runs. Two writes of one process with the same name may have the same
-run, so only this module can distinguish them.
+A named write is a write of ``foreach_batch`` or ``transaction``. The commit log distinguishes the
+runs of queries. Two writes of one process with the same name may have the same run, so only this
+module can distinguish them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ SAYS_REPLAY: Final = (
 
 
 class Place(NamedTuple):
-    """The key of a named write, with the commit log and the cluster that hold the key.
+    """Identifies a named write: its key in the commit log, the log's topic, and the cluster's
+    addresses.
 
-    If a cluster's address is spelled in two ways, the writes have two places. The commit log then
-    compares them like replays, by offsets or rows.
+    If a cluster is addressed in two ways, its writes have different places, and this process does
+    not compare them. The commit log then compares their offsets or rows, as for a replay.
     """
 
     servers: str

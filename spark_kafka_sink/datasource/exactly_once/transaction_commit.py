@@ -91,7 +91,8 @@ def abort(
     tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
-    """Aborts the transactions of an undecided batch. Raises KafkaError.
+    """Aborts the transactions of a batch that the commit log has not decided to commit. Raises
+    KafkaError.
 
     Returns the transactional ids of aborted transactions that no task has reported.
     """
@@ -120,8 +121,8 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number of rows and bytes of all tasks, written or skipped as done. None: a task did not
-    count.
+    """The number of rows and bytes of all tasks, written or skipped as done. None if a task did not
+    count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):

@@ -111,7 +111,7 @@ class TransactionPlan:
         """Raises CommitError if a done batch had other source offsets than the batch has in this
         checkpoint.
 
-        Then the batch or the checkpoint is another one with the same number.
+        A difference means another batch, or another checkpoint, under the same batch id.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:

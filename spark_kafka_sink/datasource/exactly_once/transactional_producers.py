@@ -96,7 +96,8 @@ class WorkerIds:
     fields.
 
     Entries are never removed, because an id without an entry would be reused. Each run has an entry
-    for each task of its largest micro-batch, and of the first micro-batch after a takeover.
+    for each task of its largest micro-batch. The first micro-batch of a run has further entries,
+    because its tasks have the generation before the run took the key over.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -108,8 +109,8 @@ class WorkerIds:
     def acquire(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> tuple[TransactionalId, bool]:
-        """Acquires the transactional id for the next task of ``batch_id``. The bool: this process
-        has used the id before.
+        """Acquires the transactional id for the next task of ``batch_id``. Returns the id, and
+        whether this process has used it before.
         """
         generation = plan.state.generation
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token

@@ -153,9 +153,10 @@ class Settled:
 class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
-    ``state_of`` reads the state of a key in the log. For a caller it also ends a decided batch
-    (``ExactlyOnceDriver.plan``). Each method raises the errors of the commit log. A method with a
-    ``caller`` raises SupersededError if another caller has taken over.
+    ``state_of`` reads the state of a key in the log. In a call of ``backfill`` it also ends a
+    decided batch (``ExactlyOnceDriver.plan``); in ``kprod backfill`` it only reads. Each method
+    raises the errors of the commit log. A method with a ``caller`` raises SupersededError if
+    another caller has taken over.
     """
 
     def __init__(
@@ -209,8 +210,8 @@ class Ledger:
         """Makes ``caller`` the owner if the backfill has no other owner. Returns the progress with
         its owner.
 
-        ``gone`` are owners that count as dead: from their id to the ``beat`` that does not change,
-        or to None for a process that is known to have ended.
+        ``gone`` maps the ids of owners that count as dead to the ``beat`` that has not changed, or
+        to None if the owner's process is known to have ended.
         """
 
         def claimed(before: Progress | None) -> Progress:

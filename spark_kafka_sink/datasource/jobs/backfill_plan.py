@@ -160,8 +160,8 @@ class BackfillPlan:
 class StepSizes:
     """Computes the size of the next step from the seconds that earlier steps took.
 
-    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants;
-    0: the usual number.
+    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants.
+    If it is 0, the usual number is the first guess.
     """
 
     def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:

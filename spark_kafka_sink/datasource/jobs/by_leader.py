@@ -277,7 +277,9 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """The callback of the partitioner for an open batch; there is none here."""
+    """The partitioner's callback for the space in an open batch. None here, because there are no
+    batches.
+    """
     del tp
 
 

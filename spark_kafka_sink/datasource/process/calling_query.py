@@ -45,8 +45,8 @@ _process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
 
 
 def calling_query(session: SparkSession, number: int) -> CallingQuery:
-    """Finds the query of a DataFrame with this ``session``, which is written as micro-batch
-    ``number``. Never raises.
+    """Finds the query that writes a DataFrame of ``session`` as micro-batch ``number``. Never
+    raises.
     """
     try:
         name = session._jsparkSession.sessionUUID()  # noqa: SLF001 - Spark's own have no other name

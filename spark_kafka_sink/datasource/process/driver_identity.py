@@ -1,11 +1,11 @@
-"""A token of the Spark driver and the write that a Python process on the driver belongs to.
+"""A token that identifies the Spark driver and the write, for the Python processes on the driver.
 
 Owns: :func:`driver_token`. Never: a transaction.
 
 Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
-or the query id. If all tasks of a batch were killed, the abort has no commit message, and so does
-not know which open transactions belong to the batch. These processes share the JVM that is their
-ancestor, and the options of the write. A token of both is in the transactional ids
+or the query id. If all tasks of a batch were killed, the abort has no commit message, and so no
+list of the batch's open transactions. These processes share the JVM that is their ancestor, and the
+options of the write. A token of both is in the transactional ids
 (``exactly_once/transactional_producers.py``). An abort ends the transactions with the token of its
 driver.
 """

@@ -264,8 +264,8 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """Replaces the count of a range that lacks rows by the count of a longer range. Only if the
-        offset of some rows is unknown.
+        """Counts a longer range for each range that lacks rows, because some rows of the write have
+        no known offset.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}

@@ -152,15 +152,15 @@ def _compacted(settings: Mapping[str, str | None]) -> bool:
 
 
 def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
-    """The number of offsets without a record that compaction may have removed, out of ``gaps``.
-    With unknown configs all of them count, because they prove no loss.
+    """The number of offsets without a record that compaction may have removed: ``gaps`` if the
+    topic is compacted or its configs are unknown, otherwise 0.
     """
     return gaps if _compacted(settings) or not settings else 0
 
 
 def _not_read(found: RangeCount) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a range that was not read to its end. None: it was read, or the log ends in
-    it.
+    """The verdict on a range that was not read to its end. None: the range was read, or the log
+    ends within it.
     """
     if found.damaged_at >= 0:
         return AuditVerdict.DAMAGED, _damage(found)

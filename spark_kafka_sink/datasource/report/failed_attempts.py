@@ -87,7 +87,7 @@ class FailedAttempts:
 
     def begin(self) -> None:
         """Creates empty directories, on the driver before any task. Removes files of an earlier run
-        without an abort.
+        that Spark did not abort.
         """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))
@@ -138,7 +138,7 @@ class FailedAttempts:
 
     @property
     def begun_ms(self) -> int | None:
-        """The time when the batch was planned, in milliseconds since the epoch, from the
+        """The time when the batch was planned, in milliseconds since the epoch: the time of its
         directories. None: unknown.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)

@@ -64,8 +64,10 @@ def keep(report: WriteReport) -> None:
 
 
 def kept(query_id: str | None) -> str | None:
-    """The JSON of the last report of a query, or with None of all writes. None: there is no report.
-    Raises UnusableFileError.
+    """The JSON of the last report of the query ``query_id``, or of any write if ``query_id`` is
+    None.
+
+    Returns None if there is no report. Raises UnusableFileError.
     """
     there = folder()
     if there is None:

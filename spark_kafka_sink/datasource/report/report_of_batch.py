@@ -260,8 +260,8 @@ def with_failures(
     """Adds the failed attempts, their error, and the identity of the write to the report of an
     aborted batch.
 
-    ``told`` is the identity that the first task stored. The time of the batch begins at its
-    planning (``begun_ms``), or at the earliest attempt.
+    ``told`` is the identity that the first task stored. The batch's elapsed time counts from its
+    planning (``begun_ms``), or from an earlier attempt.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -303,7 +303,7 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """The sort key of the attempt that ended the batch, which has the greatest key.
+    """A sort key for failed attempts: the attempt that ended the batch has the greatest key.
 
     Spark ends a batch after the last allowed attempt of a task, and then stops the other tasks.
     """

@@ -12,5 +12,5 @@ session_settings    passes the session's time zone and JSON settings to a write
 session_tuning      Spark configs that make writes cheaper
 ==================  ==================================================================
 
-Never: a write. Nothing of a task or of a commit imports this room.
+Never: a write. A task and a commit import none of these files.
 """

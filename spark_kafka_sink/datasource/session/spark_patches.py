@@ -69,7 +69,9 @@ def note_other_format(writer: object) -> None:
 
 
 def writes_kprod(writer: object, source: object) -> bool:
-    """Whether the format is ``kprod``: ``source``, or if that is None the format of the writer."""
+    """Whether ``source`` names this format. If ``source`` is None, the writer's format is
+    compared.
+    """
     source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
     return isinstance(source, str) and source.lower() == FORMAT
 

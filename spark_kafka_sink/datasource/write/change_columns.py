@@ -106,8 +106,8 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """The schema, extended by the columns that a task adds to Spark's batches (except for
-    marks).
+    """The schema, extended by the columns that a task adds to Spark's batches (except for the
+    column that marks unusable changes).
     """
     from pyspark.sql.types import LongType, StringType, StructType
 

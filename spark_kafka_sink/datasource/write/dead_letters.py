@@ -70,9 +70,9 @@ _OF_CODE = {
 class DeadLetters:
     """The dead letters of a task attempt. Used on the writer's thread only.
 
-    ``topic`` is the option of that name; None: a column. ``limits`` are the size and time limits of
-    a row. ``counts`` are by reason. ``topics`` is the source of metadata for a task without a
-    producer, whose batch is done.
+    ``topic`` is the option ``topic``, or None if the topic is a column. ``limits`` are the size and
+    time limits of a row. ``counts`` are by reason. ``topics`` is the source of metadata for a task
+    without a producer, whose batch is done.
     """
 
     writer: LetterWriter
@@ -196,8 +196,8 @@ class DeadLetters:
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
-        """Finds out whether rows can be written to the topics ``names``. Waits once for all of
-        them.
+        """Finds out whether rows can be written to the topics ``names``. Waits once for
+        all topics.
         """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])

@@ -69,8 +69,8 @@ def check_letters(
     then: str,
     error: type[KafkaError] = CommitError,
 ) -> None:
-    """Raises ``error`` if more dead letters (``rows`` of ``rows_in``) than allowed are written.
-    ``then`` is the consequence for the message.
+    """Raises ``error`` if ``rows`` of ``rows_in`` are more dead letters than allowed. ``then`` is
+    the consequence for the message.
     """
     for name, limit, found in (
         ("errors.max.records", options.max_records, rows),
