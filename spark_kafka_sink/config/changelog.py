@@ -33,11 +33,11 @@ class Changelog:
     """A kind of change feed, such as Delta's or Debezium's.
 
     ``column`` holds the type of each change; the next four fields are its values for an insert, an
-    update and so on. ``order``: columns that are greater in a later change, fields with dots.
-    ``metadata``: columns that belong to the feed and not to the table. ``images``: the columns that
-    hold the row before and after a change; None: the row's columns are the DataFrame's. ``time``:
-    the time when the change was committed. ``snapshots``: inserts that are rows of a snapshot,
-    which are older than a change at their position.
+    update and so on. ``order``: columns that are greater in a later change; the names of nested
+    fields have dots. ``metadata``: columns that belong to the feed and not to the table.
+    ``images``: the columns that hold the row before and after a change; None: the row's columns are
+    the DataFrame's. ``time``: the time when the change was committed. ``snapshots``: inserts that
+    are rows of a snapshot, which are older than a change at their position.
     """
 
     column: str
@@ -66,8 +66,9 @@ class ChangeOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
-        """Reads the sink's options by attribute, which were all checked before; None if rows are no
-        changes.
+        """Reads the changelog options in ``values``, the checked options of the sink by attribute.
+
+        None if the option ``changelog`` is not set, so that rows are no changes.
         """
         text = values["changelog"]
         return None if text is None else cls(changelog_of(text), values["changelog_mode"])

@@ -1,6 +1,6 @@
 """The columns that options name for keys, values and headers, and the rules for null values.
 
-Owns: the list of columns in an option's text, as SQL writes one (``id, name, `a,b```),
+Owns: the list of columns in an option's text, in SQL's syntax (``id, name, `a,b```),
 :class:`NamedColumns`, and the valid combinations of these options. Never: the existence and the
 types of the columns (``datasource/write/named_columns.py``).
 """
@@ -135,7 +135,7 @@ class JsonOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> JsonOptions:
-        """Reads the sink's options by attribute; all of them were checked before."""
+        """Reads the options of JSON in ``values``, the checked options of the sink by attribute."""
         return cls(
             ignore_null_fields=values["json_ignore_null_fields"],
             plain_decimals=values["json_plain_decimals"],
@@ -170,7 +170,9 @@ class NamedColumns:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NamedColumns:
-        """Reads the sink's options by attribute; all of them were checked before."""
+        """Reads the options that name columns in ``values``, the checked options of the sink by
+        attribute.
+        """
         struct = struct_name(values["value_columns"] or "")
         return cls(
             key=column_names(values["key_columns"]),

@@ -339,8 +339,8 @@ _IS_LOG = (
 
 
 def _not_the_commit_log(name: str) -> Iterator[Check]:
-    """Checks that ``name`` is neither the log topic of this write nor the default log topic, which
-    other writes use.
+    """The checks that the topic of option ``name`` is not a commit log: the log of this write, or
+    the default log, which other writes use.
     """
     yield _one_topic(name, "commitLogTopic", _IS_LOG)
     default = f"{name} is '{COMMIT_LOG_TOPIC}', the topic of the commit log"

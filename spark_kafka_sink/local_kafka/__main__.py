@@ -87,7 +87,7 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Waits until a node exits unexpectedly."""
+    """Waits until a node exits unexpectedly; returns the exit status."""
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:

@@ -319,8 +319,9 @@ def _higher_epoch(
     request: InitProducerIdRequest | EndTxnRequest,
     response: InitProducerIdResponse | EndTxnResponse,
 ) -> None:
-    """Requires a higher epoch: one (producer id, epoch) is one transaction, and two transactions
-    with the same pair would be merged.
+    """Checks that the response has a higher epoch than its request.
+
+    Otherwise two transactions would have the same producer id and epoch, and be merged.
     """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:

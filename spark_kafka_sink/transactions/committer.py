@@ -281,10 +281,12 @@ class _Performance:
         return opened(view, session.state, clock.wall_ms(), begun_ms)
 
     def _left_open(self, view: View) -> LogSession | None:
-        """The view of the key that an earlier commit of this process has kept open, or None.
+        """The log session that an earlier commit of this process has kept open for the key, or
+        None.
 
-        The kept session is used only if the log is written next: only a write shows that another
-        process has opened the key since. In that case the write fails, and the key is opened again.
+        The session is used only if the next step writes the log, because only a write shows that
+        another process has opened the key since. In that case the write fails, and the key is
+        opened again.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None

@@ -76,7 +76,7 @@ def prepared_once(
 def _prepared_by_us(
     client: TransactionClient, owner: Owner, batch: Batch, number: int
 ) -> tuple[PreparedTransaction, ...]:
-    """Prepares the driver's own transactions of ``batch``, which share its decision."""
+    """Prepares and returns the driver's own transactions of ``batch``, which share its decision."""
     deadline = client.deadline()
     try:
         return tuple(

@@ -129,8 +129,8 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """Batch ``number`` is neither the last batch nor the next one. The last is ``last_done`` of
-    query ``done_query``.
+    """Batch ``number`` is not the last or the next batch. The last batch is ``last_done`` of query
+    ``done_query``.
     """
 
     number: int

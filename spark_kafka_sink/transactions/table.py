@@ -770,8 +770,8 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The step for a batch that is already done: it is dropped if it is the same batch, and
-    otherwise refused.
+    """The step for a batch whose number is done: the same batch is dropped, a different batch is
+    refused.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)

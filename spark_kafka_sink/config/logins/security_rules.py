@@ -274,7 +274,7 @@ def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
     """The TLS options in the login module that have no effect in this package, each with the
     reason.
 
-    They are a warning, like the same options outside of the module.
+    The caller warns of each option, like of the same options outside of the module.
     """
     module = login_modules().get(entry.name)
     for name in entry.options if module is not None else ():

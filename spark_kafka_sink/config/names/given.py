@@ -29,8 +29,8 @@ class Given:
     """The value of a given option, with its name for messages and its source.
 
     The name of a sink's option is in the documented spelling, other names are as written. ``where``
-    is a file or empty. ``content`` is the secret in a line of a file, if ``value`` is the reference
-    to that line. It is for checks in this process, and never leaves it.
+    names a file, or is empty. ``content`` is the secret in a line of a file, if ``value`` is the
+    reference to that line. It is for checks in this process, and never leaves it.
     """
 
     value: object = field(repr=False)

@@ -1,6 +1,6 @@
 """GSSAPI (RFC 4752): Kerberos, through the package ``gssapi`` and the machine's own libraries.
 
-Owns: the order of the messages. No security layer of GSSAPI is used, because TLS encrypts the
+Owns: the order of the messages. No security layer of GSSAPI is used: only TLS encrypts a
 connection. Never: tickets (``kinit``, or a keytab through the library).
 """
 

@@ -46,8 +46,8 @@ class Grant:
 
 
 def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> Grant:
-    """Requests a token once. Raises AuthenticationError if a retry is useless, OSError if a retry
-    may succeed.
+    """Requests a token once, and returns it. Raises AuthenticationError if a retry is useless,
+    OSError if a retry may succeed.
 
     ``truststore`` is the name, in a hint, of the option for the CA of the endpoint.
     """

@@ -87,7 +87,7 @@ def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
 
 
 def impatient(config: ProducerConfig) -> ProducerConfig:
-    """``config`` with short timeouts, for a command whose user waits.
+    """``config`` with a short connection setup timeout, for a command whose user waits.
 
     A frozen broker still accepts connections; with this config the client soon tries another
     broker.

@@ -110,7 +110,9 @@ class KafkaClient(Protocol):
         ...
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Transfers bytes for at most ``timeout_ms``, and runs the callbacks."""
+        """Transfers bytes for at most ``timeout_ms``, runs the callbacks, and returns the
+        responses.
+        """
         ...
 
     def least_loaded_node(self, now: int) -> Node | None: ...

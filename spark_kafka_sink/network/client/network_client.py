@@ -257,11 +257,13 @@ class NetworkClient:
     # ---- one poll ----
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Performs I/O, then handles sends, receives, disconnects, connections, ApiVersions,
-        timeouts and rebootstrap, and runs the callbacks last.
+        """Performs I/O, handles its results, runs the callbacks, and returns the responses.
 
-        The order is Java's. If there are aborted sends, only these are handled. If ``timeout_ms``
-        is NEVER and no request is in flight, only a network event or :meth:`wakeup` ends the call.
+        The order is Java's: sends, receives, disconnects, connections, ApiVersions, timeouts,
+        rebootstrap, callbacks.
+
+        If there are aborted sends, only these are handled. If ``timeout_ms`` is NEVER and no
+        request is in flight, only a network event or :meth:`wakeup` ends the call.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
             return self._poll_aborted()

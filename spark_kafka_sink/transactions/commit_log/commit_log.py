@@ -151,10 +151,11 @@ class CommitLog:
             writer.commit(lambda _: dict.fromkeys(snapshot.records), deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Fences every earlier writer of ``key`` by InitProducerId, and reads the partition to its
+        """Opens a session: fences every earlier writer of ``key``, and reads the partition to its
         end.
 
-        InitProducerId also aborts the transaction that a crashed writer left open.
+        InitProducerId fences the writers, and aborts the transaction that a crashed writer left
+        open.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
