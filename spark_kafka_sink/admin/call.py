@@ -81,13 +81,16 @@ class Call(Generic[ResponseT]):
     """One request to a broker, with its target and its response. ``done`` is true once the response
     is final.
 
-    ``what`` names the call in errors. ``error_in`` returns the error code of a response. The method
-    :meth:`retry_code` decides by ``right`` and ``success_only`` whether this code is final. If one
-    of the two functions raises, all calls of the loop end. A call without a ``request`` only finds
-    the coordinator ``to``. With ``once`` the call ends at the first lost connection without being
-    done, and its caller chooses the next target. ``last_status`` is the reason why the call isn't
-    done, and ``last_code`` the error code, if an error code is the reason. ``sent`` is the number
-    of requests sent, and ``answered`` the number of responses.
+    * ``request``: None for a call that only finds the coordinator ``to``.
+    * ``what``: the name of the call in errors.
+    * ``error_in``: returns the error code of a response. If ``error_in`` or :meth:`retry_code`
+      raises, all calls of the loop end.
+    * ``right``, ``success_only``: arguments of :func:`retry_code`.
+    * ``once``: the call ends at the first lost connection, although it is not done. Its caller then
+      chooses the next target.
+    * ``last_status``: the reason why the call is not done. ``last_code`` is the error code, if an
+      error code is the reason.
+    * ``sent``, ``answered``: the numbers of requests and responses.
     """
 
     request: Request[ResponseT] | None

@@ -70,9 +70,9 @@ class OrderColumn:
 class Envelope:
     """The columns of a change's value in Debezium's form.
 
-    ``columns`` are the fields of ``before`` and ``after``. ``source`` and ``time`` are indexes of
-    columns in Spark's batch, with the source and the time of a change; None without such a column.
-    ``name`` is the name in a source that the sink creates.
+    ``columns`` are the fields of ``before`` and ``after``. ``source`` and ``time`` are the indexes
+    of the columns in Spark's batch with the source and the time of a change; None if there is no
+    such column. ``name`` is the name in the field ``source``, if the sink creates this field.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -85,10 +85,15 @@ class Envelope:
 class ChangePlan:
     """The roles of the columns of a change feed. Made once on the driver.
 
-    ``column`` holds the change types. ``images`` are the two columns with the row before and after
-    a change; None if Spark's batch has the row itself. Their fields are ``row_fields`` columns,
-    which are added after the ``width`` columns of Spark's batch. After these a batch has the
-    columns of ``envelope``, and last a column of marks (``records/changes/``).
+    * ``column``: the index of the column with the change types.
+    * ``width``: the number of columns of Spark's batch.
+    * ``images``: the two columns with the row before and the row after a change. None if Spark's
+      batch has the row itself.
+    * ``row_fields``: the number of fields of ``images``, which become columns after Spark's
+      columns.
+    * ``envelope``: the columns of Debezium's envelope, which come next.
+
+    The last column has the marks (``records/changes/``).
     """
 
     changelog: Changelog

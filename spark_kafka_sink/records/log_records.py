@@ -114,8 +114,8 @@ class ReadBatch:
 
     ``unreadable`` is None if every matching record was read. Otherwise a matching record exists, or
     may exist, that can't be read, and ``records`` are the records before it. If ``header_known`` is
-    False, the batch's header is unreadable: all other fields are unset, and the two offsets are the
-    base offset.
+    False, the batch's header is unreadable: nothing more is known of the batch, and its first and
+    last offset are both the base offset.
     """
 
     base_offset: int

@@ -132,10 +132,10 @@ class Record:
 class Items:
     """Encodes the items of a list, or the entries of a map, which are records.
 
-    * ``is_block``: Avro's form. The number of items comes before the items, if there are any, and a
-      zero byte after them.
-    * ``packed``: Protobuf's packed form. These bytes, and the size of all items in bytes, come
-      before the items, if there are any.
+    * ``is_block``: Avro's form. If there are items, their number comes first. A zero byte comes
+      last.
+    * ``packed``: the tag in Protobuf's packed form. If there are items, the tag and the total size
+      of the items in bytes come first.
     """
 
     item: Value

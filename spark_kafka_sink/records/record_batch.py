@@ -109,12 +109,11 @@ def write_header(
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> tuple[bytes, int]:
-    """The 61 bytes of a batch's header before ``records``, the (compressed) records section; and
-    the CRC.
+    """Builds the 61-byte header of a batch, and returns it with its CRC.
 
-    The CRC is in the header and covers the rest of the header and the records. ``size`` is the size
-    of header and records in bytes, if known. Raises IllegalStateError for producer fields that
-    contradict each other, as Java does.
+    ``records`` is the (compressed) records section. The CRC covers the rest of the header, and the
+    records. ``size`` is the size of header and records in bytes, if known. Raises IllegalStateError
+    for producer fields that contradict each other, as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")

@@ -208,11 +208,11 @@ def from_record_batch(
     ``plan`` must not compose columns (``records/formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null.
 
-    These rows are bad: a topic that is null or invalid, a negative partition or timestamp, a header
-    that is null or has a null key. Bad rows are noted in ``bad``. If ``bad`` is None, the first of
-    them raises DataError, which names column and row. A bad row keeps its key, its value, its
-    topic, its partition, and the headers that can be sent. A timestamp that can't be sent is
-    negative.
+    A row is bad if its topic is null or invalid, if its partition or timestamp is negative, or if
+    it has a null header or a header with a null key. Bad rows are noted in ``bad``. If ``bad`` is
+    None, the first bad row raises DataError, which names column and row. A bad row keeps its key,
+    its value, its topic, its partition, and the headers that can be sent. A timestamp that can't be
+    sent is negative.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)

@@ -89,8 +89,8 @@ def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
     """The error of a batch that may be in the log, because no acknowledgement can prove it any
     more.
 
-    The partition's failed batch has the error ``cause``. That error would be wrong here, because it
-    shows that a batch is not in the log.
+    The cause is the failure ``cause`` of another batch in the partition. The error is not ``cause``
+    itself, because that error means that a batch is not in the log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(

@@ -2,8 +2,8 @@
 
 Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
 
-The positions of most batches never fall, which one comparison for each row shows. Only for other
-batches are the keys compared. A hash of each key then shows that most keys occur once.
+In most batches the positions never fall, which is checked by one comparison for each row. Only in
+the other batches are keys compared. A hash of each key then shows that most keys occur only once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def older_changes(
 
 
 def _positions(batch: pa.RecordBatch, order: tuple[OrderColumn, ...]) -> Int64s:
-    """A number for each row, whose order is the order of the columns. Null comes first."""
+    """A number for each row. The numbers have the order of the rows by the order columns, and null
+    comes first.
+    """
     made: Int64s | None = None
     for one in order:
         column = batch.column(one.index)

@@ -51,7 +51,7 @@ from spark_kafka_sink.records.varint import Int64s
 @dataclass(slots=True)
 class ChangedRows:
     """The changes of one task attempt. ``dropped`` counts rows without a record, and ``added``
-    counts the additional records of rows.
+    counts records beyond the first of a row.
     """
 
     plan: ColumnPlan
@@ -181,8 +181,10 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The index of the column whose null is a null value, and so a tombstone. None if the value
-        consists of several columns, which is never null.
+        """The index of the column that is the record's value, so that its null is a tombstone.
+
+        None if the value is built from columns as JSON or by a schema, because that value is never
+        null.
         """
         value = self.plan.value
         if value is None:

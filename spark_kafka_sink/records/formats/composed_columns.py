@@ -58,7 +58,7 @@ def with_composed(
 
     Rows that a format refuses are noted in ``bad``. If ``bad`` is None, the first refused row
     raises DataError. Refused rows have JSON of their columns in place of the key or value, for dead
-    letters. So have rows with a null topic, if the topic selects the schema.
+    letters. Rows with a null topic have the JSON as well, if the topic selects the schema.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)

@@ -126,8 +126,10 @@ class _Check:
             self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
 
     def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
-        """Yields the fields that the schema ``declared`` requires. Raises SchemaError if ``column``
-        does not fit.
+        """Yields the values in ``column`` whose nulls are refused or must be written: the steps to
+        the value, its path, and the reason of the refusal (empty if the null is written).
+
+        Raises SchemaError if ``column`` does not fit the schema ``declared``.
         """
         self._steps += 1
         if self._steps > _MOST_STEPS:

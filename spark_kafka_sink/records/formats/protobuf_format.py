@@ -294,8 +294,8 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
-    """The default values of a field that are not written, as other producers do, so that equal keys
-    have equal bytes.
+    """The default values of a field, which are left out. Other producers leave them out as well, so
+    equal keys have equal bytes.
     """
     if field.has_presence:
         return ()

@@ -90,8 +90,8 @@ def json_value(
 
 
 def not_utf8(column: pa.Array) -> Mask:
-    """The mask of the rows of a binary column that are not valid UTF-8. A string in Spark may be
-    such.
+    """The mask of the rows of a binary column that are not valid UTF-8. Spark allows such
+    strings.
     """
     none = np.zeros(len(column), np.bool_)
     offsets = offsets_of(column)
@@ -217,8 +217,8 @@ def _quoted(column: JsonColumn) -> pa.Array:
 def _objects(
     names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
 ) -> pa.Array:
-    """The objects ``{"name":value,...}``, each concatenated from two strings for each field, and an
-    end.
+    """The objects ``{"name":value,...}``, each concatenated from two strings for each field, and a
+    closing string.
 
     The text before a value depends on three bits of its row: whether this value is present, whether
     an earlier value was present, and whether the previous value's quotes are still open.

@@ -111,7 +111,9 @@ def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
 
 
 def _transition(zone: dt.tzinfo, before: int, after: int) -> int:
-    """The second of the offset's only change between ``before`` and ``after``."""
+    """The time at which the zone's offset changes, in seconds since the epoch. The offset must
+    change exactly once between ``before`` and ``after``.
+    """
     offset = _offset(zone, before)
     while after - before > 1:
         middle = (before + after) // 2

@@ -5,10 +5,10 @@ of Kafka Connect and our own, and the parts of a value, a timestamp and headers 
 Never: the choice of the rows (``bad_rows``), their sending, the end of a write with too many dead
 letters.
 
-A dead letter's headers are the row's headers and the headers of the reason. Some of the latter are
-the same for all rows of a finding, the others differ from row to row. One gather joins them. If the
-row already has a header of the same name, that header stays in front, and the last header counts,
-like in Connect.
+A dead letter has the row's headers, then the headers about the error. Some of the added headers are
+the same for all rows of a finding, and others differ from row to row. One gather joins them all. If
+the row already has a header of the same name, both are kept, and the last header counts, like in
+Connect.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes dead letters of rows. ``options`` are the options for dead letters, and ``limits`` the
-    size limits of the producer and of the dead-letter topic. Headers have ``connector``, ``task``
-    and ``batch_id``.
+    """Makes dead letters of rows.
+
+    ``options`` are the options for dead letters, and ``limits`` the size limits of the producer and
+    of the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are values of headers.
     """
 
     options: DeadLetterOptions

@@ -39,8 +39,8 @@ class RowLimits:
 
     @property
     def most_content(self) -> int:
-        """The largest content of a record in bytes (see ``content_sizes``) that the producer
-        accepts, and the topic without compression.
+        """The largest content of a record, in bytes, that both the producer and the topic accept
+        without compression. The content is defined by ``content_sizes``.
         """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD

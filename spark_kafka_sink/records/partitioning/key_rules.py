@@ -2,9 +2,9 @@
 partition.
 
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
-(:data:`KEY_RULES`). Beside step 5 of a record's way; the same rule serves columns
-(``partitioners``) and single records (``producer/send/record_partitioner``). Never: a partition
-(the caller has their number and their leaders).
+(:data:`KEY_RULES`). It belongs to step 5 of a record's way. The same rule serves columns
+(``partitioners``) and single records (``producer/send/record_partitioner``). Never: a partition,
+because only the caller has the number of partitions and their leaders.
 
 librdkafka's names have librdkafka's meaning (``rdkafka_msg.c``): its partitioners with ``_random``
 distribute null keys by load. ``consistent_random`` also distributes empty keys by load; the others

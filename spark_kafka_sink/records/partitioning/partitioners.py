@@ -81,7 +81,7 @@ class _Sticky:
 
 class BuiltInPartitioner:
     """Java's default partitioner (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without
-    a key. Another ``rule`` makes another partitioner by key.
+    a key. With another ``rule`` it is another partitioner that uses keys.
     """
 
     def __init__(

@@ -242,8 +242,10 @@ def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) 
 
 
 def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
-    """The rows with too many digits before the point, the rescaled column, and the rows with too
-    many digits after the point. The rescaled column has 0 in the first of these rows.
+    """Rescales decimals to the schema's scale. Returns three arrays.
+
+    They are the mask of the rows with too many digits before the point, the rescaled column (0 in
+    these rows), and the mask of the rows with too many digits after the point.
     """
     none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
     large = none
