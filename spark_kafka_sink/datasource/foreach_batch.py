@@ -345,17 +345,18 @@ class _MicroBatch:
         )
 
     def check(self, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if a write can't belong to this micro-batch, as ``NamedWrites.check``
-        does.
+        """Raises ConfigError if this process has written other DataFrames under this name and batch
+        id (``NamedWrites.check``).
 
-        Exception: a write without a known query is not checked if the user declares it a replay.
+        Exception: a write whose query is unknown is not checked if the user has set
+        verifyReplays=false.
         """
         if written.query_run or not self._is_replay:
             _runs().check(self.place, self._name, written, whole=whole)
 
     @property
     def _is_replay(self) -> bool:
-        """Whether the user has declared that a repeated batch has the same rows."""
+        """Whether the user has set verifyReplays=false: a repeated batch has the same rows."""
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
 

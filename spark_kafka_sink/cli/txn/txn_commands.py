@@ -297,7 +297,7 @@ def resolve(
         flag("--force", help="Also end a DECIDED batch whose outcome the brokers don't remember."),
     ] = False,
 ) -> None:
-    """End a batch that is PARTIAL.
+    """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
 
     'done' commits the batch's open transactions, 'replay' aborts them.
     """

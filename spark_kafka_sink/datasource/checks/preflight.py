@@ -1,19 +1,19 @@
 """The check of the cluster before the first task: are brokers reachable, does the topic exist?
 
 Owns: the time of that check, the effect of its failure (``preflight=required|warn|off``), and the
-cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``). Never a check
-before ``commit`` or ``abort``, where an unavailable broker would fail a batch that is already
+cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``), or a check at
+``commit`` or ``abort``. An unavailable broker would fail a batch there that is already
 acknowledged.
 
-The :class:`Cluster` is passed to the tasks in the writer, so that 200 tasks don't request the same
-metadata at the same time.
+The result has the :class:`Cluster`, which tasks get with the writer, so that 200 tasks don't
+request the same metadata at the same time.
 
 **Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in two processes. To plan
 a micro-batch, it creates a new data source from class and options in the planner process. To commit
-or abort, it unpickles in another process a data source that was created once per run. So an
-unpickled data source means a commit or an abort (``KprodDataSource.__reduce__``). If a later Spark
-plans with an unpickled data source, the preflight is skipped, and the tasks raise its errors. A
-writer's ``__getstate__`` runs only at planning, but its errors would reach the user as
+or abort, it unpickles in another process a data source that was created once per run. So this
+package takes an unpickled data source for a commit or an abort (``KprodDataSource.__reduce__``). If
+a later Spark plans with an unpickled data source, the preflight is skipped, and the tasks raise its
+errors. A writer's ``__getstate__`` also runs only at planning, but the user would get its errors as
 "PicklingError: Could not serialize object".
 """
 

@@ -108,10 +108,10 @@ class TransactionPlan:
         return "" if done is None else done.digest
 
     def check_digest(self) -> None:
-        """Raises CommitError if a done batch had other source offsets than the batch has in this
-        checkpoint.
+        """Raises CommitError if the batch id is already done with other source offsets than this
+        checkpoint has for it.
 
-        A difference means another batch, or another checkpoint, under the same batch id.
+        The batch or the checkpoint is then another one.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -217,7 +217,11 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 def check_number(
     key: str, numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> None:
-    """Raises CommitError if the batch is neither the last nor the next one of its query."""
+    """Raises CommitError if the commit log does not expect the batch's number.
+
+    A micro-batch must be the last or the next batch of its query. A skipped txnVersion can't be
+    written later.
+    """
     raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
 
@@ -260,8 +264,8 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
 
     ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
     for missing rights, a transaction.timeout.ms that brokers don't allow, brokers that are too old,
-    or a batch that an operator has to resolve. Raises CommitError for a batch job whose number is
-    neither the next one nor a written one.
+    or a batch that an operator has to resolve. Raises CommitError for a batch job whose number the
+    commit log does not expect (:func:`check_number`).
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 

@@ -22,8 +22,8 @@ from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
 class InstrumentKind(Enum):
-    """How a value changes its metric: added (counter), replaced (gauge), or counted by size
-    (histogram).
+    """The effect of a value on its metric: added (counter), replaced (gauge), or counted in a
+    bucket (histogram).
     """
 
     COUNTER = "counter"

@@ -166,11 +166,11 @@ class Metrics:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, document: Document, query: str) -> None:
-        """Counts one report (docs/reports.md), given as its JSON."""
+        """Counts the values of one report (docs/reports.md), given as its JSON."""
         self._record(measure(document, Origin.REPORT, query))
 
     def progress(self, document: Document, query: str) -> None:
-        """Counts one progress of a streaming query, given as its JSON."""
+        """Counts the values of one progress event of a streaming query, given as its JSON."""
         self._record(measure(document, Origin.PROGRESS, query))
 
     def running(self, document: Document, query: str) -> None:
@@ -178,8 +178,8 @@ class Metrics:
         self._record(measure(document, Origin.RUNNING, query))
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
-        """Counts a value that the listener measures, with ``label`` if the metric has a second
-        label.
+        """Counts a value that the listener measures. ``label`` is the value of the metric's second
+        label, if it has one.
         """
         self._record([MetricValue(BY_NAME[name], value, (query, *label))])
 

@@ -34,8 +34,8 @@ class WritePlan:
     ``cluster`` comes from the preflight, and may be None. ``transactions`` is None without
     exactly-once, and at the commit and abort of a stream. ``driver`` is the token of
     ``driver_identity``; it is empty in batch jobs, like ``query_name``. ``limits`` are the topics'
-    limits, as far as they are known. ``package_version`` and ``package_files`` (a digest) are those
-    of the driver's package.
+    limits, as far as they are known. ``package_version`` and ``package_files`` (a digest) identify
+    the package on the driver.
     """
 
     config: SinkConfig

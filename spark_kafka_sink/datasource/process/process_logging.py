@@ -13,8 +13,8 @@ def configure_logging() -> None:
     """Adds a log handler for stderr in a worker process of Spark that has none, and logs INFO
     lines.
 
-    ``commit`` and tasks run in such processes. Their stderr is the driver's or the executor's. A
-    process with configured logging is not changed. With
+    ``commit`` and tasks run in these worker processes. Their stderr is the driver's or the
+    executor's. A process with configured logging is not changed. With
     ``spark.sql.pyspark.worker.logging.enabled`` Spark adds a handler itself.
     """
     package = logging.getLogger("spark_kafka_sink")

@@ -117,9 +117,8 @@ def verdict_of(
 ) -> tuple[AuditVerdict, str]:
     """The verdict on a partition that was read as a whole, and the reason for the verdict.
 
-    ``settings`` are the topic's configs; empty: unknown. If the report has no rows of the
-    partition, the verdict is COUNTED if the range was read to its end, and the rows of the topic
-    are compared as a whole.
+    ``settings`` are the topic's configs; empty: unknown. If the report has no rows by partition, a
+    range that was read to its end gets COUNTED. The rows of the topic are then compared as a whole.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)
