@@ -2,7 +2,7 @@
 # MAGIC %md
 # MAGIC # Exactly once, with a driver that is killed
 # MAGIC
-# MAGIC This notebook shows that a killed driver causes no duplicates:
+# MAGIC This notebook shows that a killed driver causes no duplicates with exactly-once:
 # MAGIC
 # MAGIC 1. A Spark application runs two queries, which write the same rows into two topics. The first query has
 # MAGIC    `deliveryGuarantee=exactly-once`. The second query has the default, `at-least-once`.
@@ -216,7 +216,8 @@ assert len(rows) > before["exactly-once"]
 
 # MAGIC %md
 # MAGIC If the driver died in the middle of a micro-batch, the topic with `at-least-once` has some rows twice. The topic with
-# MAGIC `exactly-once` has each row once. No row is missing. Run the notebook again: the moment of the kill is random.
+# MAGIC `exactly-once` has each row once. No row is missing. The topics have different numbers of rows, because each query has
+# MAGIC its own speed. Run the notebook again: the moment of the kill is random.
 # MAGIC
 # MAGIC The driver records its decisions in a compacted topic, `__kprod_commits`. The command `kprod txn describe` (extra `cli`)
 # MAGIC shows the decisions and the transactions. Delivery guarantees describes the promise.
