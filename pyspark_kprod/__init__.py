@@ -1,9 +1,10 @@
-"""The few lines that let Spark find the format ``kprod`` by itself.
+"""The entry point by which Spark finds the format ``kprod`` without registration.
 
 Spark imports every installed module called ``pyspark_*`` once per driver and registers its
-``DefaultSource``. When one of them raises on import, Spark drops all of them with one warning, so
-this module imports nothing that could: the sink is loaded when the source is used, and an error of
-the installation (a broken pyarrow, say) comes out there, where the user sees it.
+``DefaultSource``. If one of these modules raises on import, Spark drops all of them with one
+warning. So this module imports nothing that could raise: the sink is loaded when the data source is
+used, and an error of the installation (such as a broken pyarrow) is raised there, where the user
+sees it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ except Exception:  # noqa: BLE001 - without pyspark nobody looks for a DefaultSo
 if DataSource is not None:
 
     class DefaultSource(DataSource):
-        """Hands on to ``spark_kafka_sink.datasource.source.KprodDataSource``."""
+        """The data source ``kprod``; passes all calls to
+        ``spark_kafka_sink.datasource.source.KprodDataSource``.
+        """
 
         def __init__(self, options: MutableMapping[str, str]) -> None:
             from spark_kafka_sink.datasource.source import KprodDataSource

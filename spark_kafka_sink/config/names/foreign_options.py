@@ -21,8 +21,8 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 class Component:
     """A component that owns option names, and the advice for its names.
 
-    ``in_files``: the names may stand in a client's properties file together with a producer's
-    names, so these lines are skipped.
+    ``in_files``: lines with these names are skipped in a client's properties file, because the file
+    may serve several clients.
     """
 
     component: str
