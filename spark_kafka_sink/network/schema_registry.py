@@ -36,13 +36,13 @@ from spark_kafka_sink.config.schema_options import registry_tls, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import FinalFailureError, HttpRequest, exchange
 
-#: No schema's answer is longer.
+#: The longest accepted response of the registry, in bytes.
 LONGEST_ANSWER: Final = 5 << 20
 _TRIES: Final = 3
 _PAUSE_MS: Final = 200
-#: Another attempt may succeed. Names and texts of references, by subject and version.
+#: The names and texts of references, by subject and version.
 _Found: TypeAlias = "dict[tuple[str, int], tuple[str, str]]"
-#: Schemas that one refers to, and how deep they refer to each other.
+#: The most schemas that a schema may refer to, and the greatest depth of references.
 _MOST_REFERENCES: Final = 200
 _IS_IT_RIGHT: Final = f"is {URL} right?"
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})

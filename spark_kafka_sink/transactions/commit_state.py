@@ -85,7 +85,7 @@ class Standing(Enum):
 
     OWNER = "owner"
     SUPERSEDED = "superseded"
-    #: It has not committed anything yet, or it did and was forgotten.
+    #: The run has not committed anything yet, or it has committed and was forgotten.
     UNKNOWN = "not in the log"
 
 

@@ -81,9 +81,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ONGOING: Final = TransactionState.ONGOING
-#: Spark kills a task's Python process at most this long after it asked it to stop: it looks every
-#: 2 s, waits for spark.python.task.killTimeout (2 s by default), and sends the signal (2.0 to 4.0 s
-#: were measured). Then a second sweep aborts what it still wrote.
+#: The longest time from Spark's request that a task stop to the kill of its Python process. Spark
+#: checks every 2 s, waits for spark.python.task.killTimeout (2 s by default), and sends the signal
+#: (2.0 to 4.0 s were measured). Then a second sweep aborts the task's last transaction.
 KILLED_AFTER_MS: Final = 5_000
 
 

@@ -41,9 +41,10 @@ from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import Beside, TransactionClient
 
-#: Between two rounds for transactions that are neither committed nor aborted yet.
+#: The pause between two rounds of EndTxn for transactions that are neither committed nor aborted.
 _ROUND_MS = 20
-#: Between two looks at transactions that are too old to be committed, and too young to be undone.
+#: The pause between two descriptions of transactions that are too old to be committed, and too
+#: young to be undone.
 _WAIT_MS = 1_000
 #: The states of a transaction whose end has begun.
 ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
@@ -76,11 +77,11 @@ class CommitOutcomes:
 class Ending(Enum):
     """The action that is allowed for a decision."""
 
-    #: Commit, for a while.
+    #: Commit, for an eighth of the margin.
     COMMIT = auto()
-    #: Commit, for less: brokers abort in a moment.
+    #: Commit, for a shorter time, because brokers are about to abort.
     HURRY = auto()
-    #: Commit to the end: one is committed, or its outcome is not known.
+    #: Commit all transactions: one is committed, or its outcome is not known.
     FINISH = auto()
     WAIT = auto()
     UNDO = auto()
@@ -89,11 +90,11 @@ class Ending(Enum):
 class Age(Enum):
     """The age of a decision's open transactions, compared with the times of ``ending.py``."""
 
-    #: All are young enough for *commit*.
+    #: All transactions are young enough to be committed.
     YOUNG = auto()
-    #: In the window in which a start undoes because of age, or an operator's command commits.
+    #: At the age at which a starting driver undoes a decision, or an operator's command commits it.
     OLD = auto()
-    #: Between these, or later: nobody may begin anything.
+    #: Between these ages, or older: no process may begin to commit or to undo.
     BETWEEN = auto()
 
 

@@ -27,7 +27,7 @@ class Outcome(Enum):
     RETRY = "retry"
     #: Aborted: its rows are gone.
     LOST = "lost"
-    #: The coordinator no longer has it.
+    #: The coordinator no longer has the transaction.
     UNKNOWN = "unknown"
 
 

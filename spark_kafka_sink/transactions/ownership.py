@@ -36,11 +36,11 @@ class Numbering(Enum):
 
     #: A stream's micro-batches: one after another, none left out.
     STREAM = "stream"
-    #: Those that a foreachBatch function writes, which may skip some; in ascending order.
+    #: The micro-batches that a foreachBatch function writes, in ascending order; it may skip some.
     MICRO_BATCHES = "micro-batches"
-    #: In ascending order: the txnVersions of a job.
+    #: The txnVersions of a job, in ascending order.
     VERSIONS = "versions"
-    #: There is one batch only, which is never repeated: a job without txnAppId.
+    #: A job without txnAppId: it has one batch only, which is never repeated.
     ONCE = "once"
 
     @property

@@ -52,8 +52,7 @@ class Commit(Enum):
     SUPERSEDED = "superseded"
     PARTIAL = "committed in part"
     UNKNOWN = "not known"
-    #: Not of a commit: a planning, an abort or an operator's change ended without a result, which
-    #: shows nothing about rows.
+    #: A planning, an abort or an operator's change ended without a result (never a commit).
     NOT_REACHED = "not reached"
 
     @property

@@ -198,12 +198,12 @@ class View:
     tried: Decision | None = None
     decided: Decision | None = None
     prepared: tuple[PreparedTransaction, ...] = ()
-    #: How often the key was opened, when the last opening began, and until when others that open it
-    #: are met by opening it again.
+    #: The number of openings of the key, the start of the last opening, and the time until which
+    #: the key is opened again if another process opens it.
     openings: int = 0
     begun_ms: int = 0
     until_ms: int = 0
-    #: The last write, if it may be in the log all the same; and whether any was.
+    #: The last failed write, if it may be in the log; and whether there was any such write.
     unclear: Failed | None = None
     was_unclear: bool = False
     #: The runs that have an open transaction of a batch whose run is not known, by each search.
@@ -218,29 +218,30 @@ class View:
     #: The log's leader has taken a record since the key was opened: ``state`` is the newest.
     is_confirmed: bool = False
     failed: Failed | None = None
-    #: It was decided since the key was opened; until then its transactions are known to be young.
+    #: The batch was decided since the key was opened. Until ``young_until_ms`` its transactions are
+    #: known to be young.
     is_fresh: bool = False
     young_until_ms: int = 0
-    #: The transactions of ``tried``, or why they can't be described.
+    #: The transactions of ``tried``, or the error that prevents their description.
     seen: tuple[TransactionDescription, ...] | KafkaError | None = None
-    #: Those of the state's decision, when they are ended.
+    #: The outcomes of the transactions of the state's decision, after they were ended.
     ended: CommitOutcomes | None = None
     #: The driver's own transactions of the batch.
     own: tuple[PreparedTransaction, ...] | None = None
-    #: What the tasks wrote is aborted; False: one may still be open.
+    #: Whether all transactions of the tasks are aborted; False: one may still be open.
     is_aborted: bool | None = None
-    #: Orphans that were aborted, and how often they were searched.
+    #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
     sweeps: int = 0
-    #: What an operator has ended.
+    #: The result of an operator's abort.
     by_hand: Ended | None = None
-    #: Transactions of a batch that contradict how an operator resolves it.
+    #: Transactions of a batch that contradict the operator's resolution of the batch.
     contrary: tuple[str, ...] | None = None
     #: The last write of the goal is done.
     is_recorded: bool = False
-    #: The commit has succeeded.
+    #: The result of a commit that has succeeded.
     how: Commit | None = None
-    #: The goal has failed.
+    #: The failure of the goal.
     refused: Refuse | None = None
 
 
@@ -253,7 +254,7 @@ class Writing(Enum):
     DONE = "all transactions of a decision are committed"
     UNDONE = "all transactions of a decision are aborted"
     LOST = "brokers have aborted a part of a decision"
-    #: The same state: the log may be read from a deposed leader, and the decision be done.
+    #: The state is written unchanged: a deposed leader may have returned it, with the batch done.
     CONFIRMED = "the outcome of a decision is not known"
     RECORDED = "a write of a block is prepared"
     OWNED = "a batch is dropped, or has no rows"
@@ -263,7 +264,7 @@ class Writing(Enum):
     RESET = "an operator has forgotten a key"
 
 
-#: Nothing is written after these.
+#: The last writes of a goal.
 _LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
 
 

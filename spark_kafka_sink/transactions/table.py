@@ -82,18 +82,19 @@ from spark_kafka_sink.transactions.steps import (
 )
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, is_once, parse
 
-#: How often a key is opened, at least, when others keep opening it.
+#: The least number of openings of a key while other processes keep opening it.
 MOST_OPENINGS: Final = 5
-#: And when the outcome of a write is unknown: the next attempt resolves that, and may write, too.
+#: The same number while the outcome of a write is unknown: the next attempt finds the outcome, and
+#: may write, too.
 MOST_UNCLEAR: Final = 3
 #: The longest pause while a partition has no leader.
 LEADER_MS: Final = 500
-#: Why an operator's command leaves a transaction open.
+#: The reasons for which an operator's command leaves a transaction open.
 DECIDED: Final = "its batch is decided"
 OWNED: Final = "its run is the owner in the commit log"
 #: The ends that count only when the log's leader has confirmed the state.
 _BY_THE_LOG: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL)
-#: The fate of a decision's transactions when such a write has failed.
+#: The fate of a decision's transactions when a write with this purpose has failed.
 _FATES: Final = {
     Writing.DONE: Fate.ENDED,
     Writing.UNDONE: Fate.ABORTED,

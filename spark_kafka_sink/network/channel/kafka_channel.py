@@ -70,7 +70,7 @@ class KafkaChannel:
     ) -> None:
         self.node_id = node_id
         self.remote = remote
-        #: The channel's state; the selector sets those that only it knows (EXPIRED, ...).
+        #: The channel's state; the selector sets states that only it can detect (EXPIRED, ...).
         self.kind = ChannelStateKind.NOT_CONNECTED
         self.detail: str | None = None
         self.error: AuthenticationError | RemoteProtocolError | None = None

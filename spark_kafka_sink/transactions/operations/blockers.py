@@ -40,17 +40,17 @@ from spark_kafka_sink.transactions.transactional_ids import is_drivers, is_once,
 class Whose(StrEnum):
     """The owner of an open transaction. The order of the members is the order of the display."""
 
-    #: Of a run that another one has replaced: no driver ends it.
+    #: A run that another run has replaced: no driver ends the transaction.
     ORPHAN = "orphan"
-    #: Of a run that is not in the log: dead, or it has not committed anything yet.
+    #: A run that is not in the log: it is dead, or has not committed anything yet.
     UNKNOWN = "not in the log"
     DECIDED = "decided"
-    #: No coordinator lists it.
+    #: No coordinator lists the transaction.
     HANGING = "hanging"
     OTHER = "another client"
     #: A driver writes a decision.
     COMMIT_LOG = "commit log"
-    #: Of the run that owns its key: a query that may be running.
+    #: The run that owns its key: a query that may be running.
     OWNER = "owner"
 
 
