@@ -332,7 +332,9 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
 
 class _MicroBatch:
-    """A micro-batch of a name: its key in the commit log, its run, and its source offsets."""
+    """A micro-batch that is written under a name: its key in the commit log, its run, its source
+    offsets.
+    """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
         self._given = given_options(options, PREFIX)

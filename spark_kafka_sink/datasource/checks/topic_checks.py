@@ -1,10 +1,17 @@
 """Checks once, before the first task, whether the topic accepts the records of this job.
 
-Owns: the comparison of the topic's configs with the producer's options, and the messages. The
-checks are the right WRITE; max.message.bytes with batch.size and max.request.size; the topic's
-compression.type; its bounds for timestamps with this machine's clock. Never: whether a topic exists
-(``preflight.py``). If a write may still work, the result is a warning. If the principal may not
-read the configs, there is no message.
+Owns: the comparison of the topic's configs with the producer's options, and the messages. Never:
+whether a topic exists (``preflight.py``).
+
+The checks:
+
+- the principal's right WRITE;
+- max.message.bytes, compared with batch.size and max.request.size;
+- compression.type, compared with the producer's;
+- the topic's bounds for timestamps, compared with this machine's clock.
+
+If a write may still work, the result is a warning. If the principal may not read the configs, there
+is no message.
 """
 
 from __future__ import annotations
@@ -73,7 +80,7 @@ _AS_SENT: Final = "producer"
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
     """A topic's ``setting`` that conflicts with the producer's options. If ``refuses``, rows may
-    fail; otherwise they only cost more.
+    fail; otherwise rows only cost more.
     """
 
     setting: str

@@ -50,9 +50,10 @@ def commit(
     report: TopicRecord | None = None,
 ) -> Commit:
     """Checks the transactions in the tasks' ``messages`` and commits them. ``plan`` is None in
-    streams. ``report`` is committed with them, if there are any.
+    streams.
 
-    Raises CommitError for messages that can't belong to this batch, and the errors of
+    If there is a transaction, the record ``report`` is committed together with the rows. Raises
+    CommitError for messages that can't belong to this batch, and the errors of
     ``Committer.commit``.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
@@ -176,7 +177,7 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
-    """The transaction part of a commit message. A task of another guarantee has none and gets the
+    """The transaction part of a commit message. A task without exactly-once has none, and gets the
     generation -1, which :func:`_owner` refuses.
     """
     return message.transaction or TaskTransaction(-1)

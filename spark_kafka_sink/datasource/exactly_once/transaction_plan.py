@@ -51,13 +51,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """The plan of one batch or micro-batch. Immutable and picklable.
+    """The plan of one batch or micro-batch. Immutable and picklable. Times are milliseconds.
 
-    ``key`` is the key in the commit log, and ``state`` the key's state at planning. ``context`` is
-    the run of a batch job, and ``number`` its batch; both are None in streams. ``driver`` is the
-    token of ``driver_identity``. If ``verify``, the rows of a done batch are read and compared.
-    ``digest`` is the digest of a batch job, or of a stream's last done batch by the query's
-    checkpoint. It is empty if it is unknown. Times are milliseconds.
+    - ``key`` is the key in the commit log, and ``state`` the key's state at planning.
+    - ``context`` is the run of a batch job, and ``number`` its batch. Both are None in streams.
+    - ``driver`` is the token of ``driver_identity``.
+    - ``verify``: the rows of a done batch are read and compared.
+    - ``digest`` is the digest of a batch job, or of a stream's last done batch by the query's
+      checkpoint. It is empty if it is unknown.
     """
 
     key: str

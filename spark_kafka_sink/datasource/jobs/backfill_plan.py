@@ -50,12 +50,12 @@ _RATE_TOO_LOW: Final = Kind.RATE_TOO_LOW.kp_code
 class BackfillPlan:
     """The plan of a backfill: its ranges, and the facts that every call must share.
 
-    ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts of the
-    column's type ``by_type``. ``rows`` are the numbers of rows in the ranges when they were
-    counted, or empty. ``by`` is empty for a backfill by hash.
-
-    ``facts`` must be the same in each call: options, columns, source. ``pin`` is the snapshot of a
-    table, as the table's format names it. It is empty if there is none.
+    - ``by`` is the column, and ``by_type`` its type. Both are empty for a backfill by hash.
+    - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.
+    - ``rows`` are the numbers of rows in the ranges when they were counted, or empty.
+    - ``facts`` are the options, columns and properties of the source that must be the same in each
+      call.
+    - ``pin`` is the snapshot of a table, as the table's format names it. Empty: there is none.
     """
 
     slices: int

@@ -13,10 +13,12 @@ from spark_kafka_sink.datasource.jobs.backfill_ledger import Progress
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """A step that was written. ``version`` is its txnVersion. ``bytes`` are the bytes of its keys
-    and values. ``share``, from 0 to 1, is the part of all rows that this step and the steps before
-    it have written. It is estimated from the rows that were counted for the plan, or from the
-    ranges.
+    """A step that was written.
+
+    - ``version`` is the step's txnVersion.
+    - ``bytes`` are the bytes of the step's keys and values.
+    - ``share``, from 0 to 1, is the part of all rows that this step and the steps before it have
+      written. It is estimated from the rows that were counted for the plan, or from the ranges.
     """
 
     version: int
@@ -28,11 +30,13 @@ class BackfillStep:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """The state of a backfill after a call. ``written`` are the steps of this call. Four fields are
-    totals of all calls: ``steps`` (only steps with rows), ``rows``, ``bytes`` (of keys and values)
-    and ``seconds``. If a call was killed, its last step may be missing from the totals.
-    ``stopped_by`` is the reason why the call ended early: ``SIGTERM``, or ``on_step returned
-    False``. It is empty if the backfill is finished.
+    """The state of a backfill after a call.
+
+    - ``written`` are the steps of this call.
+    - ``steps`` (only steps with rows), ``rows``, ``bytes`` (of keys and values) and ``seconds`` are
+      totals of all calls. If a call was killed, its last step may be missing from the totals.
+    - ``stopped_by`` is the reason why the call ended early: ``SIGTERM``, or ``on_step returned
+      False``. It is empty if the backfill is finished.
     """
 
     name: str

@@ -66,14 +66,15 @@ _SUFFIXES: Final = {
 class Instrument:
     """The definition of one metric: its name, kind, unit and labels, and the field of its value.
 
-    ``field`` names a field of the report or of the progress: ``a.b`` is the field ``b`` of the
-    object ``a``. If ``field`` is empty, each document counts as 1. In a list of objects (``a[].b``)
-    each object gives a value, and in an object of numbers each member gives one. ``label_field``
-    names the field that holds the label's value, within each member of the list if the field is a
-    list. If ``label_field`` is empty, the label's value is the member's name. ``scale`` converts a
-    value to ``unit``. ``bounds`` are the upper bounds of a histogram's buckets, before that
-    conversion. A field that is a list of numbers holds the counts of these buckets, and last the
-    count of values above the last bound.
+    - ``field`` is the field of the report or of the progress. ``a.b`` is the field ``b`` of the
+      object ``a``. In ``a[].b`` each object of the list ``a`` gives a value. In an object of
+      numbers each member gives a value. If ``field`` is empty, each document counts as 1.
+    - ``label_field`` is the field with the label's value. If ``field`` is in a list, so is
+      ``label_field``. If it is empty, the label's value is the member's name.
+    - ``scale`` converts a value to ``unit``.
+    - ``bounds`` are the upper bounds of a histogram's buckets, before that conversion. A field that
+      is a list of numbers holds the counts of these buckets, and last the count of values above the
+      last bound.
     """
 
     name: str

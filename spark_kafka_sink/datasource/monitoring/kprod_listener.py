@@ -61,17 +61,16 @@ class KprodListener(StreamingQueryListener):
     """A listener that makes metrics from the streaming queries of a session:
     ``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
 
-    ``libraries`` receive every value. They are ``PrometheusMetrics``, ``OpenTelemetryMetrics``, or
-    any object that has their method ``record``. ``reports`` is the ``reportPath`` of the session's
-    writes, as a path of this process. It can also be a function that returns the new reports since
-    its last call, as dictionaries of their JSON.
-
-    ``on_batch`` is called for each micro-batch with its progress and its reports, all as
-    dictionaries. There are several reports if foreachBatch writes several times, and none if
-    ``kprod`` wrote nothing.
-
-    ``running`` is a :class:`RunningWrites`, for metrics of running tasks (option progressTopic). A
-    separate thread reads it every five seconds until :meth:`close`.
+    - ``libraries`` receive every value. They are ``PrometheusMetrics``, ``OpenTelemetryMetrics``,
+      or any object that has their method ``record``.
+    - ``reports`` is the ``reportPath`` of the session's writes, as a path of this process. It can
+      also be a function that returns the new reports since its last call, as dictionaries of their
+      JSON.
+    - ``on_batch`` is called for each micro-batch with its progress and its reports, all as
+      dictionaries. There are several reports if foreachBatch writes several times, and none if
+      ``kprod`` wrote nothing.
+    - ``running`` is a :class:`RunningWrites`, for metrics of running tasks (option progressTopic).
+      A separate thread reads it every five seconds until :meth:`close`.
 
     The metrics cover every query of the session. A query that does not write with ``kprod`` has
     Spark's metrics only.

@@ -54,11 +54,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """The result of an audit. ``claimed`` is the number of rows that the report claims, and
-    ``found`` is the number of rows that the audit found in the topics. Both cover the partitions in
-    ``partitions``, and include dead letters. ``dead_letters`` is the number of dead letters among
-    the found rows. ``unlisted`` is the number of rows in partitions that the report does not list.
-    With ``sample``, ``found`` counts only the rows in the parts that were read.
+    """The result of an audit.
+
+    - ``claimed`` is the number of rows that the report claims, and ``found`` the number of rows
+      that the audit found in the topics. Both cover ``partitions``, and include dead letters. With
+      ``sample``, ``found`` counts only the rows in the parts that were read.
+    - ``dead_letters`` is the number of dead letters among the found rows.
+    - ``unlisted`` is the number of rows in partitions that the report does not list.
     """
 
     report_id: str

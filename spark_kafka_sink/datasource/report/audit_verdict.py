@@ -71,13 +71,17 @@ _NOT_FOUND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionAudit:
-    """The audit of one partition. ``claimed`` is the number of its rows in the report, or None if
-    the report has no rows by partition. ``found`` is the number of committed rows of the report's
-    producers; with ``sample``, only in the parts that were read. ``checksum`` is True if the
-    checksums are equal, and None if they were not compared. ``deleted`` is the number of offsets
-    before the start of the log. ``gaps`` is the number of offsets without a record. ``aborted`` is
-    the number of the producers' rows whose transaction was aborted. ``reason`` is a sentence, or
-    empty.
+    """The audit of one partition.
+
+    - ``claimed`` is the number of the partition's rows in the report. None: the report has no rows
+      by partition.
+    - ``found`` is the number of committed rows of the report's producers. With ``sample``, only
+      rows in the parts that were read count.
+    - ``checksum`` is True if the checksums are equal. None: they were not compared.
+    - ``deleted`` is the number of offsets before the start of the log.
+    - ``gaps`` is the number of offsets without a record.
+    - ``aborted`` is the number of the producers' rows whose transaction was aborted.
+    - ``reason`` is a sentence, or empty.
     """
 
     topic: str

@@ -51,11 +51,12 @@ class PartitionClaim:
 class Claims:
     """The claims of one report.
 
-    ``rows`` counts all rows, dead letters included. ``topic_rows`` are the rows by topic, for the
-    topics that the report lists. ``producers`` is None if they are unknown. ``unlisted`` rows are
-    in partitions that the report does not list. ``rows_without_offset`` may be before or after the
-    offsets of their partition. ``partitions_left_out`` is the number of partitions that the report
-    leaves out.
+    - ``rows`` is the number of all rows, dead letters included.
+    - ``topic_rows`` are the rows by topic, for the topics that the report lists.
+    - ``producers`` are pairs of producer id and epoch. None: unknown.
+    - ``rows_without_offset`` is the number of rows that may be before or after the offsets of their
+      partition.
+    - ``partitions_left_out`` is the number of partitions that the report leaves out.
     """
 
     report_id: str
@@ -73,7 +74,7 @@ class Claims:
 
     @property
     def of_nothing(self) -> bool:
-        """Whether the report claims no row, because the write failed."""
+        """Whether the report claims no row: nothing was written, or the write failed."""
         return self.outcome in _NOTHING
 
     @property

@@ -41,12 +41,13 @@ class TaskCounts:
 class TaskTransaction:
     """The transaction of a task with exactly-once.
 
-    ``prepared`` is the transaction that the driver must end. None: the task wrote nothing.
-    ``generation`` is the commit log's generation in the driver's plan. ``start_ms`` is the wall
-    time of the first row (-1: none). ``payload`` are the numbers of rows and bytes that the task
-    wrote, or would have written if its batch were not committed already. None: not counted.
-    ``letters`` is the number of dead letters that are compared between two writes of a batch
-    (``DeadLetters.check``).
+    - ``prepared`` is the transaction that the driver must end. None: the task wrote nothing.
+    - ``generation`` is the commit log's generation in the driver's plan.
+    - ``start_ms`` is the wall time of the first row. -1: no row.
+    - ``payload`` are the numbers of rows and bytes that the task wrote, or would have written if
+      its batch were not committed already. None: not counted.
+    - ``letters`` is the number of dead letters that a repeated write of the batch would also have
+      (``DeadLetters.check``).
     """
 
     generation: int

@@ -100,9 +100,8 @@ class DeadLetters:
         """Marks the rows in ``bad`` that the topic or the producer would reject. Waits for the
         metadata of new topics, as sending does.
 
-        Returns the number of marked rows that are compared between two writes of a batch. Rows with
-        a timestamp that the topic does not allow now are not compared, because it may be allowed
-        later.
+        Returns the number of marked rows that a repeated write of the batch would also mark. Rows
+        with a forbidden timestamp are not counted, because the topic may allow them later.
         """
         self._check_topics(columns, bad, topics)
         self.limits.check_sizes(columns, bad)

@@ -100,8 +100,8 @@ def _pace(config: SinkConfig) -> list[str]:
 
 
 def tasks_at_once(config: SinkConfig, conf: Callable[[str], str]) -> int:
-    """The number of tasks that share a rate: tasksAtOnce, or computed from Spark's configuration.
-    Raises ConfigError if both are unknown.
+    """The number of tasks that share a rate: the option tasksAtOnce, or a number from Spark's
+    configuration. Raises ConfigError if both are unknown.
 
     ``conf`` returns the value of a Spark config, empty if it is not set.
     """

@@ -7,7 +7,7 @@ record (``monitoring/running_writes.py``), a delay of a task, because the thread
 A task can send nothing to the driver before its end: a Python data source has no accumulators, and
 Spark's own status only lists its tasks. Every task and every driver can reach the brokers, so a
 topic carries the figures. A worker sends the sums over its tasks of a stage, at most every 10 s, so
-that tasks of a second are included. A stage of less than 10 s sends nothing.
+that tasks of one second are included. A stage of less than 10 s sends nothing.
 """
 
 from __future__ import annotations

@@ -22,16 +22,19 @@ class WriteContext:
     """The identity of a write: its run, its query, its ``transaction`` block, and its source
     offsets.
 
-    ``run`` identifies the writer: one run of a query, as far as Python can see it. ``query_id`` and
-    ``digest`` are empty if they are unknown. ``digest`` identifies a micro-batch that runs again
-    (``exactly_once/checkpoint.py``). ``known`` means: if the batch id is already done, this write
-    is known to repeat the same write.
+    - ``run`` identifies the writer: one run of a query, as far as Python can see it.
+    - ``query_id`` is the query's id. Empty: unknown.
+    - ``digest`` identifies a micro-batch that runs again (``exactly_once/checkpoint.py``). Empty:
+      unknown.
+    - ``known``: if the batch id is already done, this write is known to repeat the same write.
+    - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
 
-    In a block of writes that are committed together, ``token`` identifies the block, and ``write``
-    is the number of the write, from 0. The write that ends the block has ``writes``, the number of
-    writes in the block, and ``abort`` if they must not be committed. ``tasks_may_run`` is then true
-    if tasks of these writes may still be running. ``offsets`` are the offsets for the option
-    offsetsGroup, by topic and partition.
+    In a block of writes that are committed together:
+
+    - ``token`` identifies the block, and ``write`` is the number of the write, from 0.
+    - ``writes`` is set in the write that ends the block: the number of writes in the block.
+    - ``abort``: the writes of the block must not be committed. ``tasks_may_run`` is then true if
+      tasks of these writes may still be running.
     """
 
     run: str
