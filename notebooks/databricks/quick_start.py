@@ -195,7 +195,8 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC ## foreachBatch
 # MAGIC
 # MAGIC The next cell writes each micro-batch with a function. Use this way in two cases: for the output mode `update`, which
-# MAGIC Spark refuses for Python sinks, and for several writes of a micro-batch (two topics).
+# MAGIC Spark refuses for Python sinks, and for several writes of a micro-batch (two topics). The rows have
+# MAGIC no key, so each task writes its rows to one partition.
 
 # COMMAND ----------
 
