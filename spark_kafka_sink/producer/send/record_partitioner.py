@@ -1,12 +1,11 @@
 """Chooses the partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
 
 Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
-without a key. Never: columns (``records/partitioning`` has the same rules for many rows at once), a
-lock: a sticky partition is changed under the accumulator's lock.
+without a key. Never: columns (``records/partitioning`` has the same rules for many rows), a lock.
 
-A sticky partition is only read here. The accumulator checks under its lock whether another thread
-has switched the topic to another partition meanwhile (:meth:`StickyPartition.changed`). If so, the
-record's partition is chosen again.
+A sticky partition is only read here. The accumulator, under its lock, switches a topic to another
+sticky partition, and checks whether another thread has switched the topic meanwhile
+(:meth:`StickyPartition.changed`). If so, the record's partition is chosen again.
 """
 
 from __future__ import annotations

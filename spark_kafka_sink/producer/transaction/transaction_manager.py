@@ -1,25 +1,29 @@
 """The producer's id, epoch, sequences and transaction state (Java's ``TransactionManager``).
 
 Owns: the application's calls (begin, commit, abort, prepare), the check whether a batch may be
-sent, and the effect of a completed batch on the transaction. The accumulator calls it at drain, the
-sender for every response. It consists of the identity and its states (``transaction_states.py``),
-the sequences (``partition_sequences.py``) and the requests (``txn_request_queue.py``). Never: a
-node, a connection, backoff times, bytes.
+sent, and the effect of a completed batch on the transaction. The accumulator calls the manager at
+drain, and the sender calls it for every response. Its parts are the identity and its states
+(``transaction_states.py``), the sequences (``partition_sequences.py``) and the requests
+(``txn_request_queue.py``). Never: a node, a connection, backoff times, bytes.
 
-A permanently failed batch leaves a gap in the sequences of its partition. After a failed batch of
-``send``, an idempotent producer raises its epoch like Java's producer, and the partition moves on
-to it (``partition_sequences.py``). After a failed batch of columns the producer fails (rule R2). A
-transactional producer can only abort, and continues under the identity that the coordinator then
-returns. Java's class rewrites sequences in place; here a batch that is sent again under another
-epoch gets its sequence when it is drained, like a new batch.
+A permanently failed batch leaves a gap in the sequences of its partition:
+
+* A batch of ``send``: an idempotent producer raises its epoch, like Java's producer, and the
+  partition moves on to the new epoch (``partition_sequences.py``).
+* A batch of columns: the producer fails (rule R2).
+* A batch of a transaction: the producer can only abort, and continues under the identity that the
+  coordinator then returns.
+
+Java's class rewrites sequences in place. Here a batch that is sent again under another epoch gets
+its sequence when it is drained, like a new batch.
 
 The transaction version (1, or 2 since KIP-890) is a feature of the cluster
-(``transaction.version``); it is fixed for a transaction when that begins.
+(``transaction.version``). It is fixed for a transaction when the transaction begins.
 
-Threads: application threads call the methods named after ``KafkaProducer``'s; the sender calls the
-others. Changes are made under the identity's lock. Single fields are read without it (``may_drain``
-runs for each batch): each is set or replaced atomically, and a wakeup follows each change, so that
-the sender checks again.
+Threads: application threads call the methods for the public methods of ``KafkaProducer``, and
+the sender calls the other methods. Changes are made under the identity's lock. Single fields are
+read without the lock (``may_drain`` runs for each batch), because each is set or replaced
+atomically. A wakeup follows each change, so that the sender checks again.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ of request, InitProducerId, which any broker answers. Never: the reaction to an 
 (``txn_requests.py``), batches.
 
 **After an abort, no batch of the transaction may still be appended.** With version 2 the raised
-epoch ensures this. With version 1, if the outcome of a batch or a request is unknown,
-InitProducerId is sent instead of EndTxn: without an epoch it aborts the open transaction *and*
-fences the epoch that wrote it, so that a batch still in flight is rejected.
+epoch ensures this. With version 1, InitProducerId is sent instead of EndTxn if the outcome of a
+batch or a request is unknown. The request has no epoch, so it aborts the open transaction *and*
+fences the epoch that wrote it. A batch that is still in flight is then rejected.
 
 Threads: the sender thread runs everything (:meth:`TxnRequestSender.maybe_request` in each
 iteration, responses in ``client.poll``). Application threads also call
