@@ -141,9 +141,7 @@ def _show_blockers(
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
-    """Shows keys of the commit log, and the coordinators' state of the transactions of their
-    decisions.
-    """
+    """Shows keys of the commit log, and how the coordinators describe each decided transaction."""
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.inspector.describe(name)
         if as_json:

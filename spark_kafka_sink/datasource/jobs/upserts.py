@@ -208,12 +208,12 @@ def _key(name: str, log: Changelog, type_: Column) -> Column:
 
 
 def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Column:
-    """The rank of changes of a key at the same position in the feed; a greater rank is later.
+    """Ranks the changes of a key that have the same position in the feed; a greater rank is later.
 
-    The row before an update is older than the row after it. A row of a snapshot is older than a
-    change of that row. If the position is the table's own version, a delete is older than an
-    insert: a commit has replaced the row. At a position of another ``order_by``, for example a
-    time, a delete and an insert have no order.
+    The row before an update is earlier than the row after it. A row of a snapshot is earlier than a
+    change of that row. If the position is the table's own version, a delete is earlier than an
+    insert, because one commit has replaced the row. At a position of another ``order_by``, for
+    example a time, a delete and an insert have the same rank.
     """
     from pyspark.sql import functions as F
 

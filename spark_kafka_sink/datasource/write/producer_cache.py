@@ -106,8 +106,8 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether the id ``wanted`` makes the producer with the id ``other`` useless: the id is the
-    same with another config, or belongs to another run of the same key.
+    """Whether a producer with the id ``wanted`` replaces the producer with the id ``other``: the id
+    is the same with another config, or belongs to another run of the same key.
     """
     return other is not None and (
         other == wanted or (other.key == wanted.key and other.run != wanted.run)
