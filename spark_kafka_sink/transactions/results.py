@@ -329,7 +329,9 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The last step of a goal that failed: ``how`` it ended, and the ``reason``."""
+    """The last step of a goal that failed, with the kind of failure (``how``) and the
+    ``reason``.
+    """
 
     how: Commit
     reason: Reason

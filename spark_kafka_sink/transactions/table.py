@@ -119,10 +119,10 @@ def next_step(goal: Goal, view: View) -> Step:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the next step for a key that was just opened writes a decision, so that it shows
-    whether another process has opened the key since.
+    """Whether the next write for a key that was kept open is a decision.
 
-    The driver's own transactions may be prepared before the write.
+    Only a write shows whether another process has opened the key meanwhile. The driver's own
+    transactions may have to be prepared before.
     """
     return isinstance(next_step(goal, replace(view, own=())), Decide)
 
@@ -391,7 +391,8 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """A second sweep follows when Spark has killed the tasks: a task without a commit message may
     write until then.
 
-    (A run whose batch is decided may have decided its next version meanwhile.)
+    In a job with versions, the second sweep ends only transactions of superseded runs, because this
+    run may have decided its next version meanwhile.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
