@@ -11,6 +11,7 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.datasource.exactly_once import transaction_commit, transaction_plan
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import TransactionalProducers
 from spark_kafka_sink.protocol.log_requests import FetchedPartition
 from spark_kafka_sink.transactions import batches, committer, deciding, ending, table
@@ -36,7 +37,7 @@ from tests.simulation.mutant import all_of, with_row_text, with_text
 
 
 def s1_unknown_queries_are_not_checked() -> AbstractContextManager[Any]:
-    """A foreachBatch that Spark does not name skips what others wrote."""
+    """A foreachBatch that Spark does not name skips what others wrote, and what may be theirs."""
     true = batches.number_refusal
 
     def refusal(numbering: Numbering, query_id: str, number: int, state: Any) -> Any:
@@ -47,6 +48,7 @@ def s1_unknown_queries_are_not_checked() -> AbstractContextManager[Any]:
     return all_of(
         patch.object(table, "number_refusal", refusal),
         patch.object(transaction_plan, "number_refusal", refusal),
+        patch.object(TransactionPlan, "_refuse_unknown_replay", lambda *_: None),
         s18_other_rows_are_dropped(),
     )
 

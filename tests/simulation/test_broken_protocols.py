@@ -13,13 +13,21 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError, ConfigError, KafkaError
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    ConfigError,
+    KafkaError,
+    KafkaTimeoutError,
+    SupersededError,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.results import Commit
+from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import block_mutants as of_blocks
@@ -30,10 +38,13 @@ from tests.simulation import test_edges_log_reading as log_reading
 from tests.simulation import test_edges_sweeping as sweeping
 from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.mutant import Mutant
-from tests.simulation.spark_scene import ends_data, of_data
+from tests.simulation.spark_scene import ends_data, of_data, of_the_log
 from tests.simulation.spark_sink import Frame
-from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, SparkLife
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, SparkLife
+from tests.simulation.test_edges_decisions import begins_the_log
 
+#: Of an assertion, and of ``pytest.raises``.
+FAILURES = (AssertionError, pytest.fail.Exception)
 MARGIN_MS = margin_ms(TIMEOUT_MS)
 #: An age at which a start undoes a decision.
 UNDONE_MS = TIMEOUT_MS - MARGIN_MS * 7 // 32
@@ -194,6 +205,95 @@ def a_group_has_members(scene: EdgeScene) -> None:
     assert isinstance(told, ConfigError), f"its offsets are moved: {told}"
 
 
+def a_driver_is_frozen_before_its_write(scene: EdgeScene) -> None:
+    """For longer than a decision may take after its check."""
+    scene.changes = {"max_block_ms": 60_000}
+    written = scene.second_batch()
+    frozen = scene.before_send(
+        written.run, begins_the_log, lambda: scene.scheduler.sleep(MARGIN_MS * 2 // 3)
+    )
+    told = told_by(lambda: scene.commit(*written))
+    assert frozen
+    assert isinstance(told, KafkaTimeoutError), f"it is decided late: {told}"
+    scene.ends_with(0)
+
+
+def a_fence_is_half_done(scene: EdgeScene) -> None:
+    """A superseded driver opens the log as its successor decides, and dies: the coordinator aborts
+    the successor's write, and has no new identity for anybody yet.
+    """
+    written = scene.second_batch()
+
+    def decides(request: Request) -> bool:
+        return request.api == ApiKey.END_TXN and of_the_log(request)
+
+    def fences() -> None:
+        coordinator = scene.cluster.transactions
+        coordinator.initialize(log_id(PREFIX), TIMEOUT_MS, None, scene.cluster.now)
+        scene.scheduler.sleep(100)  # its markers are written
+
+    fenced = scene.before_send(written.run, decides, fences)
+    told = told_by(lambda: scene.commit(*written))
+    assert fenced
+    assert told is Commit.COMMITTED, f"the successor stops: {told}"
+    scene.ends_with(0, 1)
+
+
+def a_superseded_run_has_an_orphan(scene: EdgeScene) -> None:
+    """It never owned the key, and a beaten attempt of it has prepared."""
+    winner, loser = scene.run("run-a"), scene.run("run-b")
+    plan = scene.plan(loser)
+    assert scene.commit(*scene.written(winner, 0)) is Commit.COMMITTED
+    messages = scene.write(loser, 0, plan)
+    scene.attempt_of(loser, 0, 0, 1, plan)
+    assert isinstance(told_by(lambda: scene.commit(loser, 0, plan, messages)), SupersededError)
+    scene.abort(loser, 0, plan, messages)
+    assert scene.open_ids() == []
+
+
+def a_foreach_batch_has_a_new_checkpoint(scene: EdgeScene) -> None:
+    """Spark tells its tasks nothing of the query, whose micro-batches begin at 0 again."""
+    scene.tells_query = False
+    before = scene.foreach_batch("deleted")
+    for number in range(3):
+        before(number)
+    again = scene.foreach_batch("deleted")
+    told = told_by(lambda: again(0))
+    assert isinstance(told, CommitError), f"its rows are dropped: {told}"
+
+
+def a_partition_has_no_leader(scene: EdgeScene) -> None:
+    """The commit fails, and says so; then the leader is back."""
+    written = scene.first_batch()
+    scene.lose_leader(25_000)
+    told = told_by(lambda: scene.commit(*written))
+    assert isinstance(told, KafkaError)
+    scene.scheduler.sleep(10_000)
+    assert scene.plan(scene.run("run-1")).state.last_done == NOTHING_DONE, "it has not failed"
+    scene.ends_with()
+
+
+def an_identity_has_rows_on_their_way(scene: EdgeScene) -> None:
+    """Spark kills a beaten attempt, whose first rows arrive when its batch is committed."""
+    run, plan = scene.second_plan()
+    ids: list[str] = []
+
+    def of_the_first(request: Request) -> bool:
+        ids.append(request.body.transactional_id)
+        return ids[-1] == ids[0]
+
+    late = scene.control.hold(ApiKey.PRODUCE, 4_000, FOREVER, topic=TOPIC, where=of_the_first)
+    loser = scene.launch(run, 1, 0, 0, plan)
+    scene.wait(lambda: late.fired)
+    scene.scheduler.sleep(100)  # all its rows are on their way
+    loser.worker.process.kill()
+    winner = scene.attempt_of(run, 1, 0, 1, plan)
+    assert scene.commit(run, 1, plan, [winner]) is Commit.COMMITTED
+    scene.scheduler.sleep(5_000)
+    assert scene.open_ids() == []
+    scene.ends_with(0, 1)
+
+
 FOUND = (
     Directed(careless.no_age_check, a_batch_is_too_old, "it is decided"),
     Directed(
@@ -235,6 +335,29 @@ FOUND = (
         "it is torn",
         tasks=2,
     ),
+    Directed(careless.decides_before_it_checks, a_partition_has_no_leader, "it has not failed"),
+    Directed(careless.empties_are_left, an_identity_has_rows_on_their_way, r"== \[\]"),
+    Directed(
+        reviewed.s1_unknown_queries_are_not_checked,
+        a_foreach_batch_has_a_new_checkpoint,
+        "its rows are dropped",
+    ),
+    Directed(
+        reviewed.s3_an_abort_of_a_superseded_run_does_not_sweep,
+        a_superseded_run_has_an_orphan,
+        r"== \[\]",
+    ),
+    Directed(
+        reviewed.s5_a_decision_is_no_lease,
+        a_driver_is_frozen_before_its_write,
+        "it is decided late",
+        tasks=2,
+    ),
+    Directed(
+        reviewed.s11_invalid_txn_state_stops_the_healthy,
+        a_fence_is_half_done,
+        "the successor stops",
+    ),
     Directed(of_blocks.f5_a_group_may_have_members, a_group_has_members, "its offsets are moved"),
 )
 
@@ -254,5 +377,5 @@ def play(directed: Directed) -> None:
 @pytest.mark.parametrize("directed", FOUND, ids=lambda directed: directed.mutant.__name__)
 def test_a_broken_protocol_is_found_in_its_life(directed: Directed) -> None:
     play(directed)
-    with directed.mutant(), pytest.raises(AssertionError, match=directed.symptom):
+    with directed.mutant(), pytest.raises(FAILURES, match=directed.symptom):
         play(directed)
