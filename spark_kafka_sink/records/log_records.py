@@ -97,8 +97,8 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The reason why a batch can't be read from the record at ``offset`` on. The one-line
-    ``reason`` contains no bytes of the log.
+    """The reason why the record at ``offset`` and the later records of its batch can't be read. The
+    one-line ``reason`` contains no bytes of the log.
     """
 
     offset: int

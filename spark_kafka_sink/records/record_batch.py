@@ -2,7 +2,7 @@
 
 Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch
 that was too large. Never: the encoding of records by columns (``record_encoder``). The split
-iterates over single records, because it is not on a record's way.
+iterates over single records. It is rare: it happens only after a broker has refused a large batch.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def _varint(value: int) -> bytes:
 
 
 def headers_section(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The encoded headers of a record, after their count."""
+    """The number of a record's headers, followed by the encoded headers."""
     parts = []
     count = 0
     for key, value in headers:

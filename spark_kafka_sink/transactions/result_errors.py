@@ -1,7 +1,7 @@
-"""The exception that a user sees when a commit, a planning, an abort or an operator's change fails.
+"""The exception for a commit, an abort, a planning or an operator's change that failed.
 
-Owns: the type, the text, the kind and the hint, made from a result. The type depends on how the
-goal ended, so that it agrees with the rows that readers see; the text depends on the reason. Never:
+Owns: the type, the text, the kind and the hint, made from a result. The type depends on the rows
+that readers see after the failure. The text depends on its reason. Never:
 the result itself (``results.py``), the next step (``table.py``).
 """
 

@@ -262,7 +262,7 @@ def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Writes a new file. Raises OSError, also when closing it fails, after removing the file."""
+    """Writes a new file. If a write or the close fails, removes the file and raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0)
     try:

@@ -129,8 +129,8 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
 
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
-    """The topic's configs for the step of the clock, because a topic may bound timestamps. Does not
-    wait for a missing topic: the driver's check does.
+    """The topic's configs for the check of the clocks: a topic may limit the timestamps of records.
+    Does not wait for a missing topic, because the driver's check waits for it.
     """
     if topic is None:
         return None
@@ -174,8 +174,8 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """The configs of a topic, and a function that gives the result of a step that needs configs but
-    has none.
+    """The configs of a topic, or None if they could not be read; and a function that takes the name
+    of a check. It returns the result of this check for the case that a config is missing.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})

@@ -277,8 +277,8 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """The partitioner's callback for the space in an open batch. None here, because there are no
-    batches.
+    """The partitioner's callback that asks for the space in an open batch. Returns None: there
+    are no batches here.
     """
     del tp
 

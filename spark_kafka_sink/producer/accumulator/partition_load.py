@@ -102,8 +102,8 @@ class PartitionLoad:
     def _slow_leaders(self) -> set[int]:
         """The leaders of partitions with a batch that has waited in its queue for too long.
 
-        :meth:`node_delay_ms` does not find these leaders, because a node is not ready if each of
-        its partitions has five batches in flight.
+        :meth:`node_delay_ms` measures only nodes that are ready. A node is not ready while each of
+        its partitions has five batches in flight, so a slow node would be missed there.
         """
         since = self._clock.now_ms() - (self._timeout_ms or _SLOW_MS)
         slow = set()

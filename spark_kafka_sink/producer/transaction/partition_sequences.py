@@ -631,7 +631,9 @@ class TxnPartitionMap:
         return any(sequences.has_unresolved for sequences in self.of.values())
 
     def expire_acks(self, now: int) -> None:
-        """Expires acknowledgements older than ACK_EXPIRY_MS, a few times in this period."""
+        """Expires acknowledgements older than ACK_EXPIRY_MS. Most calls do nothing: the sequences
+        are looked at only a few times in each ACK_EXPIRY_MS.
+        """
         if now < self._next_expiry_ms:
             return
         self._next_expiry_ms = now + ACK_EXPIRY_MS // 4

@@ -39,8 +39,8 @@ class SchemaFormat(Protocol):
         return not self.name_of(schema, references)
 
     def name_of(self, schema: str, references: References = ()) -> str:
-        """The full name of the schema's record; empty if it is no record. Raises SchemaError for an
-        unreadable schema.
+        """The full name of the record that ``schema`` defines; empty if it defines no record.
+        Raises SchemaError for an unreadable schema.
         """
         ...
 

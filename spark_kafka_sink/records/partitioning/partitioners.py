@@ -81,7 +81,7 @@ class _Sticky:
 
 class BuiltInPartitioner:
     """Java's default partitioner (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without
-    a key. With another ``rule`` it is another partitioner that uses keys.
+    a key. ``rule`` can replace murmur2 by the hash of another partitioner.
     """
 
     def __init__(

@@ -208,8 +208,8 @@ class Operator:
         return Committed(state, committed=True)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
-        """The number of transactions of the decision by outcome, after all their markers are
-        written.
+        """The number of the decided batch's transactions that had each outcome. Waits until the
+        markers of all of them are written.
         """
         wait_ms = self._client.config.max_block_ms
         deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
