@@ -42,9 +42,9 @@ The extra `cli` installs the command `kprod` ([install](install.md)). `explain`,
 `convert` connect to no broker. `report` connects to a broker only if it reads a topic. The
 [runbook](runbook.md) lists commands by symptom.
 
-`kprod check --exactly-once` tests whether your brokers support exactly-once. This is useful if the
-brokers are not Apache Kafka's, but another implementation of Kafka's protocol. The last line of the
-output is "exactly-once works here", "does not work here" or "was not tried here", with the reason.
+`kprod check --exactly-once` tests whether your brokers support exactly-once. This is useful for
+brokers that implement Kafka's protocol and are not Apache Kafka. The last line of the output is
+"exactly-once works here", "does not work here" or "was not tried here", with the reason.
 The check creates a test topic. If the check is killed with SIGKILL, the topic stays. Later checks
 name the topic, and delete it after a day.
 
@@ -73,10 +73,10 @@ it fails.
 
 ## Which commands change something
 
-Of the commands of `kprod txn`, `list`, `blockers`, `describe` and all commands with `--dry-run`
-change nothing. Any other command shows the change and requests a confirmation. `--yes` skips the
-confirmation. Without `--force`, a command refuses a change that contradicts a decision, or that
-makes the run fail that owns the key.
+`kprod txn list`, `blockers` and `describe` change nothing, and neither does a command with
+`--dry-run`. Any other command of `kprod txn` shows the change and requests a confirmation. `--yes`
+skips the confirmation. Without `--force`, a command refuses a change that contradicts a decision,
+and a change that makes the owner of the key fail.
 
 Before a change, the command fences the drivers that could make another decision, and reads the
 state again. If a driver is about to commit a batch that the command aborts, the driver fails with
