@@ -78,7 +78,8 @@ class ChangeOptions:
 TIED: Final = "kprod:several-last-changes"
 UNORDERED: Final = "kprod:no-order"
 
-#: Metadata of a key column after ``upserts``, or of the rows of Debezium: the names of the keys.
+#: Metadata after ``upserts``, of the column of change types and of the key columns (of Debezium's
+#: rows): the names of the keys. A table keeps it, whose feed has a new column of change types.
 KEYS_OF_UPSERTS: Final = "kprod.keys"
 
 CHANGELOGS: Final = {

@@ -49,13 +49,13 @@ def renamed(column):
 def upserted(*keys):
     """The feed as ``upserts`` gives it."""
     made = delta()
-    for key in keys:
-        made[key].metadata = {KEYS_OF_UPSERTS: list(keys)}
+    for name in (*keys, "_change_type"):
+        made[name].metadata = {KEYS_OF_UPSERTS: list(keys)}
     return made
 
 
 def debezium(keys):
-    made = StructType().add("op", TEXT).add("before", ROW)
+    made = StructType().add("op", TEXT, metadata={KEYS_OF_UPSERTS: keys}).add("before", ROW)
     return made.add("after", ROW, metadata={KEYS_OF_UPSERTS: keys})
 
 
@@ -229,6 +229,18 @@ def test_keys_of_upserts_are_compared_in_any_order_and_name():
     cast["text"].metadata = {}
     assert planned(cast).key is not None
     assert planned(debezium(["ID"]), changelog="debezium").key is not None
+
+
+def test_the_feed_of_a_table_that_upserts_has_written_has_any_key():
+    """The table keeps the metadata of its columns; the change types are new."""
+    feed = upserted("id")
+    feed["_change_type"].metadata = {}
+    assert planned(feed, keyColumns="text").key is not None
+    again = upserted("text")
+    again["id"].metadata = {KEYS_OF_UPSERTS: ["id"]}
+    assert planned(again, keyColumns="text").key is not None
+    with pytest.raises(SchemaError, match="each text"):
+        planned(again)
 
 
 def planned_without_key(schema, **options):

@@ -9,6 +9,9 @@ from change_feeds import Change, changes_of, debezium_rows, delta_rows, flink_ro
 
 from spark_kafka_sink import upserts
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.config.changelog import KEYS_OF_UPSERTS
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.write.schema import plan_columns
 
 DELTA = "id long, text string, _change_type string, _commit_version long"
 FLINK = "id long, text string, rowkind string, seq long"
@@ -16,6 +19,7 @@ ENVELOPE = (
     "op string, before struct<id long, text string>, after struct<id long, text string>,"
     " source struct<lsn long>, ts_ms long"
 )
+OPTIONS = {"kafka.bootstrap.servers": "b:1", "topic": "t", "changelog": "delta-cdf"}
 SCHEMAS = {"delta-cdf": DELTA, "flink": FLINK, "debezium": ENVELOPE}
 ROWS = {"delta-cdf": delta_rows, "flink": flink_rows, "debezium": debezium_rows}
 ORDERS = {"flink": ["seq"]}
@@ -253,3 +257,19 @@ def test_an_order_may_be_a_column_where_the_feed_has_its_own(spark):
     rows = delta(("insert", 1, "old", 5), ("update_postimage", 1, "new", 6))
     found = last_changes(spark, rows, order_by=[F.col("_commit_version")]).collect()
     assert [(row["id"], row["text"]) for row in found] == [(1, "new")]
+
+
+def test_a_table_that_upserts_has_written_has_a_feed_with_other_keys(spark, tmp_path):
+    """The table keeps the metadata of its columns, and its feed has new change types."""
+    first = upserts(spark.createDataFrame(delta(("insert", 1, "a", 1)), DELTA), ["id"])
+    first.drop("_change_type", "_commit_version").write.parquet(str(tmp_path / "table"))
+    table = spark.read.parquet(str(tmp_path / "table"))
+    feed = table.selectExpr("*", "'insert' AS _change_type", "2L AS _commit_version")
+    assert feed.schema["id"].metadata == {KEYS_OF_UPSERTS: ["id"]}
+    for frame in (feed, upserts(feed, ["text"])):
+        config = SinkConfig.parse(OPTIONS | {"keyColumns": "text", "valueColumns": "*"})
+        plan = plan_columns(frame.schema, "t", config.named_columns, changes=config.changes)
+        assert [column.name for column in plan.key.columns] == ["text"]
+    config = SinkConfig.parse(OPTIONS | {"keyColumns": "id", "valueColumns": "*"})
+    with pytest.raises(SchemaError, match="and upserts has kept the last change of each text"):
+        plan_columns(frame.schema, "t", config.named_columns, changes=config.changes)

@@ -116,15 +116,20 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """The column, with the names of the key columns in its metadata if it belongs to the key.
-    Planning compares these names with keyColumns.
+    """The column with the names of the keys in its metadata, if it has a key or the type of the
+    change: planning compares them with keyColumns. A key column may have the names of an earlier
+    ``upserts``, because a table keeps the metadata of its columns.
     """
     from pyspark.sql import functions as F
 
-    marked = keys if log.images is None else log.images[1:]
-    metadata = {name: one for name, one in field.metadata.items() if name != KEYS_OF_UPSERTS}
-    if field.name.lower() in {name.lower() for name in marked}:
+    rows = keys if log.images is None else log.images[1:]
+    marked = {name.lower() for name in (log.column, *rows)}
+    metadata = dict(field.metadata)
+    if field.name.lower() in marked:
         metadata[KEYS_OF_UPSERTS] = list(keys)
+    elif KEYS_OF_UPSERTS in metadata:
+        # Without any metadata, alias would keep the column's.
+        metadata[KEYS_OF_UPSERTS] = []
     column = F.col(_quoted(field.name))
     return column if metadata == field.metadata else column.alias(field.name, metadata=metadata)
 

@@ -37,7 +37,7 @@ from spark_kafka_sink.records.column_plan import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 _SOURCE = "source"
 
@@ -206,22 +206,18 @@ def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) ->
 def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -> None:
     """Raises SchemaError if ``upserts`` has kept the last change of other keys than ``keyColumns``.
 
-    A column that was cast after ``upserts`` is not recognised. A renamed column is recognised.
+    A column that was cast after ``upserts`` is not recognised, and a renamed column is. The names
+    of the keys are compared only if the change types have them: a table that ``upserts`` has
+    written keeps them in its key columns, and the feed of its changes has its own change types.
     """
-    if plan.key is None:
+    given = _keys_of_upserts(schema[feed.plan.column])
+    if plan.key is None or not given:
         return
     images = feed.plan.images
     marked = schema.fields if images is None else [schema[images[1]]]
-    marks = {
-        one.name: one.metadata[KEYS_OF_UPSERTS]
-        for one in marked
-        if KEYS_OF_UPSERTS in (one.metadata or {})
-    }
-    if not marks:
-        return
-    given = next(iter(marks.values()))
-    names = set(given) if images is not None else set(marks)
-    if len(names) != len(given):
+    marks = {one.name for one in marked if _keys_of_upserts(one) == given}
+    names = set(given) if images is not None else marks - {feed.plan.changelog.column}
+    if not marks or len(names) != len(given):
         return
     columns = {column.name for column in plan.key.columns}
     if {name.lower() for name in names} != {name.lower() for name in columns}:
@@ -232,6 +228,12 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
             hint="give keyColumns and the keys of upserts the same columns",
             kind=Kind.OTHER_KEYS,
         )
+
+
+def _keys_of_upserts(field: StructField) -> list[str]:
+    """The keys in the metadata that ``upserts`` has given to the column; empty: none."""
+    found: list[str] = (field.metadata or {}).get(KEYS_OF_UPSERTS, [])
+    return found
 
 
 def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
