@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-ops test test-long test-timing simulate queries mutants orders faults changelogs soak fuzz sparks compat mutate \
+.PHONY: help demo demo-ops test test-long test-timing simulate queries mutants orders faults changelogs debezium soak fuzz sparks compat mutate \
 	quick check format docs wheel notebooks site site-test messages bench floors kafka install lock sbom licences audit dist release-check clean \
 	distclean
 
@@ -64,6 +64,9 @@ orders: $(VENV)/installed  ## every order of a commit's steps with each fault: t
 changelogs: install  ## a Delta table that changes, its stream, killed drivers, the topic compared; CHANGES=1000 KEYS=10000 KILLS=20
 	$(BIN)/python -m tests.changelogs --changes $(or $(CHANGES),1000) --keys $(or $(KEYS),10000) \
 		--kills $(or $(KILLS),20) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES))
+
+debezium: install  ## changes of a PostgreSQL through Debezium's engine into topics, beside its own transformation; CHANGES=300
+	$(BIN)/python -m tests.changelogs.debezium --changes $(or $(CHANGES),300) --seed $(or $(SEED),1)
 
 soak: install  ## a stream of small micro-batches for MINUTES=20, whose memory, sockets, ids and log are looked at
 	KPROD_SOAK_MINUTES=$(or $(MINUTES),20) $(BIN)/python -m pytest tests/exactly_once/test_soak.py -s

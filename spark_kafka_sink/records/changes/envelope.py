@@ -71,7 +71,9 @@ def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -
     after = pa.StructArray.from_arrays(fields, names, mask=bools(gone))
     # An update of another key is a delete and a create, as from Debezium's connectors.
     is_update = (kinds == UPDATE) & ~rows.is_moved
-    op = pa.array(["c", "u", "d"]).take(pa.array(np.where(gone, 2, is_update).astype(np.int8)))
+    codes = np.where(gone, 2, is_update).astype(np.int8)
+    codes[(codes == 0) & _are_of_snapshot(changes, batch)] = 3
+    op = pa.array(["c", "u", "d", "r"]).take(pa.array(codes))
     none = ~gone
     if changes.images is not None:
         image = batch.column(changes.images[0])
@@ -95,6 +97,13 @@ def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -
         source = batch.column(made.source)
     columns_of = {"before": before, "after": after, "source": source, "op": op, "ts_ms": times}
     return [columns_of[name] for name in ENVELOPE]
+
+
+def _are_of_snapshot(changes: ChangePlan, batch: pa.RecordBatch) -> Mask:
+    types = without_views(batch.column(changes.column))
+    named = pa.array(changes.changelog.snapshots, types.type)
+    found: Mask = pc.is_in(types, value_set=named).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _millis(batch: pa.RecordBatch, index: int) -> pa.Array:
