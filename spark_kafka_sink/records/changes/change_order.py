@@ -58,11 +58,13 @@ def older_changes(
         return none
     keys, has_key = keys_of()
     rows = (_may_be_twice(keys) & has_key & (marks <= TOMBSTONE) & ~dropped).nonzero()[0]
-    if not len(rows):
-        return none
-    keys = dense(keys.take(rows))
+    keys = keys.take(rows)
     ordered = np.argsort(keys, kind="stable")
     rows, keys = rows.take(ordered), keys.take(ordered)
+    is_again = keys[1:] == keys[:-1]
+    if not is_again.any():
+        return none
+    keys = np.concatenate(([0], (~is_again).cumsum()))
     # Both numbers of a change as one; of all changes of a key so far, the latest one.
     place = dense(position.take(rows)) * 4 + rank.take(rows)
     span = place.max() + 1
@@ -109,8 +111,12 @@ def _may_be_twice(keys: Int64s) -> Mask:
     """False for a key that occurs once. True for a key that occurs twice, or shares the hash of
     another.
     """
-    hashes = _hashes(keys)
-    twice: Mask = np.bincount(hashes, minlength=1 << _BITS).take(hashes) > 1
+    hashes, rows = _hashes(keys), np.arange(len(keys), dtype=np.int32)
+    last_row = np.empty(1 << _BITS, np.int32)
+    last_row[hashes] = rows
+    last = last_row.take(hashes)
+    twice: Mask = last != rows
+    twice[last[twice]] = True
     return twice
 
 
