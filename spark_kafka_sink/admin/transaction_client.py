@@ -207,8 +207,7 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
-        """The descriptions of transactional ids, by id (DescribeTransactions, many ids in one
-        request).
+        """The descriptions of transactional ids, by id (DescribeTransactions).
 
         The description of an unknown id has the ``error`` TRANSACTIONAL_ID_NOT_FOUND. Raises
         KafkaTimeoutError if a coordinator does not respond.
