@@ -10,6 +10,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import CommitError, SupersededError
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
+from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.steps import Reset
@@ -122,6 +124,33 @@ def test_the_topic_was_created_again(world: CommittingWorld, query: Query) -> No
     with pytest.raises(CommitError, match="has lost the state of 'orders'"):
         commit()
     assert opened(world) > before
+    assert world.visible() == rows(0, 1)
+
+
+def test_a_topic_that_was_created_again_and_has_more_records_gets_the_state_back(
+    world: CommittingWorld, query: Query
+) -> None:
+    """The offsets do not show it, and nobody has opened the key: its state is written whole."""
+    query.commits(0, 1)
+    commit = query.prepare(2)
+    world.cluster.delete_topic(LOG_TOPIC)
+    world.cluster.create_topic(LOG_TOPIC, 1)
+    with world.client() as client:
+        for other in range(10):
+            session = CommitLog(client, LOG_TOPIC).open(f"other-{other}", client.deadline())
+            session.write(CommitState(1), client.deadline())
+    assert commit() is Commit.COMMITTED
+    assert [one.number for one in world.logged(KEY).done] == [0, 1, 2]
+    query.elsewhere().commits(3)
+    assert world.visible() == rows(0, 1, 2, 3)
+
+
+def test_the_logs_id_has_expired(world: CommittingWorld, query: Query) -> None:
+    """As after transactional.id.expiration.ms."""
+    query.commits(0)
+    commit = query.prepare(1)
+    del world.cluster.transactions.transactions[LOG]
+    assert commit() is Commit.COMMITTED
     assert world.visible() == rows(0, 1)
 
 
