@@ -36,7 +36,12 @@ from spark_kafka_sink.base.clock import NEVER, Latch
 from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.lease import margin_ms
-from spark_kafka_sink.transactions.outcomes import Outcome, is_prepared, outcome_of
+from spark_kafka_sink.transactions.outcomes import (
+    Outcome,
+    is_committed,
+    is_prepared,
+    outcome_of,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import Beside, TransactionClient
@@ -129,11 +134,13 @@ def end_decided(
             until_ms = begun_ms + margin // 8
         elif todo is Ending.HURRY:
             until_ms = begun_ms + margin // 32
-        elif todo is Ending.WAIT:
+        elif todo is Ending.UNDO and undo(
+            client, transactions, deadline_ms, begun_ms + margin // 16
+        ):
+            return CommitOutcomes(lost=tuple(found))
+        else:  # (A transaction whose partition has no leader can't be aborted yet.)
             pause_ms = min(_WAIT_MS, margin // 32)
             client.clock.wait(Latch(), min(deadline_ms, begun_ms + pause_ms))
-        elif undo(client, transactions, deadline_ms, begun_ms + margin // 16):
-            return CommitOutcomes(lost=tuple(found))
 
 
 def ending(
@@ -148,8 +155,13 @@ def ending(
 
     Follows the times of docs/design/commit-protocol.md. ``away``: a partition of an open
     transaction has no leader. None when the action depends on an unknown age.
+
+    If one is lost, and none is known to be committed, the rest is neither committed nor aborted
+    while the outcome of another one is not known: an operator ends it, or it times out.
     """
     if not _lost_or_open(transactions, found):
+        if _is_doubtful(transactions, found):
+            return Ending.WAIT
         if not away:
             return Ending.FINISH
         # Brokers drop markers for a partition without a leader. It may get one in time.
@@ -328,6 +340,16 @@ def _lost_or_open(
         or outcome_of(t, found[t.transactional_id]) is Outcome.LOST
         for t in transactions
     )
+
+
+def _is_doubtful(
+    transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
+) -> bool:
+    """One is lost, another one is open, and none is known to be committed."""
+    seen = [(t, found[t.transactional_id]) for t in transactions]
+    is_lost = any(outcome_of(t, now) is Outcome.LOST for t, now in seen)
+    is_open = any(is_prepared(t, now) for t, now in seen)
+    return is_lost and is_open and not any(is_committed(t, now) for t, now in seen)
 
 
 def near_timeout(

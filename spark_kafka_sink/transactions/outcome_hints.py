@@ -29,10 +29,12 @@ def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
             f"Stop the query, then 'kprod txn abort {_named(ended.overdue, key)} --force' aborts "
             "them, and the next start writes the batch again"
         )
+    lost = len(ended.lost)
     if ended.unclear:
+        aborted = f"; brokers have aborted {lost} others, whose rows are missing" if lost else ""
         return (
             f"brokers or a partition's leader were away, or this driver was paused; "
-            f"{NOTHING_UNDONE}"
+            f"{NOTHING_UNDONE}{aborted}"
         )
     if ended.expired:
         why = "their transactional ids have expired (transactional.id.expiration.ms)"
@@ -41,8 +43,14 @@ def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
             "their transactional ids were initialized again, or their broker describes an abort "
             "otherwise than Apache Kafka ('kprod check --exactly-once' shows whether it does)"
         )
+    missing = (
+        f"brokers have aborted {lost} others, whose rows are missing in either case; look whether "
+        "the rest of its rows is visible"
+        if lost
+        else "look whether its rows are visible"
+    )
     return (
-        f"{why}, so no restart can resolve the batch; look whether its rows are visible, then "
+        f"{why}, so no restart can resolve the batch; {missing}, then "
         f"continue with 'kprod txn resolve {key} --batch {number} --as done --force' if they are, "
         "or with '--as replay', which has the batch written again, if they are not"
     )

@@ -96,6 +96,15 @@ def test_an_expired_id_is_told_from_one_initialized_again(
         writes_it_again(world)
 
 
+def test_an_aborted_transaction_beside_an_expired_one_is_named(world: CommittingWorld) -> None:
+    written = decided(world)
+    world.cluster.transactions.expire(written[0].transactional_id)
+    world.scheduler.sleep(world.config.transaction_timeout_ms + 61_000)
+    hint = hint_of_a_start(world)
+    assert "brokers have aborted 1 others, whose rows are missing in either case" in hint
+    assert "'--as replay'" in hint
+
+
 def test_a_broker_without_timeouts_gets_no_promise_of_a_start(world: CommittingWorld) -> None:
     """As noida-db: the batch stays open, too old to be committed by the rules, at each start."""
     written = decided(world)
