@@ -138,12 +138,13 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
     """The refusal of a batch that differs from the batch written with its number, or None.
 
     Two batches are equal if they have the same digest or, where a digest is unknown, the same rows.
-    An earlier attempt of the commit may have recorded its part ``name``.
+    An earlier attempt of the commit may have recorded its part ``name``. A version that the log has
+    forgotten since its planning is refused, except if its rows were not counted.
     """
     number = batch.number
     done = state.done_batch(number)
     if done is None:
-        return None
+        return None if batch.payload is None else forgotten_refusal(number, state)
     if batch.digest and done.digest:
         if batch.digest == done.digest:
             return None

@@ -11,6 +11,7 @@ from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.transactions.batches import (
     Batch,
     Block,
+    done_refusal,
     forgotten_refusal,
     number_refusal,
     payload_refusal,
@@ -55,6 +56,14 @@ def test_a_skipped_version_between_kept_ones_is_an_error(number: int) -> None:
     assert f"version {number} of 'p~app' was never written" in raised.value.message
     assert "version 9 is done already" in raised.value.message
     assert "use a separate txnAppId" in str(raised.value)
+
+
+def test_a_version_forgotten_since_its_planning_is_not_dropped() -> None:
+    """Its rows were counted, and there is nothing left to compare them with."""
+    refusal = done_refusal(Batch(2, (), WRITTEN), VERSIONS, "")
+    assert refusal is not None
+    assert "is older than each version" in error_of("p~app", refusal).message
+    assert done_refusal(Batch(2, ()), VERSIONS, "") is None, "verifyReplays=false"
 
 
 def test_a_version_of_another_query_is_no_other_one() -> None:
@@ -190,9 +199,8 @@ def test_a_replay_with_other_dead_letters_is_not_dropped() -> None:
         check_payload("p", Batch(6, (), replace(WRITTEN, letters=2)), unknown)
 
 
-def test_uncounted_and_forgotten_batches_are_not_compared() -> None:
+def test_uncounted_batches_are_not_compared() -> None:
     payload(6, None)  # verifyReplays=false
-    payload(3, OTHER)
     old = replace(STREAM, done=(Done(6),))
     check_payload("p", Batch(6, (), OTHER), old)
 
