@@ -69,6 +69,7 @@ from spark_kafka_sink.transactions.steps import (
     with_seen,
     with_sweep,
     with_write,
+    without_write,
 )
 from spark_kafka_sink.transactions.sweep import is_superseded, open_runs, sweep, warn_unseen
 from spark_kafka_sink.transactions.table import decided_ids, decides_next, next_step
@@ -320,6 +321,7 @@ class _Performance:
             if not step.may_fail:
                 raise
             _warn_not_written(key, step.why, error)
+            return without_write(view, step)
         return with_write(view, step)
 
     def _decided(self, state: CommitState, view: View) -> View:
@@ -388,22 +390,23 @@ class _Performance:
         if step.when_killed:
             self._await_killed_tasks()
         try:
-            ended = sweep(
+            ended, is_left_open = sweep(
                 self._client,
                 key,
                 is_orphan,
                 self._client.deadline(),
                 keep=decided_ids(state),
+                spared=step.spared,
                 patient=not step.may_fail,
             )
         except KafkaError as error:
             if not step.may_fail:
                 raise
             warn_unseen(key, f"orphaned transactions could not be searched: {error.message}")
-            return with_sweep(view, step, ())
+            return with_sweep(view, step, (), is_left_open=False)
         if ended and step.may_fail:
             _log.info("kprod '%s': ended %d orphaned transactions", key, len(ended))
-        return with_sweep(view, step, ended)
+        return with_sweep(view, step, ended, is_left_open=is_left_open)
 
     def _await_killed_tasks(self) -> None:
         clock = self._client.clock
@@ -430,6 +433,8 @@ def _warn_of_an_empty_log(owner: Owner, batch: Batch, state: CommitState) -> Non
 def _warn_not_written(key: str, why: Writing, error: KafkaError) -> None:
     if why is Writing.FORGOTTEN:
         _log.info("kprod abort of '%s' left its record: %s", key, error.message)
+    elif why is Writing.ABORTED:
+        warn_unseen(key, f"open transactions of its own run were not aborted: {error.message}")
     elif isinstance(error, LogChangedError):
         _log.info("kprod '%s': the next one that opens the key records it as done", key)
     else:

@@ -89,7 +89,7 @@ class Owner:
         # (No other run has taken over since it planned.)
         no_other = self.generation == state.generation or self.run_id == state.newest_run
         if no_other and self.run_id in state.superseded:
-            return refused(RunAborted(self.run_id))
+            return refused(RunAborted(self.run_id, self.numbering is Numbering.VERSIONS))
         reason = TakenOver(
             self.run_id,
             self.generation,

@@ -25,6 +25,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.transactions.commit_state import LogChangedError, NoLeaderError
 from spark_kafka_sink.transactions.outcome_hints import NOTHING_UNDONE, hint_for
 from spark_kafka_sink.transactions.results import (
+    BatchBefore,
     Changed,
     Commit,
     Contradicted,
@@ -132,7 +133,13 @@ def _run_aborted(reason: RunAborted, key: str) -> _Text:
         f"run {reason.run} of '{key}' was aborted, and commits nothing any more",
         "nothing of its last batch is visible, and the next start writes it again; Spark aborted "
         "it (the driver's log says why, before this), or an operator did ('kprod txn abort' or "
-        "'sweep')",
+        "'sweep')"
+        + (
+            ", or another version of this txnAppId was committed at the same time: write its "
+            "versions one after the other"
+            if reason.is_of_versions
+            else ""
+        ),
     )
 
 
@@ -271,6 +278,16 @@ def _not_recorded(reason: NotRecorded, key: str) -> _Text:
     )
 
 
+def _batch_before(reason: BatchBefore, key: str) -> _Text:
+    by = reason.by.reason
+    found = by.error if isinstance(by, Raised) else _TEXTS[type(by)](by, key)
+    return _Text(
+        f"batch {reason.number} of '{key}' was not decided, and nothing of it is visible, because "
+        f"another batch is not ended: {found.message}",
+        found.hint,
+    )
+
+
 # --- it may be decided -------------------------------------------------------------------------
 
 
@@ -387,6 +404,7 @@ _TEXTS: Final[dict[type[Reason], Callable[[Any, str], _Text]]] = {
     OwnEnded: _own_ended,
     NotInTime: _not_in_time,
     NotRecorded: _not_recorded,
+    BatchBefore: _batch_before,
     NotDescribed: _not_described,
     EndedSomehow: _ended_somehow,
     PerhapsDecided: _perhaps_decided,

@@ -88,6 +88,7 @@ class RunAborted:
     """``run`` was aborted, and no other run has taken over."""
 
     run: str
+    is_of_versions: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +294,14 @@ class NotFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchBefore:
+    """Batch ``number`` is not decided, because the decision of another batch ended as ``by``."""
+
+    number: int
+    by: Refuse
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """The state has changed since an operator's change was planned.
 
@@ -323,7 +332,7 @@ Reason = (
     LogLost | RunAborted | TakenOver | WrittenMeanwhile | VersionLeftOut | VersionForgotten
     | NotTheNextOne | OtherRows | WritesMissing | NotOpen | TooOld | NoLeader | OwnEnded | NotInTime
     | NotRecorded | Undone | InPart | NotDescribed | EndedSomehow | OutcomeUnknown | PerhapsDecided
-    | NotFinished | Changed | Contradicted | Raised
+    | NotFinished | BatchBefore | Changed | Contradicted | Raised
 )  # fmt: skip
 
 

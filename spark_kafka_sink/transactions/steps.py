@@ -233,6 +233,8 @@ class View:
     #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
     sweeps: int = 0
+    #: Whether the run that the last search spared has open transactions that are not decided.
+    is_left_open: bool = False
     #: The result of an operator's abort.
     by_hand: Ended | None = None
     #: Transactions of a batch that contradict the operator's resolution of the batch.
@@ -504,7 +506,7 @@ def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
 
 
 def with_write(view: View, step: Write) -> View:
-    """The view after the state of ``step`` was written, or need not be written."""
+    """The view after the state of ``step`` was written."""
     ended = view.ended
     if step.why is not Writing.CONFIRMED:
         ended = None
@@ -521,8 +523,26 @@ def with_write(view: View, step: Write) -> View:
     )
 
 
-def with_sweep(view: View, step: Sweep, swept: tuple[str, ...]) -> View:
+def without_write(view: View, step: Write) -> View:
+    """The view after the write of ``step`` failed, and the goal is reached without it. The key
+    counts as opened by others, who may have decided.
+    """
+    return replace(
+        view,
+        is_fresh=False,
+        ended=None,
+        is_recorded=step.why in _LAST,
+        is_left_open=False,
+        how=step.how,
+    )
+
+
+def with_sweep(view: View, step: Sweep, swept: tuple[str, ...], *, is_left_open: bool) -> View:
     """The view after orphans were searched, and ``swept`` were aborted."""
     return replace(
-        view, swept=(*view.swept, *swept), sweeps=view.sweeps + 1, how=step.how or view.how
+        view,
+        swept=(*view.swept, *swept),
+        sweeps=view.sweeps + 1,
+        is_left_open=is_left_open,
+        how=step.how or view.how,
     )

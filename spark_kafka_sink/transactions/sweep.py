@@ -59,10 +59,11 @@ def sweep(
     deadline_ms: int,
     *,
     keep: Collection[str] = (),
+    spared: str = "",
     patient: bool = False,
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], bool]:
     """Aborts the open transactions of ``key`` that are ``is_orphan``, except ``keep``; returns
-    their ids.
+    their ids, and whether the run ``spared`` has open transactions.
 
     Transactions of another key are not touched: "a" is not "a.b". For ``patient`` see
     ``open_transactions``.
@@ -70,13 +71,11 @@ def sweep(
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
     open_ = _listed(client, key, deadline_ms, patient=patient)
-    ids = [
-        str(one)
-        for one, state in open_.items()
-        if state in endable and str(one) not in keep and is_orphan(one)
-    ]
+    left = [one for one, state in open_.items() if state in endable and str(one) not in keep]
+    is_left_open = any(one.run == spared for one in left)
+    ids = [str(one) for one in left if is_orphan(one)]
     if not ids:
-        return ()
+        return (), is_left_open
     described = client.describe(ids, deadline_ms)
     found = {
         i: d
@@ -89,7 +88,7 @@ def sweep(
         first = f"{len(unclear)} orphaned transactions (first: {unclear[0]})"
         warn_unseen(key, f"no clear answer in time to the abort of {first}")
     done = [i for i, code in answers.items() if code is ErrorCode.NONE]
-    return tuple(i for i in done if found[i].state is _S.ONGOING)
+    return tuple(i for i in done if found[i].state is _S.ONGOING), is_left_open
 
 
 def _listed(

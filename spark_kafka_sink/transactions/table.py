@@ -17,10 +17,16 @@ from spark_kafka_sink.base.errors import (
     BatchError,
     CommitLogError,
     CommitOutcomeUnknownError,
+    KafkaError,
     KafkaTimeoutError,
     PartialCommitError,
 )
-from spark_kafka_sink.transactions.batches import decision_of, done_refusal, number_refusal
+from spark_kafka_sink.transactions.batches import (
+    Batch,
+    decision_of,
+    done_refusal,
+    number_refusal,
+)
 from spark_kafka_sink.transactions.commit_state import (
     NOTHING_DONE,
     CommitState,
@@ -33,6 +39,7 @@ from spark_kafka_sink.transactions.commit_state import (
 )
 from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.results import (
+    BatchBefore,
     Changed,
     Commit,
     Contradicted,
@@ -41,6 +48,7 @@ from spark_kafka_sink.transactions.results import (
     NotRecorded,
     OutcomeUnknown,
     Refuse,
+    RunAborted,
     Undone,
     ended_by_others,
     in_part,
@@ -221,13 +229,28 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
     """Open transactions of this run and of superseded runs are aborted, and the commit ends. A
-    write of a block aborts no transaction, because its batch is not over.
+    write of a block aborts no transaction, because its batch is not over. If a version is
+    committed, and its run has open transactions, the run is put into `superseded` first.
+
+    Another thread of the driver may write the next version in the same run::
+
+        A commits version 1, and writes DONE        B, of the same run, has prepared version 2
+        A finds open transactions of its run        B writes DECIDED 2
+        A aborts them: version 2 is visible in part
+
+    So A writes that its run is superseded. If B has not decided, B's commit is refused. If B has
+    decided, B has fenced A, so A's write fails, and B ends its transactions itself.
     """
-    if view.how is None:
+    how, run = view.how, goal.owner.run_id
+    if how is None:
         return None
-    if view.how is Commit.PREPARED or view.sweeps:
-        return Return(view.how)
-    return _sweep(goal, view, view.how)
+    if how is not Commit.PREPARED and not view.sweeps:
+        return _sweep(goal, how)
+    if not view.is_left_open or not view.is_fresh or how is not Commit.COMMITTED:
+        return Return(how)
+    if run not in view.state.superseded:
+        return Write(view.state.with_aborted_run(run), Writing.ABORTED, how, may_fail=True)
+    return Sweep(frozenset([run]), superseded=True, may_fail=True, how=how)
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
@@ -256,28 +279,39 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
         return None
     by_us = view.state.newest_run == goal.owner.run_id  # a thread of this driver
     if by_us and view.decided is not None and view.state.has_done(view.decided):
-        return _sweep(goal, view, Commit.COMMITTED)
+        return _sweep(goal, Commit.COMMITTED)
     if view.seen is None:
         return LookAt(view.tried)
     found = ended_by_others(view.tried, view.seen)
-    return _sweep(goal, view, found) if isinstance(found, Commit) else found
+    return _sweep(goal, found) if isinstance(found, Commit) else found
 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
-    """The commit is refused, because its run is superseded or was aborted. Exception: a repeated
-    version that wrote nothing decides nothing, and is not refused.
+    """The commit is refused, because its run is superseded or was aborted. Exceptions: a repeated
+    version that wrote nothing decides nothing. If a later version is done, a version of an aborted
+    run is refused because of its number.
     """
-    owner, batch = goal.owner, goal.batch
-    is_repeated = not batch.transactions and view.state.done_batch(batch.number) is not None
-    if is_repeated and owner.numbering is Numbering.VERSIONS:
-        return None
-    return owner.refusal(view.state)
+    owner, batch, state = goal.owner, goal.batch, view.state
+    refusal = owner.refusal(state)
+    if refusal is None or owner.numbering is not Numbering.VERSIONS:
+        return refusal
+    is_repeated = not batch.transactions and state.done_batch(batch.number) is not None
+    is_late = isinstance(refusal.reason, RunAborted) and batch.number < state.last_done
+    return None if is_repeated or is_late else refusal
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """The other decision is rolled forward, as at planning."""
+    """The other decision is rolled forward, as at planning. If it belongs to another batch, and
+    can't be ended, no row of this batch is visible.
+    """
     decision = view.state.decision
-    return None if decision is None else _end(goal, view, decision)
+    if decision is None:
+        return None
+    step = _end(goal, view, decision)
+    is_other = decision.number != goal.batch.number
+    if is_other and isinstance(step, Refuse):
+        return refused(BatchBefore(goal.batch.number, step))
+    return step
 
 
 def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
@@ -300,7 +334,8 @@ def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     """The key is taken over, the driver's own transactions are prepared, and DECIDED is written
-    after the check of all transactions. A batch without transactions is recorded as done.
+    after the check of all transactions. A batch without transactions is recorded as done. A version
+    without transactions is not recorded, and takes nothing over, because its rows may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -312,8 +347,7 @@ def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     if decision.transactions:
         return Decide(state.decided(decision))
     if goal.owner.numbering is Numbering.VERSIONS:
-        # Its rows may come later: it doesn't count as written.
-        return _sweep(goal, view, Commit.EMPTY)
+        return _sweep(goal, Commit.EMPTY)
     done = Done(goal.batch.number, decision.payloads, decision.digest)
     return Write(state.skipped_to(done), Writing.OWNED, Commit.EMPTY)
 
@@ -354,9 +388,7 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     log that is older than the run's plan, the write fails.
     """
     owner, state = goal.owner, view.state
-    decision = state.decision
-    is_decided = decision is not None and decision.number == goal.number
-    if is_decided and state.run_id == owner.run_id:
+    if _has_decided(goal, view):
         return None
     if state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED:
         return None
@@ -364,12 +396,12 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
-    """The batch is decided: a decision is never undone by an abort, and no transaction is
-    aborted.
+    """The batch is decided: a decision is never undone by an abort, and no transaction is aborted.
+    (An abort without a commit message finds it by its run and its number.)
     """
-    decided = decided_ids(view.state)
     ids = {t.transactional_id for t in goal.transactions}
-    return Return() if ids & decided else None
+    is_decided = ids & decided_ids(view.state) if ids else _has_decided(goal, view)
+    return Return() if is_decided else None
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
@@ -381,33 +413,43 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """All open transactions of this run and of superseded runs are aborted. A batch that was rolled
-    forward had no commit that swept superseded runs.
+    forward had no commit that swept superseded runs. Exception: if another thread of the run has
+    decided a batch with this number, the run may decide the next batch, and is not swept.
     """
-    runs = frozenset([goal.owner.run_id])
-    return None if view.sweeps else Sweep(runs, superseded=True)
+    return None if view.sweeps else Sweep(_aborted_run(goal, view), superseded=True)
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """A second sweep follows when Spark has killed the tasks: a task without a commit message may
     write until then.
-
-    In a job with versions, the second sweep ends only transactions of superseded runs, because this
-    run may have decided its next version meanwhile.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
-    is_of_versions = goal.owner.numbering is Numbering.VERSIONS
-    runs = frozenset() if is_of_versions else frozenset([goal.owner.run_id])
-    return Sweep(runs, superseded=True, when_killed=True)
+    return Sweep(_aborted_run(goal, view), superseded=True, when_killed=True)
+
+
+def _has_decided(goal: AbortBatch, view: View) -> bool:
+    """Whether its run, which owns the key, has decided about a batch with its number."""
+    decision = view.state.decision
+    is_its_number = decision is not None and decision.number == goal.number
+    return is_its_number and view.state.run_id == goal.owner.run_id
+
+
+def _aborted_run(goal: AbortBatch, view: View) -> frozenset[str]:
+    """The run of the aborted batch, if it can't decide any more."""
+    owner = goal.owner
+    standing = view.state.standing(owner.run_id, owner.generation)
+    return frozenset([owner.run_id] if standing is Standing.SUPERSEDED else [])
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
     """The batch of a job that is never repeated is completely aborted: its key is removed, because
-    a missing key means that no row of the job is visible. A done batch keeps its key.
+    nothing is left to decide. (Its commit removes the key, too: a missing key does not show whether
+    the rows of the job are visible.) A decided or done batch keeps its key.
     """
     is_once = goal.owner.numbering is Numbering.ONCE
-    is_over = view.is_aborted and view.state.last_done == NOTHING_DONE
-    if not is_once or not is_over or view.is_recorded:
+    has_rows = view.state.decision is not None or view.state.last_done != NOTHING_DONE
+    if not is_once or has_rows or not view.is_aborted or view.is_recorded:
         return None
     return Write(None, Writing.FORGOTTEN, may_fail=True)
 
@@ -706,8 +748,11 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
         failed = view.unclear  # the outcome of that write can't be read
     how, step, error = failed.how, failed.step, failed.error
     is_unclear, is_shut_out = how is Failure.UNCLEAR, how is Failure.SHUT_OUT
-    if isinstance(goal, CommitBatch) and goal.batch.is_recorded_only and is_unclear:
-        return refused(NotRecorded(goal.batch.number, error))
+    batch = goal.batch if isinstance(goal, CommitBatch) else None
+    # (A write of a block that is done was visible before, whether or not it is recorded again.)
+    is_new = batch is not None and batch.number > view.state.last_done
+    if batch is not None and batch.is_recorded_only and is_unclear and is_new:
+        return refused(NotRecorded(batch.number, error))
     if isinstance(step, Decide) and is_unclear:
         assert view.tried is not None
         return perhaps_decided(view.tried, error)
@@ -718,8 +763,9 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
         fate = _FATES.get(step.why)
     # (A step whose write is not unclear may already know that the outcome is unknown.)
     is_known = not is_unclear and isinstance(error, CommitOutcomeUnknownError | PartialCommitError)
-    if decision is not None and fate is not None and not is_shut_out and not is_known:
-        return not_finished(decision, fate, error)
+    is_end = not is_known and not (is_shut_out and batch is not None)
+    if decision is not None and fate is not None and is_end:
+        return _not_finished(batch, view, not_finished(decision, fate, error), error)
     # (A damaged log does not show whether it has a decision that was tried.)
     is_clear = isinstance(error, BatchError) and not isinstance(error, CommitLogError)
     if not is_clear or is_shut_out:
@@ -732,8 +778,19 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
             assert step.state.decision is not None
             return refused(NotInTime(step.state.decision.number, error))
     # A commit that has decided nothing makes nothing visible.
-    is_commit = isinstance(goal, CommitBatch)
-    return raised(error, Commit.NOT_VISIBLE if is_commit else Commit.NOT_REACHED)
+    return raised(error, Commit.NOT_REACHED if batch is None else Commit.NOT_VISIBLE)
+
+
+def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
+    """The end of a goal that can't finish the state's decision, which is perhaps of another
+    ``batch``.
+    """
+    decision = view.state.decision
+    if batch is None or decision is None or batch.number == decision.number:
+        return end
+    if view.tried is not None:
+        return perhaps_decided(view.tried, error)
+    return refused(BatchBefore(batch.number, end))
 
 
 def _end(
@@ -753,8 +810,10 @@ def _end(
     if set(ended.lost) == set(decision.ids):
         return Write(state.undone(), Writing.UNDONE)
     left = ended.unknown + ended.unclear
-    # (If none is known to be committed, all may yet be aborted: nothing would be visible in part.)
-    if ended.lost and len(ended.lost + left) < len(decision.ids):
+    # (If none is known to be committed, all may yet be aborted: nothing would be visible in part.
+    # If one may still be open, it is to be committed first: `lost` names all that are lost.)
+    is_shown = len(ended.lost + left) < len(decision.ids)
+    if ended.lost and is_shown and not ended.unclear:
         return Write(state.partly_lost(ended.lost), Writing.LOST)
     if left:
         # With ids that were used since, it may be done (another thread, a deposed leader).
@@ -793,7 +852,7 @@ def _drop(goal: CommitBatch, view: View) -> Step:
             state = state.without_parts()
     if state != view.state:
         return Write(state, Writing.OWNED, Commit.ALREADY_DONE)
-    return _sweep(goal, view, Commit.ALREADY_DONE)
+    return _sweep(goal, Commit.ALREADY_DONE)
 
 
 def _record(goal: CommitBatch, view: View) -> Step:
@@ -811,15 +870,14 @@ def _record(goal: CommitBatch, view: View) -> Step:
     return Write(recorded, Writing.RECORDED, Commit.PREPARED)
 
 
-def _sweep(goal: CommitBatch, view: View, how: Commit) -> Sweep:
+def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
     """The step that aborts orphans after a commit.
 
-    If this version decides nothing, open transactions of its own run are left out, because another
-    thread of the run may be about to decide them.
+    Open transactions of a version's own run are left out, because another thread of the run may
+    have decided them, or may be about to decide them.
     """
     run = goal.owner.run_id
-    decides_alone = how is Commit.COMMITTED and view.is_fresh
-    is_own = decides_alone or goal.owner.numbering is not Numbering.VERSIONS
+    is_own = goal.owner.numbering is not Numbering.VERSIONS
     return Sweep(
         frozenset([run] if is_own else []),
         superseded=True,

@@ -100,6 +100,14 @@ class Model(Moves):
                 return f"{work} is torn by an abort"
             if DONE in found and {GONE, SWEPT} & found and not is_said:
                 return f"{work} is visible in part ({found}), and the log is {state.phase.value}"
+        if state.lost and not forced:
+            unnamed = {
+                i
+                for i in table.decided_ids(state) - set(state.lost)
+                if self.state(world, i) in (GONE, SWEPT)
+            }
+            if unnamed:
+                return f"the batch is PARTIAL, and the log does not name {unnamed} as lost"
         is_done = state.done_batch(0) is not None
         if is_done and not resolved and DONE not in self.truly(world, self.ids):
             return "the batch is done, and not visible"

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions import ending as rules
 from spark_kafka_sink.transactions import steps, table
@@ -26,7 +26,7 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
 )
 from spark_kafka_sink.transactions.ending import Age, CommitOutcomes, Ending
-from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
+from spark_kafka_sink.transactions.outcomes import Outcome, is_committed, outcome_of
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.results import Commit, Refuse
 from spark_kafka_sink.transactions.steps import Failure, Goal, View
@@ -113,6 +113,7 @@ class Moves(Things):
         if isinstance(step, steps.Return):
             return self.next_goal(actor, actor.mind.view.state, step.how)
         if isinstance(step, Refuse):
+            _check_own(actor.mind.goal, step)
             return self.at_rest(actor, step.how.value)
         return actor
 
@@ -181,10 +182,12 @@ class Moves(Things):
             arrived = self.written(world, world.pending.value)
             yield "a late EndTxn arrives", arrived._replace(pending=None)
             yield "a late EndTxn is lost", world._replace(pending=None)
-        # (An id expires days after its transaction, and none is open for so long.)
-        if world.forgotten and OPEN not in world.ends:
+        # (An id expires days after its transaction, and none is open for so long. But it may be
+        # initialized again, except while a driver aborts the others.)
+        is_early = self.is_forgotten_early
+        if world.forgotten and (is_early or OPEN not in world.ends):
             for one, how in zip(self.ids, world.ends, strict=True):
-                if how in (DONE, GONE, SWEPT):
+                if how in (DONE, GONE) or (how == SWEPT and not is_early):
                     then = self.ended(world, one, how + FORGOTTEN)
                     yield f"{one} expires", then._replace(forgotten=world.forgotten - 1)
         if world.is_leaderless:
@@ -293,16 +296,16 @@ class Moves(Things):
         done = self.knows(
             actor._replace(is_stale=False), "written", lambda view: steps.with_write(view, step)
         )
+        without = self.knows(
+            actor._replace(is_stale=False), "not", lambda view: steps.without_write(view, step)
+        )
         if self.is_shut_out(world, actor):
-            yield (
-                "is shut out",
-                world,
-                done if step.may_fail else self.fails(actor, Failure.SHUT_OUT),
-            )
+            failed = without if step.may_fail else self.fails(actor, Failure.SHUT_OUT)
+            yield "is shut out", world, failed
             return
         then = self.written(world, step.state)
         yield f"writes {step.why.name}", then, done
-        unclear = done if step.may_fail else self.fails(actor, Failure.UNCLEAR)
+        unclear = without if step.may_fail else self.fails(actor, Failure.UNCLEAR)
         if world.unanswered:
             yield "writes unanswered", then._replace(unanswered=world.unanswered - 1), unclear
         if world.late:
@@ -391,7 +394,12 @@ class Moves(Things):
         )
         one = None if world.is_leaderless else next(orphans, None)
         if one is None:
-            swept = self.knows(actor, "swept", lambda view: steps.with_sweep(view, step, ()))
+            is_left = any(i.run == step.spared and str(i) not in keep for i in self.open_ids(world))
+            swept = self.knows(
+                actor,
+                ("swept", is_left),
+                lambda view: steps.with_sweep(view, step, (), is_left_open=is_left),
+            )
             yield "has swept", world, swept
         else:
             yield f"sweeps {one}", self.ended(world, one, SWEPT), actor
@@ -421,6 +429,12 @@ class Moves(Things):
             todo = rules.ending(decision.transactions, found, seen, away=away, only_lost=by_hand)
             whole = len(open_) == len(decision.ids)
             assert todo is not None
+            how = set(outcomes.values())
+            is_shown = any(
+                is_committed(t, found[t.transactional_id]) for t in decision.transactions
+            )
+            if open_ and todo is Ending.FINISH and Outcome.LOST in how and not is_shown:
+                raise IllegalStateError("a rest is committed, and no row of the lost ones is known")
             stage: tuple[Hashable, ...] = {
                 Ending.COMMIT: ("commit", GAP), Ending.HURRY: ("commit", LAST),
                 Ending.FINISH: ("commit", TIMED_OUT), Ending.WAIT: (),
@@ -452,6 +466,14 @@ class Moves(Things):
     def truly(self, world: Surroundings, ids: Iterable[str]) -> set[str]:
         """Their ends, whether they are forgotten or not."""
         return {self.state(world, i).removesuffix(FORGOTTEN) for i in ids}
+
+
+def _check_own(goal: Goal, end: Refuse) -> None:
+    """A commit ends with the outcome of its own batch, and of no other one."""
+    of = getattr(end.reason, "number", None)
+    is_outcome = end.how in (Commit.PARTIAL, Commit.UNKNOWN)
+    if isinstance(goal, steps.CommitBatch) and is_outcome and of not in (None, goal.batch.number):
+        raise IllegalStateError(f"a commit of {goal.batch.number} has the outcome of {of}")
 
 
 @cache

@@ -123,6 +123,8 @@ class Things:
         #: Without faults an abort leaves nothing open.
         self.is_quiet = True
         self.is_by_hand = True
+        #: An id may be initialized again while other transactions are open.
+        self.is_forgotten_early = False
         self.works = {
             work: tuple(
                 PreparedTransaction(f"{KEY}~{work[0]}~g1.{work}~{n}", 7, 3, version)

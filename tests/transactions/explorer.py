@@ -12,9 +12,11 @@ goes round in a circle, either.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -36,6 +38,8 @@ class Explored(NamedTuple):
     ends: frozenset[tuple[str, ...]]
     #: The steps to a world that is broken, and what is wrong with it; empty when none is.
     counterexample: tuple[str, ...] = ()
+    #: Every world was visited, and not a sample.
+    is_whole: bool = True
 
 
 def few_openings() -> AbstractContextManager[Any]:
@@ -43,19 +47,24 @@ def few_openings() -> AbstractContextManager[Any]:
     return patch.multiple(table, MOST_OPENINGS=OPENINGS, MOST_UNCLEAR=OPENINGS)
 
 
-def explore(model: Model, start: Surroundings, came: Came | None = None) -> Explored:
+def explore(
+    model: Model, start: Surroundings, came: Came | None = None, most: int = sys.maxsize
+) -> Explored:
     """Every world that can be reached from ``start``; stops at the first broken one. ``came`` gets
-    all worlds.
+    all worlds. If a depth has more than ``most`` worlds, a sample, the same one each time.
     """
     with few_openings():
-        return _explored(model, start, {} if came is None else came)
+        return _explored(model, start, {} if came is None else came, most)
 
 
-def _explored(model: Model, start: Surroundings, came: Came) -> Explored:
+def _explored(model: Model, start: Surroundings, came: Came, most: int) -> Explored:
     came[start] = None, ""
-    layer, depth = [start], 0
+    layer, depth, is_whole = [start], 0, True
     ends: set[tuple[str, ...]] = set()
+    chance = Random(1)
     while layer:
+        if len(layer) > most:
+            layer, is_whole = chance.sample(layer, most), False
         following = []
         for world in layer:
             ends.add(tuple(actor.end for actor in world.actors))
@@ -72,7 +81,7 @@ def _explored(model: Model, start: Surroundings, came: Came) -> Explored:
                     came[then] = (world, what)
                     following.append(then)
         layer, depth = following, depth + 1
-    return Explored(len(came), depth, frozenset(ends))
+    return Explored(len(came), depth, frozenset(ends), is_whole=is_whole)
 
 
 def _way(came: Came, world: Surroundings) -> list[str]:

@@ -235,6 +235,27 @@ def a_write_of_a_block_has_no_answer(f: Failing) -> None:
     f.driver.commit(owner, batch)
 
 
+@_ends_in(CommitError, "batch ... of '...' was not decided, and nothing of it is visible, because")
+def another_thread_commits_the_version_before_in_part(f: Failing) -> None:
+    f.numbering = Numbering.VERSIONS
+    f.commit_other("first")
+    owner, batch = f.owner(), f.batch(*MINE, number=2)
+    before = f.batch("other0", "other1", number=1)
+    f.when_decided(lambda: f.end_one(before))
+    with f.world.driver() as driver, suppress(PartialCommitError):
+        driver.commit(f.owner("run", driver), before)
+    f.driver.commit(owner, batch)
+
+
+@_ends_in(CommitOutcomeUnknownError, "it is not known whether the commit log ... has the records")
+def a_write_of_a_done_block_has_no_answer(f: Failing) -> None:
+    f.driver.commit(f.owner(), f.batch("other", token="block"))
+    f.driver.commit(f.owner(), Batch(0, (), Payload(), block=Block("block", 1)))
+    owner = f.owner()
+    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_log)
+    f.driver.commit(owner, Batch(0, (), Payload(1, 5, "t"), block=Block("again")))
+
+
 # --- it may be decided -------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ part unless its state says so, and what a commit returns is true.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -74,16 +75,31 @@ def works_of(actors: tuple[Actor, ...]) -> dict[str, int]:
     return works if is_small else works | {"a": 2}
 
 
-def explored(*actors: Actor, version: int = 2, faults: tuple[str, ...] = FAULTS) -> Explored:
-    """From the beginning, with one fault of each of ``faults``."""
-    model = Model(works_of(actors), version)
-    return explore(model, model.begin(*actors, **{**NO_FAULTS, **dict.fromkeys(faults, 1)}))
+def explored(
+    *actors: Actor,
+    version: int = 2,
+    faults: tuple[str, ...] = FAULTS,
+    most: int = sys.maxsize,
+    **works: int,
+) -> Explored:
+    """From the beginning, with one fault of each of ``faults``; ``works`` has more transactions.
+    ``most``: only a sample of so many worlds at each depth.
+    """
+    model = Model(works_of(actors) | works, version)
+    start = model.begin(*actors, **{**NO_FAULTS, **dict.fromkeys(faults, 1)})
+    return explore(model, start, most=most)
 
 
-def sound(*actors: Actor, version: int = 2, faults: tuple[str, ...] = FAULTS) -> Explored:
+def sound(
+    *actors: Actor,
+    version: int = 2,
+    faults: tuple[str, ...] = FAULTS,
+    most: int = sys.maxsize,
+    **works: int,
+) -> Explored:
     """As ``explored``; fails at a broken order, and has a row of the page."""
     began = time.process_time()
-    found = explored(*actors, version=version, faults=faults)
+    found = explored(*actors, version=version, faults=faults, most=most, **works)
     seconds = round(time.process_time() - began)
     assert not found.counterexample, "\n".join(found.counterexample)
     who = "; ".join(
@@ -91,7 +107,9 @@ def sound(*actors: Actor, version: int = 2, faults: tuple[str, ...] = FAULTS) ->
         for actor in actors
     )
     what = "all" if faults == FAULTS else ", ".join(faults) or "none"
-    _EXPLORED.append((who, version, what, f"{found.states:,}", found.depth, seconds))
+    who += "".join(f"; {n} transactions of {work}" for work, n in works.items())
+    states = f"{found.states:,}{'' if found.is_whole else ' (a sample)'}"
+    _EXPLORED.append((who, version, what, states, found.depth, seconds))
     return found
 
 
@@ -161,6 +179,35 @@ THREADS = (
 )
 
 
+@pytest.mark.parametrize(
+    "works",
+    [
+        pytest.param({"a1": 2}, id="the next"),
+        pytest.param({"a": 2}, id="the first", marks=pytest.mark.long),
+    ],
+)
+def test_two_threads_of_one_job(works: dict[str, int]) -> None:
+    """A version in two transactions could be torn: by the other one's sweep, or by its end."""
+    found = sound(*THREADS, faults=(), **works)
+    assert (Commit.COMMITTED.value, Commit.COMMITTED.value) in found.ends
+
+
+def test_an_abort_without_messages_beside_the_commit_of_a_job() -> None:
+    """The key of a job that is never repeated has its decision."""
+    commit = DRIVER._replace(numbering=Numbering.ONCE)
+    abort = Actor("a", ("abort",), numbering=Numbering.ONCE)
+    found = sound(commit, abort, faults=())
+    assert ("committed", "abort: over") in found.ends
+
+
+def test_a_rest_is_not_committed_for_an_outcome_that_is_not_known() -> None:
+    """One of three is aborted, the id of another one is initialized again: the third one waits."""
+    model = Model({"a": 3})
+    model.is_forgotten_early = True
+    found = explore(model, model.begin(DRIVER, **{**NO_FAULTS, "forgotten": 1}))
+    assert not found.counterexample, "\n".join(found.counterexample)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("fault", FAULTS if IS_WHOLE else FAULTS[:1])
@@ -177,6 +224,30 @@ def test_two_threads_of_one_job_with_each_fault(fault: str) -> None:
 def test_two_drivers_and_an_operator(command: str) -> None:
     found = sound(DRIVER, OTHER, Actor("o", (command,)), faults=())
     assert found.states > 30_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
+@pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
+def test_three_transactions_and_an_operator(command: str) -> None:
+    found = sound(DRIVER, Actor("o", (command,)), faults=(), a=3)
+    assert found.is_whole
+
+
+#: Worlds at each depth that are visited, where all of them would take hours.
+MOST = 2_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
+def test_two_drivers_and_an_operator_with_each_fault(command: str, fault: str) -> None:
+    """A sample, which goes to the end of the longest orders."""
+    found = sound(DRIVER, OTHER, Actor("o", (command,)), faults=(fault,), most=MOST)
+    assert found.depth > 30
 
 
 @pytest.mark.long
@@ -214,7 +285,9 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
     "nobody rolls forward": (_row("another_decision_is_there"), (DRIVER, OTHER), ()),
     "a batch is decided twice": (_row("it_is_done"), (DRIVER, OTHER), ()),
     "others' decision counts as its own": (
-        lambda: with_row_text("another_decision_is_there", "decision)", "decision, is_ours=True)"),
+        lambda: with_row_text(
+            "another_decision_is_there", "view, decision)", "view, decision, is_ours=True)"
+        ),
         (DRIVER, OTHER), (),
     ),
     "a lost transaction counts as committed": (
@@ -247,7 +320,23 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
         lambda: patch.object(steps, "with_seen", lambda view, _: replace(view, tried=None)),
         (DRIVER, RESTART), ("unanswered", "stale"),
     ),
+    "a version's own run is swept, and may decide": (
+        lambda: with_row_text("it_has_succeeded", "if run not in", "if False and run not in"),
+        THREADS, (),
+    ),
+    "a batch is lost in part while one is open": (
+        lambda: with_text(table, "_end", "and not ended.unclear", ""), (DRIVER,), ()
+    ),
+    "the outcome of another batch is told as its own": (
+        lambda: with_row_text("another_decision_is_there", "if is_other and", "if False and"),
+        THREADS, (),
+    ),
 }  # fmt: skip
+#: What they need to show it.
+MORE: dict[str, dict[str, int]] = {
+    "a version's own run is swept, and may decide": {"a1": 2},
+    "a batch is lost in part while one is open": {"a": 3},
+}
 
 
 #: These break nothing: an actor does not come to one of its ends any more.
@@ -267,7 +356,7 @@ def test_a_changed_row_is_found(name: str) -> None:
     change, actors, faults = CHANGES[name]
     ends = explored(*actors, faults=faults).ends if name in LOSES_AN_END else frozenset()
     with change():
-        found = explored(*actors, faults=faults)
+        found = explored(*actors, faults=faults, **MORE.get(name, {}))
     assert found.counterexample or ends - found.ends
 
 

@@ -84,7 +84,7 @@ def _never_undone() -> AbstractContextManager[Any]:
 
 
 def _sweeps_for_ever() -> AbstractContextManager[Any]:
-    return patch.object(steps, "with_sweep", lambda view, *_: view)
+    return patch.object(steps, "with_sweep", lambda view, *_, **__: view)
 
 
 @pytest.mark.parametrize("change", [_never_undone, _sweeps_for_ever])

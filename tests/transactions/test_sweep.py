@@ -36,7 +36,7 @@ def test_an_idle_identity_without_rows_is_ended_once(
         return one.run == "run"
 
     assert open_runs(client, key, soon(), is_orphan) == {"run"}
-    assert sweep(client, key, is_orphan, soon(), keep=[kept]) == (orphan,)
+    assert sweep(client, key, is_orphan, soon(), keep=[kept], spared="other") == ((orphan,), True)
     found = client.describe([idle, kept, orphan, *strangers], soon())
     ended = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
     assert all(found[i].state in ended for i in (idle, orphan))
@@ -44,7 +44,7 @@ def test_an_idle_identity_without_rows_is_ended_once(
     for untouched in (kept, *strangers):
         assert found[untouched].producer_epoch == given[untouched].epoch
 
-    assert sweep(client, key, is_orphan, soon(), keep=[kept]) == ()
+    assert sweep(client, key, is_orphan, soon(), keep=[kept], spared="run") == ((), False)
     now_ = client.describe([idle, kept, orphan, *strangers], soon())
     assert {i: d.producer_epoch for i, d in now_.items()} == {
         i: d.producer_epoch for i, d in found.items()
@@ -52,6 +52,6 @@ def test_an_idle_identity_without_rows_is_ended_once(
 
     # A worker that lives takes the id up again; it may be slow again.
     used_again = client.init_producer_id(idle, 60_000, soon())
-    assert sweep(client, key, is_orphan, soon(), keep=[kept]) == ()
+    assert sweep(client, key, is_orphan, soon(), keep=[kept]) == ((), False)
     (now,) = client.describe([idle], soon()).values()
     assert now.producer_epoch == used_again.epoch + 1, "and is ended again"
