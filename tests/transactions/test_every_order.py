@@ -226,17 +226,23 @@ def test_two_drivers_and_an_operator(command: str) -> None:
     assert found.states > 30_000
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
 @pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
 def test_three_transactions_and_an_operator(command: str) -> None:
-    found = sound(DRIVER, Actor("o", (command,)), faults=(), a=3)
-    assert found.is_whole
+    """One may be committed, one lost, and one open."""
+    sound(DRIVER, Actor("o", (command,)), faults=(), a=3)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
+def test_three_transactions_and_an_operator_with_each_fault(command: str, fault: str) -> None:
+    sound(DRIVER, Actor("o", (command,)), faults=(fault,), a=3)
 
 
 #: Worlds at each depth that are visited, where all of them would take hours.
-MOST = 2_000
+MOST = 1_000
 
 
 @pytest.mark.long
