@@ -127,7 +127,7 @@ def test_the_topic_was_created_again(world: CommittingWorld, query: Query) -> No
     assert world.visible() == rows(0, 1)
 
 
-def test_a_topic_that_was_created_again_and_has_more_records_gets_the_state_back(
+def test_a_topic_created_again_with_more_records_gets_the_state_back(
     world: CommittingWorld, query: Query
 ) -> None:
     """The offsets do not show it, and nobody has opened the key: its state is written whole."""
