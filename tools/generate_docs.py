@@ -229,9 +229,9 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 def _options_without_effect() -> Iterator[str]:
     yield from ("## Known, without effect", "")
     yield paragraph(
-        "Kafka's Java producer has these options. Their values are checked, and a warning names",
-        "the options that have no effect. Exception: there is no warning if the value switches the",
-        "option off (`false`, an empty list).",
+        "Kafka's Java producer has these options. Here they have no effect: the sink checks their",
+        "values, and a warning names the options that a write sets. Exception: there is no warning",
+        "if the value switches the option off (`false`, an empty list).",
     )
     yield ""
     what = option_texts().what
@@ -244,7 +244,7 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "Options of TLS and SASL are never ignored. If an option has no effect with the given",
+        "No other option of TLS or SASL is ignored. If one has no effect with the given",
         "`kafka.security.protocol`, mechanism or key store, the write fails. See",
         "[security](security.md#settings-that-would-have-no-effect).",
     )
@@ -284,7 +284,11 @@ def _refused_options() -> Iterator[str]:
         f"- A Kafka consumer: {names['consumer']}",
         f"- An admin client: {names['admin']}",
         f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
-        f"- A schema registry's client or serializer: {names['registry']}",
+        (
+            "- A schema registry's client or serializer (a name that ends with `.*` means all"
+            " options with this prefix, except [the options of the sink](options.md)):"
+            f" {names['registry']}"
+        ),
         "- librdkafka (options that have another name in Java, or no counterpart in Java):",
         "",
         "| librdkafka | Java |",

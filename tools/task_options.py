@@ -51,7 +51,7 @@ TASKS = (
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
         "[Formats](formats.md) lists the types of columns, and the places where the sink"
-        " looks for a schema, in this order.",
+        " looks for a schema, in the order in which it looks.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
          "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
@@ -172,7 +172,7 @@ def options_of(task: Task) -> Iterator[str]:
 def page_lines() -> Iterator[str]:
     yield (
         "This page lists the options for each task, with links to their descriptions. Some options"
-        " change the default of other options. If the example of a task does this, the list below"
+        " change the default of other options. If an example sets such an option, the list below"
         " the example has the new default in brackets."
     )
     options = obeyed()

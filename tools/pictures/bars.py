@@ -120,7 +120,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "The picture compares kprod with Spark's sink with default options. In the table, *tuned* means Spark's sink with a `batch.size` of 1 MiB and a `linger.ms` of 50.",
+        "The picture compares kprod with Spark's sink with default options. In the table, *tuned* means Spark's sink with a `batch.size` of 1 MiB and a `linger.ms` of 50. *tune=True* means that kprod was registered with `register(spark, tune=True)`. *Unix socket* means that Spark and its Python workers are connected by a Unix socket.",
     )
     yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
     yield from (
@@ -131,7 +131,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        f"To send single records (`KafkaProducer.send`) is much slower than to send columns. A record costs {_send('confluent-kafka')} the CPU of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU of a record of kafka-python.",
+        f"With kprod, to send single records (`KafkaProducer.send`) is much slower than to send columns. A single record of kprod costs {_send('confluent-kafka')} the CPU of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU of a record of kafka-python.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
