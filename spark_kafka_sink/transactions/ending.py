@@ -127,7 +127,10 @@ def end_decided(
             return replace(ended, overdue=_overdue(client, ended.unclear, found))
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
-        margin = min(margin_ms(d.timeout_ms) for d in found.values())
+        # (The description of an id that a coordinator no longer has is without a timeout.)
+        margin = min(
+            (margin_ms(d.timeout_ms) for d in found.values() if d.timeout_ms > 0), default=0
+        )
         if todo is Ending.FINISH:
             until_ms = deadline_ms
         elif todo is Ending.COMMIT:
@@ -139,7 +142,7 @@ def end_decided(
         ):
             return CommitOutcomes(lost=tuple(found))
         else:  # (A transaction whose partition has no leader can't be aborted yet.)
-            pause_ms = min(_WAIT_MS, margin // 32)
+            pause_ms = max(_ROUND_MS, min(_WAIT_MS, margin // 32))
             client.clock.wait(Latch(), min(deadline_ms, begun_ms + pause_ms))
 
 

@@ -467,11 +467,12 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
     tried = view.tried
     if is_unclear and isinstance(step, Decide):
         tried = step.state.decision
-    openings = view.openings + isinstance(step, Remove)
+    is_removal = isinstance(step, Remove)  # it opens the key, too, and begins again from here
     return replace(
         view,
         failed=failed,
-        openings=openings,
+        openings=view.openings + is_removal,
+        begun_ms=at_ms if is_removal else view.begun_ms,
         tried=tried,
         unclear=failed if is_unclear else view.unclear if how is Failure.FINAL else None,
         was_unclear=view.was_unclear or is_unclear,

@@ -26,9 +26,9 @@ def world(request: pytest.FixtureRequest) -> CommittingWorld:
     return CommittingWorld(transaction_version=request.param)
 
 
-def decided(world: CommittingWorld) -> tuple[PreparedTransaction, ...]:
+def decided(world: CommittingWorld, tasks: int = 2) -> tuple[PreparedTransaction, ...]:
     """By a driver that died before its first EndTxn."""
-    written = tuple(world.prepared(f"{KEY}~{RUN}~g0.w{k}~{k}", f"lost {k}") for k in range(2))
+    written = tuple(world.prepared(f"{KEY}~{RUN}~g0.w{k}~{k}", f"lost {k}") for k in range(tasks))
     with world.client() as client:
         session = CommitLog(client, LOG_TOPIC).open(KEY, client.deadline())
         state = session.state.taken_over(RUN, "query", client.clock.wall_ms())

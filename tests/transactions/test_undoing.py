@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.transactions.steps import (
+    Failure,
+    Forget,
+    Refuse,
+    Remove,
+    View,
+    with_failure,
+)
+from spark_kafka_sink.transactions.table import next_step
 from tests.transactions.committing_world import CommittingWorld
-from tests.transactions.test_outcome_hints import KEY, decided
+from tests.transactions.test_outcome_hints import KEY, decided, hint_of_a_start
 
 pytestmark = pytest.mark.simulated
 
@@ -15,21 +28,55 @@ def world() -> CommittingWorld:
     return CommittingWorld()
 
 
-def test_a_start_pauses_while_the_rest_has_no_leader(world: CommittingWorld) -> None:
-    """It looks about once a second, as at a transaction that it waits for."""
+def aborted_by_brokers(world: CommittingWorld, transactional_id: str) -> None:
     coordinator = world.cluster.transactions
-    first, rest = (one.transactional_id for one in decided(world))
-    found = coordinator.transactions[first]
+    found = coordinator.transactions[transactional_id]
     identity = found.producer_id, found.epoch
-    coordinator.end(first, identity, commit=False, version=2, now=world.cluster.now)
-    for tp in coordinator.transactions[rest].partitions:
-        world.cluster.move_leader(tp, -1)
+    coordinator.end(transactional_id, identity, commit=False, version=2, now=world.cluster.now)
+
+
+@contextmanager
+def few_descriptions(world: CommittingWorld) -> Iterator[None]:
+    """The block takes long, and asks for descriptions less than ten times a second."""
     begun = world.scheduler.now
     world.cluster.arrived.clear()
-    with world.driver() as driver:
-        assert driver.plan(KEY).decision is None
+    yield
     seconds = (world.scheduler.now - begun) / 1_000
     looks = [name for _, name in world.cluster.arrived if name == "DESCRIBE_TRANSACTIONS"]
     assert seconds > 10
-    assert len(looks) < 10 * seconds
+    assert 0 < len(looks) < 10 * seconds
+
+
+def test_a_start_pauses_while_the_rest_has_no_leader(world: CommittingWorld) -> None:
+    """It looks about once a second, as at a transaction that it waits for."""
+    first, rest = (one.transactional_id for one in decided(world))
+    aborted_by_brokers(world, first)
+    for tp in world.cluster.transactions.transactions[rest].partitions:
+        world.cluster.move_leader(tp, -1)
+    with few_descriptions(world), world.driver() as driver:
+        assert driver.plan(KEY).decision is None
     assert world.visible() == []
+
+
+def test_a_start_pauses_beside_an_expired_id(world: CommittingWorld) -> None:
+    """The expired id has no timeout that the pause could be a part of."""
+    expired, lost, _ = (one.transactional_id for one in decided(world, tasks=3))
+    world.cluster.transactions.expire(expired)
+    aborted_by_brokers(world, lost)
+    with few_descriptions(world):
+        hint_of_a_start(world)
+    assert world.visible() == []
+
+
+def test_a_removal_that_is_always_shut_out_ends() -> None:
+    """Another process opens the key again and again, for longer than max.block.ms."""
+    view, now, attempts = View(name="a", until_ms=60_000), 0, 0
+    while isinstance(step := next_step(Forget(KEY), view), Remove):
+        attempts += 1
+        assert step.up_to_ms >= 0
+        assert attempts < 1_000
+        now += 100 + round(min(step.up_to_ms, step.most_ms))
+        view = with_failure(view, step, Failure.SHUT_OUT, KafkaError("fenced"), now)
+    assert isinstance(step, Refuse)
+    assert now >= 60_000
+    assert attempts > 5
