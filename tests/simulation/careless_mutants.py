@@ -30,7 +30,7 @@ from tests.simulation.mutant import all_of, without_rows
 
 
 def never_sweeps() -> AbstractContextManager[Any]:
-    return patch.object(committer, "sweep", lambda *_, **__: ())
+    return patch.object(committer, "sweep", lambda *_, **__: ((), False))
 
 
 def abort_does_nothing() -> AbstractContextManager[Any]:
