@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,7 @@ _MARKER_OF_FIXTURE = {
 }
 #: What a machine must have for them; a skip of theirs is an error under CI.
 _NEEDS = {"broker", "cluster", "spark"}
+_NOT_BEGUN = pytest.StashKey[list[str]]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -100,8 +102,22 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """After KPROD_TESTS_UNTIL (seconds since 1970) no further test begins."""
+    if time.time() < float(os.environ.get("KPROD_TESTS_UNTIL", "inf")):
+        return None
+    item.config.stash.setdefault(_NOT_BEGUN, []).append(item.nodeid)
+    return True
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The seed of the order; pytest-randomly shows it in a header that ``-q`` leaves out."""
+    """The tests that were not begun in time, and the seed of the order; pytest-randomly shows it in
+    a header that ``-q`` leaves out.
+    """
+    if late := terminalreporter.config.stash.get(_NOT_BEGUN, []):
+        files = ", ".join(sorted({test.partition("::")[0] for test in late}))
+        terminalreporter.write_line(f"not begun in time: {len(late)} tests of {files}")
     seed = getattr(terminalreporter.config.option, "randomly_seed", None)
     if seed is not None:
         terminalreporter.write_line(f"this order again: --randomly-seed={seed}")

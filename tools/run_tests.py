@@ -122,7 +122,7 @@ def main() -> int:
             outputs.append(file.read())
             print(outputs[-1])
     for line in "\n".join(outputs).splitlines():
-        if line.startswith(("FAILED ", "ERROR ", "this order again: ")):
+        if line.startswith(("FAILED ", "ERROR ", "not begun in time: ", "this order again: ")):
             print(line)
     total: Counter[str] = sum(map(outcomes, outputs), Counter())
     del total["deselected"]
