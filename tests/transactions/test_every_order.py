@@ -42,6 +42,13 @@ NO_FAULTS = {"unanswered": 0, "late": 0, "stale": 0, "leaderless": 0, "forgotten
 FAULTS = tuple(NO_FAULTS)
 #: ``make orders`` visits every order, in about ten minutes of CPU; ``make test-long`` a part.
 IS_WHOLE = "KPROD_EVERY_ORDER" in os.environ
+
+
+def only_whole(test: Callable[..., None]) -> Callable[..., None] | None:
+    """A test that takes minutes of CPU: pytest finds it under ``make orders`` alone."""
+    return test if IS_WHOLE else None
+
+
 ALL_BUT_IDS = tuple(fault for fault in FAULTS if fault != "forgotten")
 DRIVER, OTHER = Actor("a", ("commit",), "a"), Actor("b", ("plan", "commit"), "b")
 RESTART, OPERATOR = Actor("r", ("plan",)), Actor("o", ("by hand",))
@@ -217,9 +224,9 @@ def test_two_threads_of_one_job_with_each_fault(fault: str) -> None:
     assert (Commit.COMMITTED.value, Commit.COMMITTED.value) in found.ends
 
 
+@only_whole
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
 @pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
 def test_two_drivers_and_an_operator(command: str) -> None:
     found = sound(DRIVER, OTHER, Actor("o", (command,)), faults=())
@@ -232,9 +239,9 @@ def test_three_transactions_and_an_operator(command: str) -> None:
     sound(DRIVER, Actor("o", (command,)), faults=(), a=3)
 
 
+@only_whole
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
 def test_three_transactions_and_an_operator_with_each_fault(command: str, fault: str) -> None:
@@ -245,9 +252,9 @@ def test_three_transactions_and_an_operator_with_each_fault(command: str, fault:
 MOST = 1_000
 
 
+@only_whole
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif(not IS_WHOLE, reason="minutes of CPU: make orders")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", [*COMMANDS, "by hand"])
 def test_two_drivers_and_an_operator_with_each_fault(command: str, fault: str) -> None:
