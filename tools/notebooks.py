@@ -45,6 +45,7 @@ NAMES = (
     "report",
     "tuning",
     "keys_and_tombstones",
+    "changelogs",
     "two_topics",
     "dead_letters",
     "schemas",
