@@ -8,7 +8,6 @@ import logging
 import stat
 import sys
 import time
-import timeit
 from asyncio import CancelledError
 from dataclasses import replace
 from importlib import resources
@@ -29,6 +28,7 @@ from spark_kafka_sink.datasource.report.write_report import (
     DeadLettersReport,
     WriteOutcome,
 )
+from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -426,24 +426,31 @@ def test_a_report_within_a_decision_is_written_only_there(caplog, monkeypatch):
 
 
 @pytest.mark.timing
-def test_a_report_of_10_000_partitions_takes_little_cpu(tmp_path, monkeypatch):
-    """Made, kept for last_report, and written to a file."""
+def test_a_report_of_ten_times_the_partitions_takes_about_ten_times_the_cpu(tmp_path, monkeypatch):
+    """Made, kept for last_report, and written to a file, for 1,000 and for 10,000 partitions.
+
+    The two are measured in turn, and the least of five counts: a slow machine is slow for both.
+    """
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
-    reports = config(reportPath=f"{tmp_path}/reports/")
-    halves = (range(5_000), range(5_000, 10_000))
-    messages = [
-        message(partition_id=i, offsets={TopicPartition("orders", p): (0, 9) for p in half})
-        for i, half in enumerate(halves)
-    ]
-    seconds = []
+
+    def messages(count: int) -> list[TaskCommitMessage]:
+        halves = (range(count // 2), range(count // 2, count))
+        return [
+            message(partition_id=i, offsets={TopicPartition("orders", p): (0, 9) for p in half})
+            for i, half in enumerate(halves)
+        ]
+
+    counts = (1_000, 10_000)
+    seconds: dict[int, list[float]] = {count: [] for count in counts}
     for n in range(5):
-        begun = time.process_time()
-        publish(replace(report_of(messages), written_at_ms=n), reports)
-        seconds.append(time.process_time() - begun)
-    files = list((tmp_path / "reports").iterdir())
+        for count in counts:
+            written = messages(count)
+            reports = config(reportPath=f"{tmp_path}/{count}/")
+            begun = time.process_time()
+            publish(replace(report_of(written), written_at_ms=n), reports)
+            seconds[count].append(time.process_time() - begun)
+    files = list((tmp_path / "10000").iterdir())
     assert len(files) == 5
     assert len(json.loads(files[0].read_text())["partitions"]) == 10_000
     assert files[0].stat().st_size <= MAX_JSON_BYTES
-    text = files[0].read_text()
-    reads = timeit.repeat(lambda: json.loads(text), number=1, repeat=5, timer=time.process_time)
-    assert min(seconds) < 15 * min(reads)
+    assert min(seconds[10_000]) < 30 * min(seconds[1_000])
