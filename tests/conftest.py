@@ -29,6 +29,7 @@ from tests.real_kafka import (
     local_broker,
     one_broker,
 )
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         slow = {"long", "faults", "cluster"} & {marker.name for marker in item.iter_markers()}
         if "kafka_3_9" in fixtures or (slow and item.get_closest_marker("timeout") is None):
             item.add_marker(pytest.mark.timeout(600))
+        if PATIENCE != 1:
+            own = item.get_closest_marker("timeout")
+            limit = own.args[0] if own else float(item.config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(limit * PATIENCE), append=False)
 
 
 def pytest_collection_finish() -> None:

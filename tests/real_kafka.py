@@ -24,13 +24,14 @@ from spark_kafka_sink.local_kafka import (
     NodeState,
     prepare,
 )
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 CONF = Path(__file__).parents[1] / "conf" / "kafka"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0 * PATIENCE
 #: "At once" on a busy machine, where the wait that it must not be takes 60 s at least.
 AT_ONCE_S = 30.0
 

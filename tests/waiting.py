@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+#: The limits of waits, and pytest's of tests, are multiplied by it. A limit is there to end a test
+#: that hangs; a machine that is slow, or has other work, needs more of it.
+PATIENCE = float(os.environ.get("KPROD_TESTS_PATIENCE", "1"))
+#: Seconds for anything that comes sooner or later: a JVM's start, a stream's first batch.
+LONG_S = 240.0 * PATIENCE
 
 
 def wait_for(
@@ -17,10 +24,11 @@ def wait_for(
     pause: float = 0.01,
 ) -> T:
     """The first value of ``condition()`` that is true, called again after ``pause``. Times are
-    seconds; AssertionError, naming ``what``, after ``timeout``.
+    seconds; AssertionError, naming ``what``, after ``timeout`` times :data:`PATIENCE`.
     """
-    deadline = time.monotonic() + timeout
+    limit = timeout * PATIENCE
+    deadline = time.monotonic() + limit
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come in {timeout} s"
+        assert time.monotonic() < deadline, f"{what} did not come in {limit} s"
         time.sleep(pause)
     return found

@@ -22,9 +22,9 @@ import psutil
 import pyspark
 
 from tests.programs import is_python
+from tests.waiting import LONG_S, PATIENCE
 
-START_S = 240.0
-SUBMIT_S = 300.0
+SUBMIT_S = 300.0 * PATIENCE
 BIN = Path(pyspark.__file__).parent / "bin"
 #: The program of all jobs here.
 JOB = Path(__file__).with_name("standalone_jobs.py")
@@ -174,7 +174,7 @@ def _process(
 
 def _awaited(log: Path, pattern: str) -> str:
     """What a line of the log says, once it is there."""
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + LONG_S
     while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
         assert time.monotonic() < deadline, f"{pattern}: {log.read_text(errors='replace')[-3000:]}"
         time.sleep(0.05)

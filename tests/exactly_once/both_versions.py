@@ -9,6 +9,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
 from tests.exactly_once.processes import Driver
 from tests.faults.proxy import Action, Hit, Side
+from tests.waiting import LONG_S
 
 
 def answer_to_end_txn_is_lost(
@@ -25,7 +26,7 @@ def answer_to_end_txn_is_lost(
 
 
 def produce_of_a_dead_attempt_is_late(
-    world: FaultyCluster, driver: Driver, name: str, *, within_s: float, settle_s: float
+    world: FaultyCluster, driver: Driver, name: str, *, settle_s: float
 ) -> Any:
     """R09: it arrives in the next transaction of its id, and joins none; the report."""
     scenario = world.scenario(name, partitions=1)
@@ -34,9 +35,9 @@ def produce_of_a_dead_attempt_is_late(
     assert zombie.fired == 1
     second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
     driver.begin("batch", **scenario.batch(1))
-    assert second.hit.wait(within_s)
+    assert second.hit.wait(LONG_S)
     zombie.release()
-    assert zombie.answered.wait(90), "the broker has answered the zombie"
+    assert zombie.answered.wait(LONG_S), "the broker has answered the zombie"
     second.release()
     answer = driver.answer()
     assert answer["result"] == "OK", answer

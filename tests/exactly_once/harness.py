@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from tests.exactly_once.stalls import StallWatch
 from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
-from tests.waiting import wait_for
+from tests.waiting import LONG_S, wait_for
 
 COMMIT_LOG = "__kprod_commits"
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
@@ -215,6 +216,22 @@ class Scenario:
             return -1
         done = [b.number for b in self.batches() if b.result is Result.OK]
         return max(done, default=-1)
+
+    def wait_for_batch(self, number: int, driver: Driver, what: str = "") -> None:
+        """Until batch ``number`` of the stream that ``driver`` runs is OK. AssertionError, with the
+        driver's answer or the end of its log, when the stream ends before, or after :data:`LONG_S`.
+        """
+        deadline = time.monotonic() + LONG_S
+        wanted = f"batch {number} of {self.run} {what}".strip()
+        while self.committed() < number:
+            if driver.has_answered and self.committed() < number:
+                raise AssertionError(f"{wanted} did not come: {driver.answer()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{wanted} did not come in {LONG_S:.0f} s, there is {self.committed()}:\n"
+                    f"{driver.log_tail()}"
+                )
+            time.sleep(0.01)
 
     def checkpointed(self) -> int:
         """The newest batch in the checkpoint's commit log; -1 when there is none. (What a killed

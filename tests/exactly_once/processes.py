@@ -24,9 +24,9 @@ import psutil
 
 from tests.faults.proxy import Hit
 from tests.programs import without_spark
+from tests.waiting import LONG_S
 
 ROOT = Path(__file__).parents[2]
-START_S = 240.0
 
 
 def of_the_checkout() -> dict[str, str]:
@@ -87,7 +87,7 @@ class Driver:
         threading.Thread(target=self._listen, daemon=True).start()
         self.java = 0
 
-    def wait_until_ready(self, timeout: float = START_S) -> Driver:
+    def wait_until_ready(self, timeout: float = LONG_S) -> Driver:
         if not self.java:
             self.java = int(self._next(timeout)["java"])
         return self
@@ -99,7 +99,7 @@ class Driver:
         self.process.stdin.flush()
         self._asked += 1
 
-    def answer(self, timeout: float = 240.0) -> dict[str, Any]:
+    def answer(self, timeout: float = LONG_S) -> dict[str, Any]:
         found = self._next(timeout)
         self._asked -= 1
         return found

@@ -20,7 +20,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.harness import ASKED_ONCE, of_data, of_log, thorough, variants
 from tests.exactly_once.truth import Result
 from tests.faults.proxy import Action, Hit, Side
-from tests.waiting import wait_for
+from tests.waiting import LONG_S, wait_for
 
 KILLS = int(os.environ.get("KPROD_FAULT_KILLS", "3"))
 
@@ -50,8 +50,8 @@ def test_r03_a_driver_killed_between_two_end_txns_commits_all(world, driver, new
     )
     victim = new_driver()
     victim.begin("stream", **command)
-    assert held.hit.wait(240)
-    assert first.hit.wait(60)
+    assert held.hit.wait(LONG_S)
+    assert first.hit.wait(LONG_S)
     victim.kill()
     held.deliver = False
     world.faults.remove(held)
@@ -89,11 +89,11 @@ def test_r03_a_jvm_killed_between_two_end_txns_harms_nothing(world, driver, new_
     )
     victim = new_driver()
     victim.begin("stream", **scenario.stream(tasks=TASKS))
-    assert held.hit.wait(240)
+    assert held.hit.wait(LONG_S)
     victim.kill_java()
     driver.succeed("stream", **scenario.stream(tasks=TASKS, until=BATCH + 2))
     held.release()
-    assert held.answered.wait(90), "the old committer's EndTxn has reached the broker"
+    assert held.answered.wait(LONG_S), "the old committer's EndTxn has reached the broker"
     scenario.assert_clean()
 
 
@@ -121,7 +121,7 @@ def test_r12_of_two_drivers_with_one_checkpoint_one_stops(
     stop = scenario.home / "stop"
     other = new_driver()
     other.begin("stream", **scenario.stream(stop=str(stop)))
-    wait_for(lambda: scenario.committed() >= 1, timeout=240, what="the first driver's batches")
+    scenario.wait_for_batch(1, other)
     driver.begin("stream", **scenario.stream(stop=str(stop)))
     both = (driver, other)
     wait_for(lambda: any(d.has_answered for d in both), timeout=240, what="the end of one")
@@ -150,7 +150,7 @@ def test_r12_a_frozen_driver_stops_when_it_thaws(world, driver, new_driver, reco
     scenario = world.scenario("r12-copy")
     other = new_driver()
     other.begin("stream", **scenario.stream())
-    wait_for(lambda: scenario.committed() >= 1, timeout=240, what="the first driver's batches")
+    scenario.wait_for_batch(1, other)
     time.sleep(random.random() / 4)
     other.freeze()
     copy = scenario.home / "copy"
@@ -158,12 +158,12 @@ def test_r12_a_frozen_driver_stops_when_it_thaws(world, driver, new_driver, reco
     stop = scenario.home / "stop"
     frozen_at = scenario.committed()
     driver.begin("stream", **{**scenario.stream(stop=str(stop)), "checkpoint": str(copy)})
-    wait_for(lambda: scenario.committed() > frozen_at + 1, timeout=240, what="the successor")
+    scenario.wait_for_batch(frozen_at + 2, driver)
     other.thaw()
     answer = other.answer()
     seen = scenario.committed()
     # The successor's next commit ends what the old driver's tasks left open.
-    wait_for(lambda: scenario.committed() > seen + 1, timeout=240, what="the successor")
+    scenario.wait_for_batch(seen + 2, driver)
     stop.touch()
     goes_on = driver.answer()
     assert goes_on["result"] == "OK", goes_on
@@ -191,7 +191,7 @@ def test_a_stream_with_a_repeatedly_killed_driver_loses_nothing(
     for round_ in range(KILLS):
         start = scenario.committed()
         victim.begin("stream", **scenario.stream(rows=rows, tasks=2))
-        wait_for(lambda: scenario.committed() > start, 240, f"round {round_} (seed {seed})")  # noqa: B023
+        scenario.wait_for_batch(start + 1, victim, f"in round {round_} (seed {seed})")
         time.sleep(chance.random() * 0.8)
         assert victim.alive
         whole = chance.random() < 0.5

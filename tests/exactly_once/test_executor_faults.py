@@ -13,6 +13,7 @@ from tests.datasource.standalone_cluster import StandaloneCluster, standalone_cl
 from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
 from tests.exactly_once.processes import Driver, executor_of, of_the_checkout
 from tests.faults.proxy import Action, Fault, Hit, Side
+from tests.waiting import LONG_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -73,7 +74,7 @@ def meet_attempt_0(
             Action.PASS,
             Side.REQUEST,
             match=of_attempt(task=1, attempt=1),
-            then=lambda _: met.wait(120),
+            then=lambda _: met.wait(LONG_S),
         )
     )
     return world.fault(ApiKey.PRODUCE, action, side, match=of_attempt(task=1, attempt=0), then=meet)
@@ -91,7 +92,7 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executor
     ]
     executors.begin("batch", **scenario.batch())
     for fault in held:
-        assert fault.hit.wait(240), "Spark started no speculative attempt"
+        assert fault.hit.wait(LONG_S), "Spark started no speculative attempt"
     for fault in held:
         fault.release()
     answer = executors.answer()
@@ -120,9 +121,9 @@ def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors)
         # The next transaction on those partitions has begun when the old attempt comes back.
         second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
         executors.begin("batch", **scenario.batch(1))
-        assert second.hit.wait(240)
+        assert second.hit.wait(LONG_S)
         held.release()
-        assert held.answered.wait(90), "the old attempt's rows have reached the broker"
+        assert held.answered.wait(LONG_S), "the old attempt's rows have reached the broker"
         second.release()
         answer = executors.answer()
     finally:

@@ -74,7 +74,7 @@ def test_r07_a_stage_longer_than_its_transactions_fails_whole(world, driver):
 
 
 def test_r09_a_dead_attempts_late_produce_is_refused(world, driver):
-    produce_of_a_dead_attempt_is_late(world, driver, "r09", within_s=200, settle_s=CLEAN_S)
+    produce_of_a_dead_attempt_is_late(world, driver, "r09", settle_s=CLEAN_S)
 
 
 def test_r11_what_has_no_rows_opens_and_ends_no_transaction(world, driver):

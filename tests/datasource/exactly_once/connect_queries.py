@@ -18,11 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_sink import foreach_batch, register, transaction
+from tests.waiting import LONG_S
 
 Function = Callable[[DataFrame, int], None]
-
-#: How long a function's Python may take to come up, in seconds.
-START_S = 240
 
 
 def start(frame: DataFrame, checkpoint: Path, function: Function) -> StreamingQuery:
@@ -31,7 +29,7 @@ def start(frame: DataFrame, checkpoint: Path, function: Function) -> StreamingQu
     """
     writer = frame.writeStream.foreachBatch(function).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(checkpoint))
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + LONG_S
     while True:
         try:
             return writer.start()
