@@ -33,11 +33,12 @@ class Changelog:
     """A kind of change feed, such as Delta's or Debezium's.
 
     ``column`` holds the type of each change; the next four fields are its values for an insert, an
-    update and so on. ``order``: columns that are greater in a later change; the names of nested
-    fields have dots. ``metadata``: columns that belong to the feed and not to the table.
-    ``images``: the columns that hold the row before and after a change; None: the row's columns are
-    the DataFrame's. ``time``: the time when the change was committed. ``snapshots``: inserts that
-    are rows of a snapshot, which are older than a change at their position.
+    update and so on. ``order`` names the columns whose values are greater in a later change. The
+    names of nested fields have dots. ``metadata`` names the columns that belong to the feed and not
+    to the table. ``images`` names the columns that hold the row before and after a change. It is
+    None if the DataFrame's own columns are the row's columns. ``time`` names the column with the
+    time of the commit. ``snapshots`` are the types of inserts that come from a snapshot. Such an
+    insert is older than a change at the same position.
     """
 
     column: str
@@ -68,7 +69,8 @@ class ChangeOptions:
     def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
         """Reads the changelog options in ``values``, the checked options of the sink by attribute.
 
-        None if the option ``changelog`` is not set, so that rows are no changes.
+        Returns None if the option ``changelog`` is not set: the rows are then ordinary rows and not
+        changes.
         """
         text = values["changelog"]
         return None if text is None else cls(changelog_of(text), values["changelog_mode"])
@@ -151,23 +153,25 @@ def checked_changelog(text: str) -> str:
 
 
 def source_position(fields: Collection[str]) -> tuple[str, ...]:
-    """The fields of Debezium's ``source`` that order its events; empty when the connector is not
-    known.
+    """The fields of Debezium's ``source`` that define the order of its events. Empty if the
+    connector is unknown.
     """
     return next((known for known in _POSITIONS if set(known) <= set(fields)), ())
 
 
 class SparkType(Protocol):
-    """The interface of a Spark data type; this package does not import Spark."""
+    """The methods of a Spark data type that ``config`` needs, because ``config`` does not import
+    Spark.
+    """
 
     def typeName(self) -> str: ...  # noqa: N802 - Spark's name
 
 
 def unstable_type(data_type: SparkType) -> str | None:
-    """The name of a type within ``data_type`` whose equal values may differ in their bytes, or
-    None.
+    """The name of a type within ``data_type`` whose equal values may differ in their bytes.
 
-    A delete would not find its record by a key of such a type.
+    Returns None if there is no such type. A key must not contain such a type: the record of a
+    delete could get other key bytes than the record of the insert.
     """
     name = data_type.typeName()
     if name in _UNSTABLE:

@@ -119,8 +119,8 @@ _TRANSACTIONS = (
 
 
 def _some_suites_of_tls_1_3(values: Values) -> bool:
-    """Whether some, but not all, cipher suites of TLS 1.3 are named; Python's ssl can't choose
-    among them.
+    """Whether the options name some, but not all, cipher suites of TLS 1.3. Python's ssl can only
+    enable or disable all of these suites together.
     """
     named = {one.upper() for one in values["ssl.cipher.suites"] or ()}
     return bool(TLS_1_3_SUITES & named) and not named >= TLS_1_3_SUITES
@@ -157,8 +157,9 @@ _SIZES = (
 class OptionReader:
     """Reads and checks the producer's options for a ProducerConfig.
 
-    ``given`` are the user's options, ``values`` the effective values; ``idempotence_off`` is the
-    reason why idempotence, on by default, is off, or None. ``exactly_once`` is set by the sink.
+    ``given`` are the user's options, and ``values`` the effective values of all options.
+    ``idempotence_off`` is the reason why idempotence is off. It is None if idempotence is on, the
+    default. ``exactly_once`` is true if the sink needs a transactional producer.
     """
 
     def __init__(self, given: GivenOptions) -> None:
@@ -171,7 +172,9 @@ class OptionReader:
         self.exactly_once = False
 
     def spelled(self, name: str) -> str:
-        """The option's name as the user writes it, with its file if it is from a file."""
+        """The option's name as the user wrote it. If the option comes from a file, the text also
+        names the file.
+        """
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name
 
@@ -214,8 +217,9 @@ class OptionReader:
     def _check_times(self) -> None:
         """Checks timeouts and backoffs together.
 
-        Java's KafkaProducer.configureDeliveryTimeout, and
-        CommonClientConfigs.warnDisablingExponentialBackoff and postProcessReconnectBackoff.
+        Does the same as KafkaProducer.configureDeliveryTimeout, and as
+        CommonClientConfigs.warnDisablingExponentialBackoff and postProcessReconnectBackoff, in
+        Java.
         """
         values = self.values
         values["linger.ms"] = min(values["linger.ms"], INT_MAX)
@@ -288,8 +292,8 @@ class OptionReader:
         )
 
     def _check_sasl(self, protocol: str) -> None:
-        """Checks the ``sasl.`` options, to find mistakes early; each producer reads the settings
-        again, with the values of its secrets.
+        """Checks the ``sasl.`` options, to find mistakes before a task starts. Each producer later
+        reads these options again, with the values of the secrets.
         """
         self._look_at(_NO_MECHANISM)
         mechanism: str | None = self.values["sasl.mechanism"]
@@ -320,7 +324,9 @@ class OptionReader:
             self.warnings.append(one.no_effect(why))
 
     def _spell(self, found: re.Match[str]) -> str:
-        """Spells an option's name like the other given options."""
+        """Adds the prefix ``kafka.`` to an option name in a message. Leaves the name unchanged if
+        the user has set the option in a file.
+        """
         where = self.given.get(found[0]) or self.given.get("sasl.mechanism")
         is_ours = found[0] in PRODUCER_OPTIONS and not (where and where.where)
         return self.prefix + found[0] if is_ours else found[0]
@@ -339,7 +345,9 @@ class OptionReader:
             )
 
     def _content(self, name: str) -> OptionValue:
-        """The value of an option; for a secret in the configFile its content, not its reference."""
+        """The value of an option. For a secret in the configFile, this is the secret itself and not
+        the reference to its line.
+        """
         content = self.given[name].content
         return self.values[name] if content is None else content
 

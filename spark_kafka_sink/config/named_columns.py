@@ -28,7 +28,9 @@ def _name(found: re.Match[str]) -> str:
 
 
 def struct_name(text: str) -> str | None:
-    """The column name in ``payload.*``, here ``payload``; None for any other text."""
+    """The struct column that a text like ``payload.*`` names, here ``payload``. None if the text
+    does not end in ``.*``.
+    """
     found = _STRUCT.fullmatch(text)
     return None if found is None else _name(found)
 
@@ -52,8 +54,8 @@ def column_names(text: str | None) -> tuple[str, ...]:
 
 
 def checked_columns(text: str, *, all_too: bool) -> str:
-    """Returns ``text`` if it lists columns or, with ``all_too``, names all columns. Raises
-    ValueError with the reason.
+    """Returns ``text`` if it is a valid list of columns, otherwise raises ValueError with the
+    reason. With ``all_too`` the texts for all columns, such as ``*``, are also valid.
     """
     if all_too and struct_name(text) is not None:
         return text
@@ -66,7 +68,7 @@ def checked_columns(text: str, *, all_too: bool) -> str:
 
 
 class ColumnFormat(StrEnum):
-    """The format of a record's key or value that is made from named columns."""
+    """The format of a record's key or value, if options name the columns of the key or value."""
 
     #: An object with a field for each, as ``to_json(struct(...))`` writes it.
     JSON = "json"
@@ -91,7 +93,7 @@ class SubjectStrategy(StrEnum):
 
 
 class TimestampColumn(StrEnum):
-    """The use of a column ``timestamp``."""
+    """The use of a DataFrame's column ``timestamp`` (option ``timestampColumn``)."""
 
     #: The record's timestamp.
     USE = "use"
@@ -120,7 +122,7 @@ class OnNullValue(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """The options of JSON, in addition to the columns' types.
+    """The options that determine how values are written as JSON.
 
     Formats are patterns of ``config/timestamp_pattern.py``; None means the default format of
     ``to_json``. ``time_zone`` is the session's time zone, for timestamps within a VARIANT;
@@ -151,10 +153,11 @@ AS_TO_JSON: Final = JsonOptions()
 
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """The columns that options name, with the names as the user writes them; empty if no option
-    names columns.
+    """The columns that options name, spelled as the user writes them. Empty if no option names
+    columns.
 
-    ``value_is_struct``: the value consists of all fields of the only column, a struct.
+    If ``value_is_struct`` is true, the options name a single column, which is a struct. The value
+    of the record consists of the struct's fields.
     """
 
     key: tuple[str, ...] = ()

@@ -47,8 +47,8 @@ _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 
 class OptionType(Enum):
-    """The type of an option (Java's ``ConfigDef.Type``); the value is the type's name in
-    the docs.
+    """The type of an option (Java's ``ConfigDef.Type``). The value of a member is the type's name
+    in the docs.
     """
 
     STRING = "string"
@@ -97,7 +97,7 @@ class Rule:
 def within(low: float, high: float | None = None, extra: int | None = None) -> Rule:
     """A rule for numbers from ``low`` to ``high``, both included (Java's ``Range``).
 
-    ``extra`` is one more valid value outside the range, as gzip's levels have.
+    ``extra`` is one more valid value outside the range, such as -1 for gzip's level.
     """
 
     def checked(value: float) -> float:
@@ -114,7 +114,9 @@ def within(low: float, high: float | None = None, extra: int | None = None) -> R
 
 
 def any_case(text: str) -> str:
-    """A form of ``text`` that is equal for texts that differ in case only."""
+    """Returns a normal form of ``text``: texts that differ only in case have the same normal
+    form.
+    """
     # The capital of a long s is an S, and of a dotless i an I: those are other words.
     return text.upper() if text.isascii() else text
 
@@ -122,12 +124,13 @@ def any_case(text: str) -> str:
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
     """A rule that accepts one of ``choices`` (``ValidString``).
 
-    Texts for which ``same`` returns the same form are one value, and the result is spelled as in
-    ``choices``. :func:`any_case` makes the rule ``CaseInsensitiveValidString``. Values of this
-    package use ``letters``: ``exactly_once`` and ``exactlyOnce`` become ``exactly-once``.
+    ``same`` returns the normal form of a text. A text is accepted if its normal form is the normal
+    form of a choice, and the result is that choice. :func:`any_case` makes the rule
+    ``CaseInsensitiveValidString``. Values of this package use ``letters``: ``exactly_once`` and
+    ``exactlyOnce`` become ``exactly-once``.
 
-    ``empty`` describes the meaning of the empty text. None: the empty text is invalid. "": the
-    option's reader decides.
+    ``empty`` describes the meaning of the empty text. If ``empty`` is None, the empty text is
+    invalid. If ``empty`` is "", the code that reads the option checks the empty text.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -162,8 +165,8 @@ class Option:
     """An option, declared once.
 
     ``name`` is Java's name for a ``kafka.*`` option (without the prefix), and for other options our
-    own name in camelCase. ``note`` is the reason for a status other than HONOURED, for the warning,
-    the error and the docs. The purpose of an option is in ``cli/options.toml``.
+    own name in camelCase. ``note`` is the reason for a status other than HONOURED. The warning, the
+    error and the docs show it. The purpose of an option is in ``cli/options.toml``.
     """
 
     name: str
@@ -228,11 +231,11 @@ class Option:
 
     @property
     def suggested(self) -> bool:
-        """Whether this option may be suggested for a misspelt name."""
+        """Whether an error for a misspelt name may suggest this option."""
         return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
 
     def _meant(self, text: str) -> str | None:
-        """The legal value that is most similar to ``text``, if one is similar."""
+        """The valid value that is most similar to ``text``. None if no valid value is similar."""
         if self.rule is not None and self.rule.choices:
             return nearest_value(text, self.rule.choices)
         if self.type is OptionType.BOOLEAN:
@@ -245,7 +248,7 @@ class Option:
         return meant
 
     def _taken(self) -> str:
-        """The accepted values in words, with the default, such as "int, at least 0; the default is
+        """Describes the accepted values and the default, such as "int, at least 0; the default is
         5".
         """
         taken = "true or false" if self.type is OptionType.BOOLEAN else self.type.value
@@ -266,7 +269,7 @@ class Option:
         return str(given)
 
     def _parsed(self, text: str) -> OptionValue:
-        """The value of ``text``. Raises ValueError with Java's sentence."""
+        """Parses ``text`` as a value of this option. Raises ValueError with Java's message."""
         value: OptionValue = text.strip(_JAVA_BLANKS)
         trimmed = str(value)
         match self.type:
@@ -301,15 +304,17 @@ def alike(
     status: Status = Status.HONOURED,
     note: str = "",
 ) -> Iterator[Option]:
-    """Options without a default that differ by name only."""
+    """Yields an option for each of ``names``. The options have no default, and differ in their
+    names only.
+    """
     return (Option(name, type_, None, None, status, note) for name in names.split())
 
 
 #: Effective values by the options' names.
 @cache
 def _attribute_of(name: str) -> str:
-    """The attribute for an option's name; cached, because each process reads the same names again
-    and again.
+    """The attribute name for an option name: ``batch_size`` for ``batch.size``. Cached, because
+    each process converts the same names again and again.
     """
     return _CAPITAL.sub("_", name.replace(".", "_")).lower()
 
@@ -319,8 +324,8 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of one option: it was given or, with a ``value``, its effective value is
-    ``value``.
+    """A condition on one option: the option was set. If ``value`` is not None, the condition is
+    that the effective value equals ``value``.
     """
 
     name: str
@@ -345,9 +350,9 @@ class Check:
     """A combination of options that is an error, or a warning if ``warns`` is set.
 
     A combination is wrong if all conditions of ``given`` hold, none of ``unless`` holds, and
-    ``broken`` is true of the effective values; see :meth:`Condition.in_text`. In the sentence and
-    the hint, ``{option}`` stands for an option's value, and ``<option>`` for its name as it was
-    given.
+    ``broken`` is true of the effective values; see :meth:`Condition.in_text`. In the message and
+    the hint, ``{option}`` is replaced by the option's value, and ``<option>`` by the option's name
+    as the user wrote it.
     """
 
     given: str
@@ -359,7 +364,7 @@ class Check:
     warns: bool = False
 
     def applies(self, given: Container[str], values: Values) -> bool:
-        """Whether the options are the wrong combination of this check."""
+        """Whether the options have the wrong combination that this check describes."""
         needed, excuses = Condition.in_text(self.given), Condition.in_text(self.unless)
         return (
             all(one.holds(given, values) for one in needed)
@@ -382,8 +387,8 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """Raises ConfigError for the first of ``checks`` that the options fail; returns the warnings of
-    the checks that only warn.
+    """Raises ConfigError for the first of ``checks`` that the options fail. Returns the warnings of
+    checks that only warn.
     """
 
     def filled(text: str) -> str:
@@ -412,8 +417,8 @@ def takes_references(option: Option) -> bool:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """Raises ConfigError for a reference in an option that accepts none, or for an unsupported
-    form.
+    """Raises ConfigError if an option contains a reference but accepts no references, or if the
+    form of the reference is unsupported.
 
     References are not looked up, because an executor may have files and variables that the driver
     lacks.

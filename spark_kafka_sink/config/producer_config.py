@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 class ProducerConfig:
     """The whole effective configuration of one producer.
 
-    An attribute is Java's name with ``_`` for ``.``; times are integer milliseconds, sizes bytes.
-    Consequences of other options are already applied: ``enable_idempotence`` is off when acks or
-    retries require that, ``delivery_timeout_ms`` is at least linger and request timeout together,
-    ``batch_size`` at least 1 and at most ``buffer_memory``, ``reconnect_backoff_max_ms`` the base
-    when only the base was set, ``connections_max_idle_ms`` 2**63-1 when connections are never idle
-    too long.
+    An attribute is Java's name with ``_`` for ``.``. Times are integer milliseconds, and sizes are
+    bytes. Consequences of other options are already applied:
 
-    Equal configurations are equal and hash alike (``warnings`` don't count), so that a warm
-    producer can be found by the configuration that it was made with. ``security`` holds the
-    ``sasl.`` and ``ssl.`` options that were set, secrets as Password, sorted by name.
+    * ``enable_idempotence`` is false if acks or retries rule idempotence out.
+    * ``delivery_timeout_ms`` is at least the sum of linger and request timeout.
+    * ``batch_size`` is at least 1 and at most ``buffer_memory``.
+    * ``reconnect_backoff_max_ms`` equals the base if the user has set only the base.
+    * ``connections_max_idle_ms`` is 2**63-1 if idle connections are never closed.
+
+    Configurations with the same options compare as equal and have the same hash, without regard to
+    ``warnings``. So a warm producer can be found by its configuration. ``security`` holds the
+    ``sasl.`` and ``ssl.`` options that were set, sorted by name. Secrets in it have the type
+    Password.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -101,7 +104,7 @@ class ProducerConfig:
         """Reads options by Java's names, without the prefix ``kafka.`` and in any case, and the
         lines of ``configFile`` if it is given.
 
-        Values are text, or already of the option's type. Raises only ConfigError.
+        A value is a text, or already has the option's type. Raises only ConfigError.
         """
         from spark_kafka_sink.config.cross_checks import OptionReader
         from spark_kafka_sink.config.names.given_options import given_options

@@ -60,16 +60,16 @@ class PayloadOptions:
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether the schema is found under a subject that is named after a topic."""
+        """Whether the registry's subject of the schema is named after a topic."""
         return self.use_id is None and self.strategy is not SubjectStrategy.RECORD
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """The options of a write with a schema that the driver needs.
+    """The options that the driver needs for a write with a schema.
 
-    ``registry`` are options for the registry's client, by name, with references that are not looked
-    up yet.
+    ``registry`` are the options for the registry's client, by name. References to secrets in them
+    are not looked up yet.
     """
 
     payloads: tuple[PayloadOptions, ...]
@@ -83,7 +83,8 @@ class SchemaOptions:
 def schema_options(
     own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
 ) -> SchemaOptions | None:
-    """The schema options; None when no format has a schema. Raises ConfigError.
+    """Reads the schema options. Returns None if neither the key's nor the value's format has a
+    schema. Raises ConfigError.
 
     ``own`` are the options that the user has set, and ``options`` all effective options, with
     defaults.
@@ -190,7 +191,7 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
 
 
 def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
-    """The options of TLS for the registry, by the names of the same options for brokers."""
+    """The TLS options for the registry, under the names that the same options have for brokers."""
     of = f"{REGISTRY}ssl."
     return {n.removeprefix(REGISTRY): value for n, value in values.items() if n.startswith(of)}
 
@@ -198,9 +199,9 @@ def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
     """The registry's addresses, without a slash at the end.
 
-    Empty while they are a reference, which is checked where it is looked up. Raises ConfigError for
-    an address that can't be used or would get a secret without TLS, and for TLS options without
-    effect.
+    Empty if the option is a reference to a secret: the address is then checked later, after the
+    lookup of the reference. Raises ConfigError for an invalid address, for an address without TLS
+    that would get a secret, and for TLS options without effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):

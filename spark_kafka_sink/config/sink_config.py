@@ -2,9 +2,12 @@
 
 Owns: the value :class:`SinkConfig`, the delivery guarantee that results from the options, and
 :data:`CHECKS`, a row for each combination of the sink's options that is an error. Never: the rule
-or the default of one option (``option_table``), the producer's options together (``cross_checks``),
-a schema's (``schema_options``), a log line, a clock, an environment variable. The driver parses
-once. The tasks get the result, and need not import the modules that parse.
+or the default of one option (``option_table``), combinations of the producer's options
+(``cross_checks``), combinations of schema options (``schema_options``), a log line, a clock, an
+environment variable.
+
+The driver parses the options once. The tasks get the result, and need not import the modules that
+parse.
 """
 
 from __future__ import annotations
@@ -73,8 +76,8 @@ class Preflight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """The options of dead letters, for a write with errors.tolerance=all. ``replicas`` None: the
-    brokers' default.
+    """The options of dead letters, for a write with errors.tolerance=all. If ``replicas`` is None,
+    the brokers' default number of replicas counts.
     """
 
     topic: str
@@ -88,7 +91,9 @@ class DeadLetterOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DeadLetterOptions | None:
-        """Reads the sink's checked options; None with errors.tolerance=none."""
+        """Reads the options of dead letters from the sink's checked options. Returns None with
+        errors.tolerance=none.
+        """
         if options[_TOLERANCE] == "none":
             return None
         return cls(
@@ -107,8 +112,8 @@ class DeadLetterOptions:
 class SinkConfig:
     """The parsed options of one ``format("kprod")`` write.
 
-    A field that has the name of an option (``Option.attribute``) is the value of the option, or its
-    default.
+    A field with the name of an option (``Option.attribute``) holds the given value of the option,
+    or the option's default.
     """
 
     producer: ProducerConfig
@@ -168,9 +173,7 @@ class SinkConfig:
 
     @classmethod
     def of(cls, given: GivenOptions) -> SinkConfig:
-        """Parses options whose names were checked, with the prefix ``kafka.`` before the producer's
-        options.
-        """
+        """Parses options whose names are already checked."""
         from spark_kafka_sink.config.cross_checks import OptionReader
         from spark_kafka_sink.config.option_table import SINK_OPTIONS
         from spark_kafka_sink.config.schema_options import schema_options
@@ -229,8 +232,8 @@ class SinkConfig:
 
     @property
     def log_topics(self) -> tuple[str, ...]:
-        """The topics of commit logs, which take no rows: the log of this write, and the default
-        log.
+        """The topics of commit logs: the log of this write, and the default log. Rows must not be
+        written to these topics.
         """
         return tuple({self.commit_log_topic, COMMIT_LOG_TOPIC})
 
@@ -247,8 +250,8 @@ class SinkConfig:
 def _fingerprint(given: GivenOptions) -> str:
     """A hash of option names and values as they were given.
 
-    Options of TLS, SASL and a registry's client are left out, so that no secret is in the hash.
-    Options that differ between the writes of a query are left out as well.
+    The hash leaves out the options of TLS, SASL and a registry's client, so that it contains no
+    secret. It also leaves out the options that may differ between the writes of one query.
     """
     from spark_kafka_sink.base.security.secret_references import REFERABLE
 
@@ -263,7 +266,7 @@ def _fingerprint(given: GivenOptions) -> str:
 def _guarantee(
     reader: OptionReader, requested: DeliveryGuarantee, *, is_given: bool
 ) -> DeliveryGuarantee:
-    """Reads the producer's options under the requested guarantee, and returns the effective
+    """Reads the producer's options for the ``requested`` guarantee, and returns the effective
     guarantee.
     """
     from spark_kafka_sink.config.names.given import Given
@@ -339,8 +342,8 @@ _IS_LOG = (
 
 
 def _not_the_commit_log(name: str) -> Iterator[Check]:
-    """The checks that the topic of option ``name`` is not a commit log: the log of this write, or
-    the default log, which other writes use.
+    """The checks that the topic of option ``name`` is not a commit log. The commit logs are the log
+    of this write, and the default log that other writes use.
     """
     yield _one_topic(name, "commitLogTopic", _IS_LOG)
     default = f"{name} is '{COMMIT_LOG_TOPIC}', the topic of the commit log"

@@ -13,8 +13,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a pattern: the letter ``text``, repeated ``count`` times. If ``count`` is 0,
-    ``text`` is a literal.
+    """A part of a timestamp pattern: the letter ``text``, repeated ``count`` times. If ``count`` is
+    0, ``text`` is literal text.
     """
 
     text: str

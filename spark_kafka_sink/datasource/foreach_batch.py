@@ -1,11 +1,12 @@
 """Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
-Owns: :func:`foreach_batch`, which gives every write its identity (txnAppId is the name, txnVersion
-is the micro-batch's id), and :func:`transaction`, which commits several writes together. Both run
-in the user's function. Never: the writing, which the batch writer of ``format("kprod")`` does.
+Owns: :func:`foreach_batch`, which sets the identity of every write (txnAppId is the name,
+txnVersion is the micro-batch's id), and :func:`transaction`, which commits several writes together.
+Both run in the user's function. Never: the writing itself, which the batch writer of
+``format("kprod")`` does.
 
-Spark runs a micro-batch again after a failure, with the same id. Spark's data can't distinguish the
-writes of a foreachBatch function, so the user names each write.
+Spark runs a micro-batch again after a failure, with the same id. Spark gives the writes of one
+foreachBatch function no identity of their own, so the user names each write.
 
 **The run** is an id that is generated once per name and run of a query (``named_writes``). So an
 object that is created again in each call of the function has the same run. The commit log treats
@@ -93,9 +94,9 @@ class ForeachBatch:
         """Writes a micro-batch. Spark calls this once per micro-batch, and again if the batch was
         not finished.
 
-        Raises CommitError, before a row is written, if the micro-batch can't be the next one of
-        this name. Raises ConfigError if the batch id is already committed with another DataFrame,
-        and while another write of this name is running.
+        Raises CommitError, before a row is written, if the micro-batch can't be the next batch of
+        this name. Raises ConfigError if the batch id is already committed with another DataFrame.
+        Also raises ConfigError if another write of this name is running.
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
@@ -203,7 +204,7 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """The context that the next write passes to its tasks and its commit."""
+        """The context of the block's next write, which is passed to the tasks and to the commit."""
         session = batch.sparkSession
         with self._lock:
             before = self._plans
@@ -303,7 +304,8 @@ class Transaction:
 
 @contextmanager
 def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Transaction]:
-    """A block of several writes that are committed together: all become visible, or none does.
+    """A ``with`` block of several writes that are committed together: all become visible, or none
+    does.
 
         def write(batch, batch_id):
             with transaction("orders", batch_id, **kafka) as t:
@@ -365,8 +367,8 @@ class _MicroBatch:
     def context(
         self, session: SparkSession, query: CallingQuery, written: Written, token: str = ""
     ) -> WriteContext:
-        """The context of a write: run, query, source offsets and digest. Raises ConfigError if
-        ``offsetsGroup`` is set and the offsets can't be read.
+        """The context of a write: run, query, source offsets and digest. If ``offsetsGroup`` is
+        set, raises ConfigError for offsets that can't be read.
         """
         location = self._text("checkpointLocation")
         offsets, digest = None, ""
@@ -400,14 +402,14 @@ class _MicroBatch:
         return found
 
     def _text(self, option: str) -> str | None:
-        """The value of an option, given as an option or in the ``configFile``. None: not given."""
+        """The value of an option, set directly or in the ``configFile``. None if it is not set."""
         given = self._given.own.get(option)
         return None if given is None else str(given.value)
 
 
 def _divided(version: int) -> str:
-    """The warning that a micro-batch ends within a version of a Delta table, so that the next one
-    may delete keys that this one inserts.
+    """The warning that a micro-batch has read only a part of a Delta table version. The next
+    micro-batch may then delete keys that this micro-batch inserts.
     """
     return coded(
         Kind.DIVIDED_VERSION,
@@ -482,7 +484,9 @@ def _check(whose: str, options: Mapping[str, OptionText]) -> None:
 def _check_of_one_write(
     options: Mapping[str, OptionText], of_all: Mapping[str, OptionText]
 ) -> None:
-    """Raises ConfigError for an option that can't differ between the writes of one transaction."""
+    """Raises ConfigError if a write of a transaction sets an option that must be the same for all
+    writes of the transaction.
+    """
     same = {key.lower(): str(value) for key, value in of_all.items()}
     for key, value in options.items():
         if key.lower() not in _OF_ONE_WRITE and same.get(key.lower()) != str(value):

@@ -1,13 +1,14 @@
-"""The data source ``kprod`` as Spark sees it: options and schema in, writers out.
+"""The data source ``kprod``, which Spark calls: it takes options and a schema, and returns writers.
 
 Owns: :class:`KprodDataSource` and the three writers, which only delegate to :class:`PlannedTask`
 and :class:`PlannedBatch`. Never: columns, options or messages. Everything except pyspark is
 imported on use, so that a lookup of the format costs nothing.
 
-The driver checks before any task, in this order: any options at all, overwrite, option values,
-columns, the preflight, schemas of a registry, and with exactly-once the commit log. Spark also
-calls ``streamWriter`` before each commit and abort. Only options and columns are checked then; they
-can't fail if they did not fail at planning.
+The driver makes these checks before any task, in this order: there are options, the mode is not
+overwrite, the values of options, the columns, the preflight, and the schemas of a registry. With
+exactly-once, the check of the commit log is the last. Spark also calls ``streamWriter`` before each
+commit and abort. At that time only options and columns are checked, and these checks passed at
+planning already.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams,
 because Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete
@@ -86,8 +87,8 @@ class KprodDataSource(DataSource):
     def schema(self) -> str | StructType:
         """The columns of a table that is created without a schema (CREATE TABLE ... USING kprod).
 
-        ``last_report``, ``backfill`` and ``by_leader`` also use this method, to get values from the
-        driver.
+        ``last_report``, ``backfill`` and ``by_leader`` also use this method: their requests to the
+        driver are answered in the schema (``process/asked_of_driver.py``).
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places
@@ -273,7 +274,7 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """Creates the data source when Spark unpickles it, which means a commit or an abort
+    """Creates the data source when Spark unpickles it. Spark does so only for a commit or an abort
     (``preflight``).
     """
     source = cls(spark_datasource.CaseInsensitiveDict(options))
@@ -282,8 +283,8 @@ def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodData
 
 
 class KprodWriter(DataSourceArrowWriter):
-    """The writer of a batch job: created at planning, pickled for each task and for the commit or
-    abort.
+    """The writer of a batch job. Spark creates it at planning, and pickles it for each task and for
+    the commit or abort.
     """
 
     def __init__(self, plan: WritePlan) -> None:
@@ -308,7 +309,7 @@ class KprodWriter(DataSourceArrowWriter):
 
 
 class _StreamDriver(DataSourceStreamWriter):
-    """The commit and the abort that both stream writers share."""
+    """The commit and the abort of a micro-batch, shared by the two classes of stream writers."""
 
     plan: WritePlan
 

@@ -90,8 +90,8 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file with the token, which is read whenever a token is needed; another program
-    renews it.
+    """A file with the token. The file is read again whenever a token is needed, because another
+    program renews the token in it.
     """
 
     words: ClassVar = "a file"
@@ -113,7 +113,7 @@ class UnsecuredToken:
 class ClientCredentials:
     """A client id and secret, for tokens from the endpoint ``url`` (RFC 6749, 4.4).
 
-    ``tls`` are ``ssl.`` options for that server alone.
+    ``tls`` are the ``ssl.`` options for the token endpoint only.
     """
 
     words: ClassVar = "a token endpoint"
@@ -130,8 +130,8 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenProvider:
-    """A user's class or function that returns tokens, by import path. ``options`` are the options
-    of its login module.
+    """The import path of a user's class or function that returns tokens. ``options`` are the
+    options of the login module in ``sasl.jaas.config``.
     """
 
     words: ClassVar = "your own class"
@@ -142,7 +142,7 @@ class TokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """AWS's default credential chain, a profile, or a role to assume.
+    """The source of AWS credentials: the default credential chain, a profile, or a role to assume.
 
     ``provider`` is the import path of a provider of a botocore or boto3 session, or of credentials.
     """
@@ -164,9 +164,7 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """The rule for the time when a token is refreshed, by Java's sasl.login.refresh options (see
-    ``_REFRESH``).
-    """
+    """The options that determine when a token is refreshed: Java's ``sasl.login.refresh.*``."""
 
     window_factor: float
     window_jitter: float
@@ -176,7 +174,7 @@ class RefreshRule:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """The settings of OAUTHBEARER. Times are milliseconds."""
+    """The settings of OAUTHBEARER. Times are in milliseconds."""
 
     source: TokenSource
     extensions: tuple[tuple[str, str], ...] = field(repr=False)
@@ -186,7 +184,9 @@ class OAuthSettings:
 
 
 def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSettings:
-    """The settings of the ``sasl.`` options and the login module. Raises ConfigError."""
+    """Reads the settings of OAUTHBEARER from the ``sasl.`` options and the login module. Raises
+    ConfigError.
+    """
     _check_names(options, module)
     source = _source(options, module)
     _refuse_what_is_of_another_source(options, module, source)
@@ -201,7 +201,9 @@ def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSet
 
 
 def aws_login(module: JaasEntry) -> AwsLogin:
-    """The AWS login of an IAMLoginModule, whose options are all optional."""
+    """The AWS login that the login module IAMLoginModule configures. All of its options are
+    optional.
+    """
     external_id = module.get("awsRoleExternalId")
     return AwsLogin(
         module.get("awsProfileName") or None,
@@ -214,8 +216,8 @@ def aws_login(module: JaasEntry) -> AwsLogin:
 
 
 def names_own_class(options: Mapping[str, object]) -> bool:
-    """Whether a user's class returns the token, so that the login module's options belong to that
-    class.
+    """Whether the options name a user's class that returns the token. The options of the login
+    module then belong to that class.
     """
     names = (_class_of(options, option) for option in (_HANDLER, _RETRIEVER))
     return any(name != _AWS and is_import_path(name) for name in names)
@@ -231,15 +233,15 @@ def is_known_handler(name: str) -> bool:
 def _class_of(options: Mapping[str, object], option: str) -> str:
     """The class that ``option`` names, without a vendor's package prefix.
 
-    Empty if no class is named, or if this package replaces the class (``_ORDINARY``).
+    Empty if the option names no class, or names a class that this package replaces (``_ORDINARY``).
     """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
-    """Refuses invalid names before other checks, so that they are not reported as
-    missing options.
+    """Raises ConfigError for invalid option names. Runs before other checks, which would report a
+    misspelt option as missing.
     """
     if text_of(options.get("sasl.username")):
         raise _refused(
@@ -254,8 +256,8 @@ def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
 def _refuse_what_is_of_another_source(
     options: Mapping[str, object], module: JaasEntry, source: TokenSource
 ) -> None:
-    """Refuses options that only another source of tokens uses, such as a client's id together with
-    a file.
+    """Raises ConfigError for options that ``source`` does not use, such as a client id when the
+    token comes from a file.
     """
     idle = []
     if not isinstance(source, ClientCredentials):
@@ -280,8 +282,8 @@ def _refuse_what_is_of_another_source(
 
 
 def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
-    """The source of tokens that the options name. Raises ConfigError unless exactly one source is
-    named.
+    """The source of tokens that the options name. Raises ConfigError if they name no source or
+    several sources.
     """
     token = shown_text(options.get("sasl.password"))
     inline = module.get("oauth.access.token")
@@ -357,7 +359,9 @@ def _by_url(options: Mapping[str, object], module: JaasEntry) -> TokenSource | N
 
 
 def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
-    """The ``ssl.`` options for the token endpoint, under the same rules as for brokers."""
+    """The ``ssl.`` options for the token endpoint, after the same checks as for the brokers'
+    ``ssl.`` options.
+    """
     found: dict[str, Text] = {}
     for name in module.options:
         short, option = name.removeprefix("oauth."), login_modules()[_MODULE].find(name)
@@ -388,8 +392,8 @@ def _checked_url(given: Text) -> SplitResult:
 
 
 def _either(options: Mapping[str, object], option: str, module: JaasEntry) -> Text:
-    """The value of an option or of its names in the login module; two different values are an
-    error.
+    """The value of an option, which may also be given under another name in the login module.
+    Raises ConfigError for two different values.
     """
     inline = {name: module.get(name) for name in _IN_MODULE[option]}
     given = {option: shown_text(options.get(option))} | inline
@@ -455,7 +459,9 @@ def _two_values(what: str) -> ConfigError:
 
 
 def checked_extension(name: str, value: str) -> tuple[str, str]:
-    """The pair, if a message can contain it (KIP-342). Raises ConfigError otherwise."""
+    """Returns the SASL extension ``name`` with its ``value`` if they are valid (KIP-342). Raises
+    ConfigError otherwise.
+    """
     if name == "auth" or _EXTENSION_NAME.fullmatch(name) is None:
         raise _refused(
             f"the SASL extension {safe_text(name)} can't be sent",

@@ -4,8 +4,8 @@ Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` tha
 short form ``sasl.username`` and ``sasl.password``, and contradictions between them. Never: a
 connection, a token, a file; the source of a token (``oauth_settings.py``).
 
-The driver reads the settings to find mistakes before any task starts, and drops them. Each producer
-reads them again, on the machine where references to secrets can be resolved.
+The driver reads the settings only to find mistakes before any task starts. Each producer reads the
+settings again, on the machine where references to secrets can be resolved.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class UserAndPassword:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """The settings of GSSAPI. Without ``keytab`` the principal is in the ticket cache
-    (``kinit``).
+    """The settings of GSSAPI. If ``keytab`` is not set, the credentials come from the ticket cache
+    of ``kinit``.
     """
 
     service_name: Text
@@ -77,7 +77,8 @@ class SaslSettings:
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
-    """The SASL settings in ``options``, the ``sasl.`` options that were set, by Java's names.
+    """Reads the SASL settings from ``options``: the ``sasl.`` options that were set, by Java's
+    names.
 
     Raises ConfigError that names the options and never shows a secret.
     """
@@ -97,18 +98,18 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """Whether all of ``sasl.jaas.config`` is a reference that is looked up later.
+    """Whether the whole value of ``sasl.jaas.config`` is a reference that is looked up later.
 
-    If only a value within a login module's options is a reference, every check uses that reference
-    as the value.
+    If only the value of an option of the login module is a reference, the login module can be read.
+    The checks then treat the reference as the value.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
 
 
 def names_a_known_module(login_module: str) -> bool:
-    """Whether the text begins with the name of a known login module. If so, an error shows only
-    that name.
+    """Whether the text begins with the name of a known login module. An error may show such a name,
+    but no other part of the text.
     """
     first = login_module.split(None, 1)[:1]
     return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
@@ -146,8 +147,8 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
 
 
 def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
-    """Checks the Java callback handler classes, which would run in a JVM: a class that this package
-    does not replace is an error.
+    """Raises ConfigError for a Java callback handler class that this package does not replace,
+    because there is no JVM to run the class.
     """
     client, login = (without_shading(text_of(options.get(name))) for name in _HANDLERS)
     if client and not _is_known(client, mechanism):
@@ -167,8 +168,8 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
 
 
 def _is_known(handler: str, mechanism: str) -> bool:
-    """Whether this package replaces the class ``handler`` for the mechanism. The name has no
-    vendor's package prefix.
+    """Whether this package replaces the Java class ``handler`` for the mechanism. ``handler`` is
+    the class name without a vendor's package prefix.
     """
     if mechanism == OAUTHBEARER:
         return is_known_handler(handler)

@@ -80,8 +80,9 @@ TLS_1_3_SUITES: Final = frozenset(
 def _rule(given: str, unless: str, message: str) -> Check:
     """A rule against options without effect.
 
-    The options ``given`` together are an error, unless an option of ``unless`` is given as well. An
-    item ``type=PEM`` counts only with that value. ``message`` is Java's text if Java has a text.
+    It is an error to set all options of ``given`` and no option of ``unless``. An item such as
+    ``type=PEM`` counts as set only if the option ``type`` has the value PEM. ``message`` is the
+    text of Java's error, if Java has an error for this.
     """
     items = sorted(given.split())
     shown = [
@@ -100,8 +101,8 @@ def _rule(given: str, unless: str, message: str) -> Check:
 def check_rules(
     rules: Iterable[Check], values: Mapping[str, object], spelled: Callable[[str], str] = str
 ) -> None:
-    """Raises ConfigError for the first of ``rules`` that ``values`` break; an empty value counts as
-    not given.
+    """Raises ConfigError for the first of ``rules`` that ``values`` break. An empty value counts as
+    not set.
     """
     refuse(rules, {name for name, value in values.items() if text_of(value)}, values, spelled)
 
@@ -173,8 +174,8 @@ class LoginModule:
 def _of_endpoint() -> Iterator[Option]:
     """The options of TLS for the token endpoint, which gets a secret.
 
-    They are the brokers' options, but the endpoint's name is always verified, and options without
-    an effect are refused.
+    They have the same names as the brokers' options of TLS. But the host name of the endpoint is
+    always verified, and options without an effect are an error.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -188,7 +189,9 @@ def _of_endpoint() -> Iterator[Option]:
 
 @cache
 def login_modules() -> Mapping[str, LoginModule]:
-    """The login modules by class name without package; read from their file at the first use."""
+    """The login modules by class name, without the package. Read from ``login_modules.toml`` at the
+    first use.
+    """
     import tomllib
     from importlib.resources import files
 
@@ -208,7 +211,9 @@ def _login_module(data: Mapping[str, Any]) -> LoginModule:
 
 
 def is_security_option(name: str) -> bool:
-    """Whether ``name`` is an option of TLS or SASL, which counts only under some protocols."""
+    """Whether ``name`` is an option of TLS or SASL. Such an option has an effect only with some
+    values of ``security.protocol``.
+    """
     return name.startswith(("ssl.", "sasl."))
 
 
@@ -229,16 +234,16 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
     """The inline secrets (:func:`inline_secrets`) of ``text`` that Spark's redaction would show,
-    because ``text`` has none of the redacted words.
+    because none of the words that Spark redacts is in ``text``.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
 
 def refuse_inline(value: object, spelled: str, file: str) -> None:
-    """Raises ConfigError for a secret that is given inline, and that Spark's redaction would not
-    hide.
+    """Raises ConfigError if ``value`` is a secret that is given inline and that Spark's redaction
+    would not hide.
 
-    ``file`` describes, for the hint, what to put into a file instead.
+    The hint proposes to put ``file`` into a file instead.
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -253,8 +258,8 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
     """The names of login module options that may be secrets and are inline in ``text``.
 
-    Empty for a text that can't be parsed. With ``own_options`` the module has options of a user's
-    class instead of its own.
+    Empty if ``text`` can't be parsed. ``own_options`` is true if the options of the module belong
+    to a user's class.
     """
     try:
         entry = parse_jaas_config(text)
@@ -271,10 +276,10 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
 
 
 def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
-    """The TLS options in the login module that have no effect in this package, each with the
+    """Yields the TLS options in the login module that have no effect in this package, each with the
     reason.
 
-    The caller warns of each option, like of the same options outside of the module.
+    The caller logs a warning for each option.
     """
     module = login_modules().get(entry.name)
     for name in entry.options if module is not None else ():
@@ -286,8 +291,8 @@ def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
 def check_options(entry: JaasEntry, module: LoginModule) -> None:
     """Raises ConfigError for an invalid option of the login module.
 
-    Invalid are a name that ``module`` does not have, a value that breaks its rule, and a
-    combination that leaves an option without effect.
+    An option is invalid if ``module`` does not have its name, or if its value breaks the option's
+    rule. A combination in which an option has no effect is also invalid.
     """
     for name in entry.options:
         option, value = module.find(name), entry.get(name)
@@ -324,5 +329,5 @@ def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
 
 
 def wrong_module(what: str, hint: str) -> ConfigError:
-    """The error for a wrong login module, or for a wrong option of a login module."""
+    """Creates the error for a wrong login module, or for a wrong option of a login module."""
     return ConfigError(what, hint=hint, kind=Kind.LOGIN_MODULE)

@@ -43,7 +43,9 @@ _AS_COLUMNS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer", "By
 
 
 def add_file(found: GivenOptions, location: str) -> None:
-    """Adds to ``found`` the lines of the file that no option overrides."""
+    """Adds the options of the file at ``location`` to ``found``. Skips the lines that an option in
+    ``found`` overrides.
+    """
     shown = safe_text(location)
     where = f" (in {shown})"
     lines = GivenOptions(found.prefix)
@@ -73,8 +75,8 @@ def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[st
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
-    """Whether a line belongs to another client, or is a serializer, which Java's producer requires
-    and columns don't need.
+    """Whether a line of the file is to be ignored: it belongs to another client, or it sets a
+    serializer, which only Java's producer needs.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS
@@ -105,7 +107,9 @@ def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None
 
 
 def read_lines(location: str) -> list[tuple[str, str]]:
-    """The file's lines, with names as written. Raises ConfigError for a line that can't be read."""
+    """The (name, value) pairs of the file's lines, with names as written. Raises ConfigError for a
+    line that can't be parsed.
+    """
     shown = safe_text(location)
     if "://" in location or location.startswith("dbfs:"):
         raise ConfigError(

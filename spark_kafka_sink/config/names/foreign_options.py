@@ -21,8 +21,8 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 class Component:
     """A component that owns option names, and the advice for its names.
 
-    ``in_files``: lines with these names are skipped in a client's properties file, because the file
-    may serve several clients.
+    If ``in_files`` is true, lines with these names are skipped in a client's properties file,
+    because the file may serve several clients.
     """
 
     component: str
@@ -43,7 +43,9 @@ _MISSPELT = 0.9
 
 @dataclass(frozen=True, slots=True)
 class ForeignOptions:
-    """The components by key, and librdkafka's names with Java's names, or None if Java has none."""
+    """The other components by key, and a map from librdkafka's option names to Java's names. The
+    map has None if Java has no such option.
+    """
 
     owners: Mapping[str, Component]
     librdkafka: Mapping[str, str | None]
@@ -51,7 +53,9 @@ class ForeignOptions:
 
 @cache
 def foreign_options() -> ForeignOptions:
-    """The names of other components, which are read from their file at the first use."""
+    """Returns the option names of other components. Reads them from ``foreign_options.toml`` at the
+    first use.
+    """
     data = tomllib.loads(files(__package__).joinpath("foreign_options.toml").read_text("utf-8"))
     owners = {
         key: Component(
@@ -68,7 +72,7 @@ def foreign_options() -> ForeignOptions:
 
 
 def is_left_out_of_files(key: str) -> bool:
-    """Whether ``key``, lower-cased and without prefix, is the name of another client in a
-    properties file.
+    """Whether ``key``, in lower case and without prefix, is an option of another client that may
+    stand in a shared properties file.
     """
     return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())

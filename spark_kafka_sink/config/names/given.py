@@ -28,9 +28,10 @@ SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
 class Given:
     """The value of a given option, with its name for messages and its source.
 
-    The name of a sink's option is in the documented spelling, other names are as written. ``where``
-    names a file, or is empty. ``content`` is the secret in a line of a file, if ``value`` is the
-    reference to that line. It is for checks in this process, and never leaves it.
+    The name of a sink's option is in the documented spelling. Other names are as the user wrote
+    them. ``where`` names the file of the option. It is empty if the option is not from a file. If
+    ``value`` is a reference to a line of a file, ``content`` is the secret in that line.
+    ``content`` serves checks in this process only, and is never pickled or logged.
     """
 
     value: object = field(repr=False)
@@ -47,7 +48,7 @@ class Given:
         return safe_text(self.name)
 
     def no_effect(self, why: str) -> str:
-        """The warning that the option has no effect, because of ``why``."""
+        """The text of a warning that the option has no effect. ``why`` is the reason."""
         return coded(
             Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
         )
@@ -66,8 +67,8 @@ class GivenOptions:
     warnings: list[str] = field(default_factory=list)
 
     def as_options(self) -> dict[str, str]:
-        """The options as a map without ``configFile``; secrets of the file are references to its
-        lines.
+        """The options as a map, including the lines of ``configFile`` but not ``configFile``
+        itself. A secret from the file is a reference to its line.
         """
         texts = {self.prefix + name: given.value for name, given in self.producer.items()}
         texts |= {n: given.value for n, given in self.own.items() if n != CONFIG_FILE}
@@ -75,8 +76,8 @@ class GivenOptions:
 
 
 def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
-    """Adds an option of the producer to ``found``, or refuses it; False when ``name`` is not an
-    option of the producer.
+    """Adds an option of the producer to ``found``. Returns False if ``name`` is not an option of
+    the producer. Raises ConfigError if the sink does not accept the option.
     """
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
@@ -94,10 +95,11 @@ def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
 def folded(
     options: Iterable[tuple[str, object]], prefix: str = "", where: str = ""
 ) -> Iterator[tuple[str, str, object]]:
-    """Each option as (lower-cased name without ``prefix``, name as written, value).
+    """Yields each option as (lower-case name without ``prefix``, name as written, value).
 
-    A name that is given twice, in any spelling, is an error, because it would be arbitrary which
-    value counts. (Spark lower-cases its options earlier; there the later value wins.)
+    Raises ConfigError for a name that is given twice, even in different letter case, because the
+    choice of a value would be arbitrary. (Spark itself converts option names to lower case before;
+    the later value then wins.)
     """
     seen: dict[str, str] = {}
     for name, value in options:

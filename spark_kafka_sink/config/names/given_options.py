@@ -26,9 +26,9 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
     """Checks every name in ``options`` and in their ``configFile``, and returns the options.
 
-    ``prefix`` is ``kafka.`` for a write, which accepts the sink's options, too, and empty for a
-    producer without Spark. Raises ConfigError for a name that is not an option, and for a file that
-    can't be read.
+    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write also
+    accepts the sink's options. Raises ConfigError for a name that is not an option, and for a file
+    that can't be read.
     """
     found = GivenOptions(prefix)
     for key, name, value in folded(options.items()):

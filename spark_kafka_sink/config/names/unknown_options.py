@@ -1,7 +1,8 @@
 """The error for a name that is not an option where it was given, with a suggestion.
 
-Owns: whether a name belongs to another component, is refused, in the wrong place or misspelt, and
-whether it may be the name of a secret. Never: a value of an option, a file.
+Owns: the reason why a name is wrong (it belongs to another component, is refused, is in the wrong
+place or is misspelt), and whether it may be the name of a secret. Never: a value of an option, a
+file.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The source of an option name.
+    """The place in which an option name was found.
 
-    ``prefix`` precedes a producer's option there. ``sink`` is true for a write and false for a
-    producer alone. ``where`` is the file, or empty.
+    ``prefix`` precedes a producer's option in this place. ``sink`` is true for the options of a
+    write, and false for a producer without Spark. ``where`` is the file. It is empty if the name is
+    not from a file.
     """
 
     prefix: str
@@ -38,12 +40,12 @@ class OptionSource:
 
     @property
     def takes_own(self) -> bool:
-        """Whether the source may have the sink's own options."""
+        """Whether the sink's own options are valid in this source."""
         return self.sink or bool(self.where)
 
 
 def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
-    """The error for an option of Java's producer that the sink never takes."""
+    """Creates the error for an option of Java's producer that the sink does not accept."""
     if option.name == "transactional.id":
         return ConfigError(
             f"Option '{shown}'{where} is not supported by the sink: all tasks would share one id"
@@ -55,10 +57,10 @@ def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
 
 
 def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
-    """The error for a name that is not an option in its place.
+    """Creates the error for a name that is not an option in its place.
 
-    ``key`` is lower-cased, ``shown`` as the user wrote it. If a secret may stand under the wrong
-    name, the hint warns that other programs have shown it.
+    ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the value may
+    be a secret, the hint warns that other programs may already have shown it.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
@@ -80,8 +82,8 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
 
 
 def may_be_secret(key: str) -> bool:
-    """Whether the lower-cased name may be the name of a secret of this package or of another
-    client, perhaps misspelt.
+    """Whether the name, in lower case, may be the name of a secret, of this package or of another
+    client. The name may be misspelt.
     """
     name = key.removeprefix(PREFIX)
     if name not in PRODUCER_OPTIONS and _SECRET.search(name) is not None:
@@ -91,7 +93,9 @@ def may_be_secret(key: str) -> bool:
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
-    """The error for a name, without prefix, that is valid in another place, or None."""
+    """Creates the error for a name that is an option in another place. None if the name is no
+    option anywhere. ``name`` has no prefix.
+    """
     kind, where = Kind.CONFIG, place.where
     option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), SINK_BY_KEY.get(name)
     owner = next((one for one in foreign.owners.values() if one.owns(name)), None)
@@ -119,7 +123,9 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
 
 
 def _right_name(name: str, place: OptionSource) -> str | None:
-    """The hint with the correct spelling of the name in its place, or with the nearest name."""
+    """A hint with the name that the user probably meant: the same name in the spelling of this
+    place, or the most similar name.
+    """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:
         return f"write {place.prefix}{inner}: Connect's prefix means nothing here"

@@ -4,6 +4,6 @@ Owns: the order of the requests, and the messages. Never: the options (``config`
 (``datasource/write/schema.py``).
 
 ``preflight`` runs on the driver before each write, with ``topic_checks`` (rights and configs of the
-topic). ``cluster_checks`` is ``kprod check``. ``executor_checks`` runs the same steps on the
-executors. Both return steps of ``check_steps``.
+topic). ``cluster_checks`` has the steps of ``kprod check``. ``executor_checks`` runs these steps on
+the executors. A step's result is a ``Step`` (``check_steps``).
 """

@@ -29,8 +29,9 @@ class StepState(StrEnum):
 class Step:
     """The result of a step, which is a row of the table of ``kprod check``.
 
-    ``said`` is the finding, or the reason why the step was skipped. ``change`` is the advice, and
-    ``code`` the error code (``KP0301``), which has a page. A failed step or a warning has both.
+    ``said`` is the finding, or the reason why the step was skipped. ``change`` is the advice.
+    ``code`` is an error code such as ``KP0301``, which the docs explain. A failed step and a
+    warning have an advice and a code.
     """
 
     name: str
@@ -41,8 +42,9 @@ class Step:
 
 
 def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> Iterator[Step]:
-    """Yields the result of ``check``, or a failed step for an error. If the step is ``optional``, a
-    write works without it, and a timeout makes it skipped instead of failed.
+    """Yields the result of ``check``. If ``check`` raises an error, the result is a failed step.
+
+    An ``optional`` step is not needed for a write: after a timeout it is skipped instead of failed.
     """
     try:
         yield check()
@@ -72,7 +74,7 @@ def not_reached(name: str) -> Step:
 
 
 def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The result of a step whose finding makes every write fail."""
+    """The result of a step whose finding means that every write will fail."""
     return Step(name, StepState.FAILED, said, change, kind.kp_code)
 
 
@@ -94,5 +96,5 @@ def warned(name: str, warning: TopicWarning) -> Step:
 
 
 def no_response(name: str, error: KafkaError) -> Step:
-    """The result of a step without a response of a broker: skipped."""
+    """The skipped result of a step for which no broker has responded."""
     return skipped(name, f"no answer: {error.message}")

@@ -45,8 +45,8 @@ class ClockDifference:
 
 
 def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference | None:
-    """Measures the difference to the active controller's clock. None: the controller does not
-    report its time.
+    """Measures the difference to the active controller's clock. Returns None if the controller does
+    not report its time.
 
     Raises AuthorizationError without DESCRIBE on the cluster, and UnsupportedVersionError for
     brokers before 3.3 and for clusters with ZooKeeper.
@@ -70,8 +70,8 @@ def error_in(response: DescribeQuorumResponse) -> ErrorCode:
 
 
 def leader_time_ms(response: DescribeQuorumResponse) -> int | None:
-    """The active controller's wall clock in milliseconds since the epoch. None: not reported, or
-    there is no controller.
+    """The active controller's wall clock in milliseconds since the epoch. None if there is no
+    controller, or if it does not report its time.
     """
     quorum = response.topics[0].partitions[0]
     times = (

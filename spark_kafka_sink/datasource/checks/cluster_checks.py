@@ -89,8 +89,9 @@ HOST_STEPS: Final = (_CLASSES, *OF_CONNECTION, _CLOCK)
 def check_cluster(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None, on_driver: bool = True
 ) -> Iterator[Step]:
-    """Yields the result of each of :data:`STEPS` when it is done. ``timeout_ms`` bounds each
-    request. In a task, ``on_driver`` is false.
+    """Runs all :data:`STEPS`, and yields each result when the step is done.
+
+    ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this.
 
     Raises ConfigError for invalid settings, such as a trust store that does not exist.
     """
@@ -108,11 +109,11 @@ def _whole(
 
 
 def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
-    """Yields the result of each of :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, then a
-    trial of transactions.
+    """Runs all :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, then a trial of
+    transactions.
 
-    The trial uses its own topic and transactional id. Close the generator: an early end cleans up
-    first (``trial_steps``).
+    The trial uses its own topic and transactional id. The caller must close the generator, so that
+    the topic is removed even if the caller stops early.
     """
     failed = False
 
@@ -135,15 +136,15 @@ def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step
 def check_host(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
-    """Yields the result of each of :data:`HOST_STEPS`, with the arguments of
-    :func:`check_cluster`.
+    """Runs the :data:`HOST_STEPS`, whose result depends on the machine. The arguments are the same
+    as for :func:`check_cluster`.
     """
     return _all_of(HOST_STEPS, _steps(config, timeout_ms, clock, host_only=True))
 
 
 def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
-    """Yields the results of ``found`` in the order of ``names``, with a skipped step for each
-    missing name.
+    """Yields the results of ``found`` in the order of ``names``. Yields a skipped step for a name
+    without a result.
     """
     left = list(names)
     for step in found:
@@ -157,7 +158,7 @@ def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
 def _steps(
     config: SinkConfig, timeout_ms: int, clock: Clock | None, *, host_only: bool = False
 ) -> Iterator[Step]:
-    """Yields the results of all steps, until a failed step makes the others impossible."""
+    """Yields the results of the steps, until a failed step makes the later steps impossible."""
     producer = config.producer
     with ConnectionProbe(producer) as probe:
         yield from step_of(_CLASSES, lambda: _classes(config, on_driver=not host_only))
@@ -218,15 +219,17 @@ def _letters(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
 
 
 def _registry(config: SinkConfig, timeout_ms: int) -> Step:
-    """Reads the schemas of keys and values from the registry, which only the driver connects to."""
+    """Checks that the registry returns the schemas of keys and values. Only the driver connects to
+    a registry.
+    """
     if config.schemas is None:
         return skipped(_REGISTRY, "no format has a schema")
     return ok(_REGISTRY, "; ".join(described(config, timeout_ms)))
 
 
 def _clock(admin: AdminClient, config: SinkConfig, settings: Settings, timeout_ms: int) -> Step:
-    """Compares this machine's clock with the active controller's, the only broker clock that can be
-    read.
+    """Compares this machine's clock with the clock of the active controller. No other broker
+    reports its time.
     """
     try:
         found = clock_difference(admin, admin.deadline(timeout_ms))

@@ -71,9 +71,9 @@ _KINDS: Final = {
 class Contact(NamedTuple):
     """The result of connecting to the bootstrap servers.
 
-    ``best`` is the server that passes most stages, and ``failed`` are the other servers that fail.
-    ``producer`` is the config with the servers that respond, or with all servers if none does.
-    Otherwise a client might choose a server that does not respond, and wait.
+    ``best`` is the server that passed most stages. ``failed`` are the other servers that failed in
+    a stage. ``producer`` is the config reduced to the servers that responded, so that a client does
+    not wait for a dead server. If no server responded, ``producer`` has all servers.
     """
 
     best: Reached
@@ -82,7 +82,7 @@ class Contact(NamedTuple):
 
 
 def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Contact:
-    """Connects to each bootstrap server. One reachable server is enough for a write."""
+    """Tries to connect to each bootstrap server. One reachable server is enough for a write."""
     found: list[Reached] = []
     limit_ms = min(timeout_ms, _ANSWER_MS)
     answer = []
@@ -98,7 +98,9 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """Yields the results of the stages up to SASL; :func:`answered` adds the first response."""
+    """Yields the results of the stages from the host name to SASL. :func:`answered` also yields the
+    result of the first response.
+    """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
         if stage in (Stage.TLS, Stage.SASL) and stage not in probe.stages:
@@ -271,11 +273,11 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Splits unreachable brokers into live and dead ones: first the brokers that stay in the
-    metadata, then those that leave it.
+    """Splits the unreachable brokers ``found`` into two maps: brokers that are still in the
+    metadata, and brokers that have left the metadata because they are dead.
 
-    The wait is as long as the cluster needs to notice a dead broker. A broker with a wrong
-    advertised address stays in the metadata.
+    Waits for as long as the cluster needs to notice a dead broker. A broker with a wrong advertised
+    address is alive, and stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

@@ -72,9 +72,9 @@ def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int)
 
 
 def refuse_compacted(options: DeadLetterOptions, compacted: Container[str]) -> None:
-    """Raises ConfigError if the dead-letter topic is compacted. That topic would reject dead
-    letters without a key, and keep only the last dead letter of a key. A dead letter without a
-    value would delete others.
+    """Raises ConfigError if the dead-letter topic is compacted. A compacted topic rejects dead
+    letters without a key, and keeps only the last dead letter of a key. A dead letter without a
+    value would be a tombstone for earlier dead letters.
     """
     if options.topic in compacted:
         raise ConfigError(

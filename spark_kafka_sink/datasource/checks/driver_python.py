@@ -41,8 +41,8 @@ UNPACK: Final = (
 
 
 def missing(executable: str) -> str:
-    """The message that the interpreter (a path, or a name of the PATH) does not exist on the
-    driver.
+    """The error message for an interpreter that does not exist on the driver. ``executable`` is a
+    path, or a command on the PATH.
     """
     shown = safe_text(executable)
     where = "the PATH" if os.sep not in executable else safe_text(str(Path.cwd()))
@@ -53,7 +53,9 @@ def missing(executable: str) -> str:
 
 
 class Found(NamedTuple):
-    """An interpreter's version, and the missing packages of those that planning needs."""
+    """The version of an interpreter, and the packages that planning needs but the interpreter
+    lacks.
+    """
 
     version: tuple[int, ...]
     lacks: list[str]
@@ -61,7 +63,9 @@ class Found(NamedTuple):
 
 @cache
 def look(executable: str) -> Found | None:
-    """Runs an interpreter to find its version and packages. None: it fails. Cached per process."""
+    """Runs an interpreter to find its version and packages. Returns None if the interpreter fails.
+    Cached per process.
+    """
     try:
         asked = subprocess.run(  # noqa: S603 - the one that Spark runs
             [executable, "-c", _FIND], capture_output=True, timeout=_TIMEOUT_S, check=True

@@ -98,7 +98,8 @@ def trial_steps(
 ) -> Generator[Step, None, None]:
     """Yields the results of a trial until a step fails, and finally the result of the clean-up.
 
-    Close the generator: an early end, even by Ctrl-C, cleans up first.
+    The caller must close the generator, because closing it removes the topic of the trial, even
+    after Ctrl-C.
     """
     trial = _Trial(client, config, timeout_ms)
     try:
@@ -227,8 +228,8 @@ class _Trial:
         )
 
     def _find(self) -> Step:
-        """Tries DescribeTransactions, which a commit needs, and the requests that find orphans and
-        blockers.
+        """Tries DescribeTransactions, which a commit needs. Also tries the requests that find
+        orphaned transactions and transactions that block a partition.
         """
         prepared = self._opened
         found = self._client.describe([self._id], self._soon())[self._id]
@@ -279,8 +280,8 @@ class _Trial:
     def _as_described(
         self, name: str, said: str, ended: PreparedTransaction, wanted: Outcome
     ) -> Step:
-        """Compares the outcome of an ended transaction with its coordinator's description. A commit
-        does so if EndTxn has no clear answer.
+        """Compares the outcome of an ended transaction with its coordinator's description. A real
+        commit makes this comparison if EndTxn got no clear answer.
         """
         found = self._client.describe([self._id], self._soon())[self._id]
         outcome = Outcome.COMMITTED if is_committed(ended, found) else outcome_of(ended, found)
@@ -344,8 +345,8 @@ class _Trial:
     def _visible(self, ended: int) -> list[bytes]:
         """The rows that a read_committed consumer sees after ``ended`` transactions have ended.
 
-        Waits until the markers of all ended transactions are in the log, and the last stable offset
-        is after them.
+        Waits until the log has the markers of all ended transactions, and the last stable offset is
+        after these markers.
         """
         deadline_ms, attempts = self._soon(), 0
         while True:
@@ -376,8 +377,8 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """Yields the reason why the broker would not list the open transactions of a dead driver,
-        if there is one.
+        """Yields the reason why the broker can't list the open transactions of a dead driver.
+        Yields nothing if the broker can list them.
         """
         try:
             listed, silent = self._client.open_transactions(self._id, self._soon())
@@ -409,8 +410,8 @@ class _Trial:
 
 
 def _begun_s(topic: str, prefix: str) -> float | None:
-    """The start time of a trial in seconds since the epoch, from its topic's name. None: not a
-    trial's topic.
+    """The start time of a trial in seconds since the epoch, from the name of the trial's topic.
+    None if the topic belongs to no trial.
     """
     name = _NAME.fullmatch(topic.removeprefix(prefix)) if topic.startswith(prefix) else None
     if name is None:
@@ -443,8 +444,8 @@ def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) 
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:
-    """Runs ``check``. A missing right makes the step skipped, not failed, because only the trial
-    needs that right.
+    """Runs ``check``. If the principal lacks a right, the step is skipped and not failed, because
+    only the trial needs that right.
     """
     try:
         return check()
@@ -461,8 +462,11 @@ def _is_ours(key: bytes) -> bool:
 
 
 def _committed(found: FetchedPartition) -> list[bytes]:
-    """The values of committed rows; a broker's response also has rows of aborted transactions. Like
-    Java's consumer, drops rows from an aborted transaction's first offset to its marker.
+    """The values of the committed rows in a fetched part of the log.
+
+    A broker's response also has the rows of aborted transactions. Like Java's consumer, this
+    function drops the rows of a producer id from an aborted transaction's first offset up to its
+    marker.
     """
     aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
     for batch in read_batches(found, _is_ours):

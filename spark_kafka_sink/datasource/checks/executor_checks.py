@@ -50,18 +50,18 @@ class HostCheck:
 
     @property
     def failed(self) -> Step | None:
-        """The first failed step. None: no step failed."""
+        """The first failed step. None if no step failed."""
         return next((step for step in self.steps if step.state is StepState.FAILED), None)
 
 
 def check(
     spark: SparkSession, options: Mapping[str, object], *, timeout_s: float = _TIMEOUT_S
 ) -> tuple[HostCheck, ...]:
-    """Checks whether this session can write with ``options``. Changes nothing.
+    """Checks whether this session can write with ``options``. Writes nothing.
 
     Returns the driver's check first, and then a check for each host that ran a task of a small job.
-    With Spark Connect, one of the tasks runs every step, because no check can run on the driver,
-    and the client possibly can't reach the brokers. ``timeout_s`` is the time limit of each step.
+    With Spark Connect, no check can run on the driver, and the client may be unable to reach the
+    brokers. So one of the tasks runs every step. ``timeout_s`` is the time limit of each step.
     Raises ConfigError for options that a write would refuse. If the job can't run, the result
     contains a failed step.
     """
@@ -107,8 +107,8 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
 
 
 def _await_server(address: str, timeout_ms: int) -> None:
-    """Raises TimeoutError without a Spark Connect server. (pyspark itself would retry for ten
-    minutes.)
+    """Raises TimeoutError if there is no Spark Connect server at ``address``. (pyspark itself would
+    retry for ten minutes.)
     """
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -148,8 +148,8 @@ def check_executors(
 
 
 def _no_spark(error: Exception) -> HostCheck:
-    """The failed step of a session or job that raised ``error``. Stack traces are reduced to one
-    line: the Python worker's error, the JVM's error, or the first line.
+    """The failed step for a Spark session or job that raised ``error``. Of a stack trace only one
+    line is kept: the Python worker's error, the JVM's error, or the first line.
     """
     text = str(error)
     raised = re.search(r"^\w[\w.]*: .+", text.partition(_TRACEBACK)[2], re.MULTILINE)
@@ -171,8 +171,8 @@ def _collect(
 ) -> list[tuple[str, ...]]:
     """Runs the steps in a task for each slot, and collects the results of all tasks as tuples.
 
-    A plain Python UDF runs on one row of each partition, because Arrow UDFs need pandas, which no
-    extra installs.
+    Each partition has one row, and a plain Python UDF runs on it. An Arrow UDF would need pandas,
+    which this package does not install.
     """
     from pyspark.sql.functions import spark_partition_id, udf
 
@@ -183,7 +183,9 @@ def _collect(
 
 
 def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable[[int], str]:
-    """The UDF of the tasks: from the partition's number to the results of the steps as JSON."""
+    """Creates the UDF of the tasks. The UDF takes the partition's number, and returns the results
+    of the steps as JSON.
+    """
 
     def check_in_task(partition: int) -> str:
         steps = _steps(config, timeout_ms, every=whole and partition == 0)
@@ -194,8 +196,8 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """The results of the steps on this machine. An error that prevents every step (such as a
-    missing trust store) is a failed step.
+    """Runs the steps on this machine. If an error prevents every step (such as a missing trust
+    store), the result is one failed step.
     """
     try:
         if every:

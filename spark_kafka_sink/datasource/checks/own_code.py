@@ -1,7 +1,7 @@
 """Checks that the user's classes and functions that options name can be imported.
 
-Owns: the names that the driver must import, and those that each executor must import. Never: the
-import itself (``base/security/import_paths.py``), or calling a function.
+Owns: the names that the driver must import, and the names that each executor must import. Never:
+the import itself (``base/security/import_paths.py``), or calling a function.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
     """Imports the classes and functions that options name, and returns their number. Raises
     ConfigError for a wrong name.
 
-    No instance is created here. ``on_driver`` also imports the listeners that only the driver
-    calls.
+    No instance is created here. With ``on_driver``, the listeners that only the driver calls are
+    also imported.
     """
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener

@@ -2,18 +2,18 @@
 
 Owns: the time of that check, the effect of its failure (``preflight=required|warn|off``), and the
 cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``), or a check at
-``commit`` or ``abort``. An unavailable broker would fail a batch there that is already
-acknowledged.
+``commit`` or ``abort``. At that time the rows are acknowledged already, and an unavailable broker
+must not fail their batch.
 
-The result has the :class:`Cluster`, which tasks get with the writer, so that 200 tasks don't
-request the same metadata at the same time.
+The result contains the :class:`Cluster`. Each task gets this metadata with the writer, so that
+hundreds of tasks don't request the same metadata at the same time.
 
 **Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in two processes. To plan
-a micro-batch, it creates a new data source from class and options in the planner process. To commit
-or abort, it unpickles in another process a data source that was created once per run. So this
-package takes an unpickled data source for a commit or an abort (``KprodDataSource.__reduce__``). If
-a later Spark plans with an unpickled data source, the preflight is skipped, and the tasks raise its
-errors. A writer's ``__getstate__`` also runs only at planning, but the user would get its errors as
+a micro-batch, Spark creates a new data source from class and options in the planner process. To
+commit or abort, Spark unpickles a data source in another process; it was created once per run. So
+an unpickled data source means a commit or an abort (``KprodDataSource.__reduce__``). If a later
+Spark plans with an unpickled data source, the preflight is skipped, and the tasks raise its errors.
+A writer's ``__getstate__`` also runs only at planning, but the user would get its errors as
 "PicklingError: Could not serialize object".
 """
 
@@ -46,8 +46,8 @@ KEPT_ANSWERS = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The result of the preflight: the cluster with the topics, and the topics' limits. A topic
-    whose configs the principal may not read has no limits.
+    """The result of the preflight: the cluster with the topics, and the topics' limits. The limits
+    of a topic are missing if the principal may not read its configs.
     """
 
     cluster: Cluster
@@ -81,12 +81,13 @@ class PreflightCheck:
         self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
 
     def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
-        """The cluster and its topics as brokers describe them. None: unknown.
+        """Runs the check, and returns the cluster and its topics. Returns None if they are unknown.
 
-        With ``required``, raises the error: KafkaTimeoutError for brokers that can't be reached
-        within max.block.ms, or for a missing topic (after ``MISSING_TOPIC_TIMEOUT_MS`` at most),
-        AuthorizationError, InvalidTopicError and so on. With ``warn`` the error is one warning
-        line, at most once in 60 s. Without a ``topic`` option only the brokers are checked.
+        With ``preflight=required``, a failed check raises its error. KafkaTimeoutError means that
+        no broker responded within max.block.ms, or that the topic was missing for
+        ``MISSING_TOPIC_TIMEOUT_MS``. Other errors are AuthorizationError, InvalidTopicError and so
+        on. With ``preflight=warn``, the error is logged as one line, at most once in 60 s. Without
+        the option ``topic``, only the brokers are checked.
         """
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
@@ -116,7 +117,9 @@ class PreflightCheck:
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
     ) -> _Answer | None:
-        """The cached result. A cached failure is ignored if ``required``."""
+        """The cached result. None if nothing is cached. With ``required``, a cached failure also
+        counts as nothing.
+        """
         with self._lock:
             answer = self._answers.get(key)
         if answer is None or answer.until_ms <= self._clock.now_ms():

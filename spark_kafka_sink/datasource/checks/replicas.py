@@ -22,8 +22,8 @@ _CAPPED: Final = 10
 
 
 class InSync(NamedTuple):
-    """The number of in-sync replicas of a partition, of all its replicas, and of those that a write
-    needs.
+    """Three numbers for a partition: its in-sync replicas, all of its replicas, and the in-sync
+    replicas that a write needs.
     """
 
     partition: int
@@ -35,8 +35,10 @@ class InSync(NamedTuple):
 def in_sync_of(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> Sequence[InSync]:
-    """The in-sync replicas of each partition, and the number that a write needs. Without
-    ``settings``, which the principal may not be allowed to read, a write needs one replica.
+    """The in-sync replicas of each partition, and the number that a write needs.
+
+    ``settings`` are the topic's configs. They are empty if the principal may not read them, and one
+    replica is then assumed to be enough.
     """
     least, capped = least_of(settings), takes_fewer_replicas(admin)
     return [
@@ -47,14 +49,16 @@ def in_sync_of(
 
 
 def least_of(settings: Mapping[str, str | None]) -> int:
-    """The topic's min.insync.replicas; 1 if it is unknown."""
+    """The topic's min.insync.replicas, or 1 if the config is unknown."""
     return int(settings.get(LEAST_IN_SYNC) or 1)
 
 
 def below_minimum(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> str | None:
-    """Describes the partitions where acks=all fails (NOT_ENOUGH_REPLICAS). None: there are none."""
+    """Describes the partitions where acks=all fails (NOT_ENOUGH_REPLICAS). Returns None if there
+    are none.
+    """
     below = [f"{p} ({n})" for p, n, _, needed in in_sync_of(admin, topic, settings) if n < needed]
     if not below:
         return None
@@ -74,15 +78,15 @@ def check_replicas(
 
 
 def down(admin: AdminClient, topic: TopicMetadata) -> str:
-    """Describes the dead brokers that have replicas of the topic. Empty: there are none."""
+    """Describes the dead brokers that have replicas of the topic. Empty if there are none."""
     live = admin.loop.cluster.nodes
     lost = sorted({r for one in topic.partitions for r in one.replicas if r not in live})
     return f"; down: broker {named(lost, MOST_NAMED)}" if lost else ""
 
 
 def takes_fewer_replicas(admin: AdminClient) -> bool:
-    """Whether all connected brokers lower min.insync.replicas to the number of a partition's
-    replicas (Kafka 3.7 and later).
+    """Whether a partition with fewer replicas than min.insync.replicas needs only as many in-sync
+    replicas as it has. All connected brokers must then be Kafka 3.7 or later.
     """
     client = admin.loop.client
     known = [client.api_versions(node) for node in admin.loop.cluster.nodes]

@@ -79,8 +79,8 @@ _AS_SENT: Final = "producer"
 
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
-    """A topic's ``setting`` that conflicts with the producer's options. If ``refuses``, rows may
-    fail; otherwise rows only cost more.
+    """A topic's ``setting`` that conflicts with the producer's options. If ``refuses`` is true,
+    brokers may reject rows. Otherwise rows only cost more.
     """
 
     setting: str
@@ -91,14 +91,15 @@ class TopicWarning:
 def check_topics(
     admin: AdminClient, config: SinkConfig, topics: Collection[str], timeout_ms: int
 ) -> dict[str, TopicLimits]:
-    """The limits of each topic whose configs the principal may read.
+    """Checks the topics, and returns the limits of each topic whose configs the principal may read.
 
-    Raises AuthorizationError if the principal may not write to a topic, or with exactly-once to an
-    existing commit log. Logs a warning, once per process, for configs that may make rows fail or
-    cost more than necessary, and for a report topic that may reject a report.
+    Raises AuthorizationError if the principal may not write to a topic. With exactly-once this
+    includes an existing commit log. Logs a warning, once per process, for configs that may make
+    rows fail or cost more than necessary. Also logs a warning for a report topic that may reject a
+    report.
 
-    A request that fails, or that a broker does not support or allow, is ignored: the tasks raise
-    errors then.
+    A request that fails is ignored, also if a broker does not support or allow the request. The
+    tasks then find the error.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -130,8 +131,8 @@ def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
 def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
-    """The principal's authorized operations on each topic, as a bit field. None: brokers don't
-    report them.
+    """The principal's authorized operations on each topic, as a bit field. The value is None if
+    brokers don't report the operations.
     """
     found = topics_in_full(admin, topics, timeout_ms)
     return {name: topic.authorized_operations for name, topic in found.items()}
@@ -139,7 +140,7 @@ def topic_rights(
 
 def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
     """The topics that the principal may not write to, with the broker's error code. Topics whose
-    rights can't be read are left out. A task uses this, because a producer's metadata have no
+    rights can't be read are left out. Used by tasks, because the metadata of a producer contain no
     rights.
     """
     found: dict[str, ErrorCode] = {}
@@ -203,8 +204,8 @@ def topics_in_full(
 
 
 def check_write(topic: str, operations: int | None) -> None:
-    """Raises AuthorizationError if the operations lack WRITE. Operations without DESCRIBE are
-    ignored: they come from a broker that does not support this field.
+    """Raises AuthorizationError if the authorized ``operations`` lack WRITE. Operations without
+    DESCRIBE are ignored, because only a broker that does not support this field returns them.
     """
     if operations is None:
         return
@@ -222,7 +223,7 @@ def check_write(topic: str, operations: int | None) -> None:
 def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """The configs of each topic that affect a write. Empty: brokers don't return configs."""
+    """The configs of each topic that affect a write. Empty if brokers don't return configs."""
     names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, TIMESTAMPS, AFTER, BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 
@@ -230,8 +231,8 @@ def topic_settings(
 def warnings_of(
     config: ProducerConfig, topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """Yields the conflicts of the topic's configs with the producer's options. For each config the
-    worst conflict comes first.
+    """Yields the conflicts between the topic's configs and the producer's options. If a config has
+    several conflicts, the worst comes first.
     """
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal():
@@ -274,7 +275,9 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
 def report_warnings(
     report_topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """Yields the configs of the report topic that may make it reject a report."""
+    """Yields a warning for each config of the report topic that may lead to the rejection of a
+    report.
+    """
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
         yield _warning(
@@ -289,11 +292,11 @@ def report_warnings(
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """The warning that this machine's clock is wrong. A row without a timestamp gets the time of
-    this clock.
+    """The warning that this machine's clock is wrong, or None if it is right. A row without a
+    timestamp gets the time of this clock.
 
-    Leaders compare timestamps with their own clocks. The controller's clock stands for the leaders'
-    clocks.
+    Each leader compares a timestamp with its own clock. The controller's clock is used here in
+    place of the leaders' clocks.
     """
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"

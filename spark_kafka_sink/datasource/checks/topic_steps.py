@@ -101,7 +101,9 @@ def topic_steps(
 
 
 def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """Checks ``reportTopic``. Without that topic a write is refused."""
+    """Checks the topic of the option ``reportTopic``. If that topic is missing, a write is
+    refused.
+    """
     topic = config.report_topic
     if topic is None:
         return iter((skipped(_REPORT_TOPIC, "no report is written to a topic"),))
@@ -109,8 +111,8 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
 
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
-    """Checks ``progressTopic``. Without that topic rows are written, but their progress is not
-    shown.
+    """Checks the topic of the option ``progressTopic``. If that topic is missing, rows are written
+    but their progress is not shown.
     """
     topic = config.progress_topic
     if topic is None:
@@ -129,8 +131,8 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
 
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
-    """The topic's configs for the check of the clocks: a topic may limit the timestamps of records.
-    Does not wait for a missing topic, because the driver's check waits for it.
+    """The topic's configs for the check of the clocks, because a topic may limit the timestamps of
+    records. Does not wait for a missing topic: only the driver's check waits.
     """
     if topic is None:
         return None
@@ -143,8 +145,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
 
 
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
-    """The result for a missing topic: a warning if brokers create topics automatically, otherwise
-    failed.
+    """The result for a missing topic. It is a warning if brokers create topics automatically, and
+    failed otherwise.
     """
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
     if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
@@ -159,7 +161,7 @@ def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeou
 
 
 def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None:
-    """The value of a broker config. None: the principal may not read it."""
+    """The value of the broker config ``name``. None if the principal may not read it."""
     deadline_ms = admin.deadline(timeout_ms)
     node = admin.brokers(deadline_ms)[0]
     request = describe_configs(ConfigResourceType.BROKER, [str(node.id)], [name])
@@ -174,8 +176,8 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """The configs of a topic, or None if they could not be read; and a function that takes the name
-    of a check. It returns the result of this check for the case that a config is missing.
+    """The configs of a topic, or None if they could not be read. Also returns a function that takes
+    the name of a check, and returns the result of that check if its config is missing.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -216,9 +218,10 @@ def _replicas(
     settings: Mapping[str, str | None],
     unknown: Step,
 ) -> Step:
-    """Checks the in-sync replicas: acks=all fails with fewer than min.insync.replicas
-    (NOT_ENOUGH_REPLICAS). Without ``settings`` the result is ``unknown``, unless a replica is out
-    of sync.
+    """Checks that enough replicas are in sync. With fewer than min.insync.replicas, writes with
+    acks=all fail (NOT_ENOUGH_REPLICAS).
+
+    If the topic's ``settings`` are unknown and every replica is in sync, the result is ``unknown``.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
@@ -259,7 +262,7 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
     """The warning that few replicas are in sync. ``risk`` describes the effect if another broker
-    stops. Empty: no effect.
+    stops. It is empty if there would be no effect.
     """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
     if lacking:

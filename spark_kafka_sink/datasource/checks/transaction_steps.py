@@ -37,8 +37,8 @@ PRODUCER_ID: Final = "producer id"
 
 
 def producer_id_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """Checks the producer id that each task's producer needs for idempotence. With exactly-once,
-    :data:`OF_TRANSACTIONS` check it.
+    """Checks that a producer can get a producer id, which idempotence needs. With exactly-once, the
+    steps of :data:`OF_TRANSACTIONS` check this instead.
     """
     if config.is_exactly_once or not config.producer.enable_idempotence:
         why = f"deliveryGuarantee is {config.delivery_guarantee}"

@@ -45,8 +45,8 @@ _unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
 
 
 class Checkpoint:
-    """The checkpoint of a query at ``location``. Each file is read once. With a ``session`` Spark
-    reads the files (``offset_log``).
+    """The checkpoint of a query at ``location``. Each file is read once. If ``session`` is set,
+    Spark reads the files (``offset_log``).
     """
 
     def __init__(self, location: str, session: SparkSession | None = None) -> None:
@@ -66,8 +66,8 @@ class Checkpoint:
             ) from error
 
     def divided_versions(self, number: int) -> list[int]:
-        """The versions of Delta tables that the batch ends within. Empty if the checkpoint can't be
-        read.
+        """The Delta table versions that the batch has read only in part. Empty if the checkpoint
+        can't be read.
         """
         try:
             return divided_versions(self._text(f"offsets/{number}"))
@@ -118,7 +118,8 @@ class Checkpoint:
         """The :meth:`digest`, or empty if the checkpoint can't be read or fails :meth:`check` for
         ``query_id``.
 
-        A failure is logged once. A process without a session does not read that checkpoint again.
+        A failure is logged once. After a failure, a process without a session does not try this
+        checkpoint again.
         """
         if self._session is None and self._location in _unreadable():
             return ""

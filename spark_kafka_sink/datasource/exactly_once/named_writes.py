@@ -1,7 +1,7 @@
 """The named writes of this process: their runs, the running writes, and the last writes.
 
-Owns: :class:`NamedWrites`. Never: a write (``foreach_batch.py``), the writes of other processes,
-which the commit log has.
+Owns: :class:`NamedWrites`. Never: the writing (``foreach_batch.py``), or the writes of other
+processes, which are recorded in the commit log.
 
 A named write is a write of ``foreach_batch`` or ``transaction``. The commit log distinguishes the
 runs of queries. Two writes of one process with the same name may have the same run, so only this
@@ -28,7 +28,7 @@ SAYS_REPLAY: Final = (
 
 
 class Place(NamedTuple):
-    """Identifies a named write: its key in the commit log, the log's topic, and the cluster's
+    """The identity of a named write: its key in the commit log, the log's topic, and the cluster's
     addresses.
 
     If a cluster is addressed in two ways, its writes have different places, and this process does
@@ -94,8 +94,9 @@ class NamedWrites:
                 del self._open[place]
 
     def run(self, place: Place, query_run: str, session: str) -> str:
-        """The run id of a named write: one for each run of a query, until :meth:`end`. If the
-        write's query is unknown (``query_run`` is empty), it gets the last run of its session.
+        """The run id of a named write. It stays the same during a run of a query, until
+        :meth:`end`. If ``query_run`` is empty, the write's query is unknown, and the write gets the
+        last run id of its session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
@@ -126,9 +127,9 @@ class NamedWrites:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
         id.
 
-        Otherwise the batch would count as done, and the new DataFrames would not be written.
-        ``whole``: ``written`` has all DataFrames of the batch. A restarted query is not checked: it
-        has other plans, and the commit log compares its batches.
+        Without this error the batch would count as done, and the new DataFrames would not be
+        written. ``whole`` is true if ``written`` has all DataFrames of the batch. A restarted query
+        is not checked: it has other plans, and the commit log compares its batches.
         """
         with self._lock:
             before = self._last.get(place)

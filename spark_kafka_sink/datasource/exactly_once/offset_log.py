@@ -37,9 +37,10 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
     """The text of the file ``checkpoint/<file>``, of at most 16 MiB. Raises ConfigError if it can't
     be read.
 
-    With a session Spark reads the file, classic or over Connect. In a process without a session it
-    is read as a local file, or by pyarrow. A URI may only name a file: a URI's query could name
-    another endpoint, which would get requests with the driver's credentials.
+    With a session Spark reads the file, classic or over Connect. In a process without a session,
+    the file is read as a local file or by pyarrow. A URI may contain only the name of a file. A
+    query part in the URI could name another endpoint, and that endpoint would get requests with the
+    driver's credentials.
     """
     path = f"{checkpoint.rstrip('/')}/{file}"
     try:
@@ -58,8 +59,8 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
 
 
 def shown(path: str) -> str:
-    """The path for a message, without parts that may be secret: a URI's query, or a user's
-    password.
+    """The path as it may be shown in a message: without a URI's query or password, which may be
+    secret.
     """
     named = re.sub(r"//[^@]*:[^@]*@", "//[hidden]@", re.sub(r"\?.*", "?...", path, flags=re.DOTALL))
     return f"checkpointLocation: {safe_text(named)}"
@@ -107,7 +108,9 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
 
 
 def _local(path: str) -> str | None:
-    """The local path of a path or ``file:`` URI. None for another URI."""
+    """The local path that ``path`` names: a path itself, or the path of a ``file:`` URI. None for
+    any other URI.
+    """
     uri = _URI.fullmatch(path)
     if uri is None:
         return path
@@ -116,8 +119,8 @@ def _local(path: str) -> str | None:
 
 
 def _check_uri(uri: str, schemes: frozenset[str]) -> None:
-    """Raises UnusableFileError if the URI has none of the ``schemes``, or does not only name a
-    file. Raises NotAllowedError if the operator does not allow it.
+    """Raises UnusableFileError if the URI has none of the ``schemes``, or if it contains more than
+    the name of a file. Raises NotAllowedError if the operator's allow list does not permit the URI.
     """
     match = _URI.fullmatch(uri)
     scheme, host, inside = match.groups() if match else ("", "", "")

@@ -3,9 +3,9 @@
 Owns: :func:`check_group_id`, :func:`refuse_members`. Never: a commit of offsets
 (``transactions/offset_commits.py``).
 
-Offsets that a transaction commits name no member, so brokers accept them for every group. In a
-group with consumers, they would change the position at which the consumers continue after their
-next start.
+When a transaction commits offsets, the request names no member of the group, so brokers accept the
+offsets for every group. In a group with consumers, the offsets would change the position at which
+the consumers continue after their next start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parses the end offsets of a micro-batch's sources from the text of Spark's offset log.
 
-Owns: :func:`source_offsets`, from the text of ``checkpointLocation/offsets/<batchId>`` to the next
-offset of each partition; :func:`file_sources` and :func:`divided_versions`. Never: reading that
-file, or committing the offsets (``transactions/offset_commits.py``).
+Owns: :func:`source_offsets`, which converts the text of ``checkpointLocation/offsets/<batchId>`` to
+the next offset of each partition; :func:`file_sources` and :func:`divided_versions`. Never: reading
+that file, or committing the offsets (``transactions/offset_commits.py``).
 
 Spark's OffsetSeqLog writes the file before the batch begins, and never changes it. The first line
 is the format, the second the batch's metadata, and the others are the sources' end offsets. In
@@ -39,9 +39,9 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
     """The next offset to read of every partition of the batch's Kafka sources. Empty without a
     Kafka source.
 
-    Other sources are skipped: their offsets have another shape. If two sources of a query read the
-    same partition, the lower offset counts, because both have read up to it. Raises DataError if
-    the text is not an offset log of format v1 or v2.
+    Sources other than Kafka are skipped, because their offsets have another form. If two sources of
+    a query read the same partition, the lower offset counts, because both sources have read up to
+    that offset. Raises DataError if the text is not an offset log of format v1 or v2.
     """
     found: dict[TopicPartition, int] = {}
     for _, offset in _offsets(text):
@@ -63,7 +63,7 @@ def file_sources(text: str) -> Iterator[tuple[str, int]]:
 
 
 def divided_versions(text: str) -> list[int]:
-    """The versions of Delta tables that a batch ends within, so that the next batch has the rest.
+    """The Delta table versions that a batch has read only in part. The next batch reads the rest.
 
     The offset of Delta's source (DeltaSourceOffset) is a version and the index of a file in that
     version. The index is negative before the first file. A snapshot of the table has inserts only,
@@ -105,8 +105,8 @@ def _offsets(text: str) -> Iterator[tuple[str, object]]:
 
 
 def _of_kafka(offset: object) -> dict[TopicPartition, int]:
-    """The offsets of a Kafka source by partition. Empty if ``offset`` has not the shape of a Kafka
-    source's offset.
+    """The offsets of a Kafka source by partition. Empty if ``offset`` does not have the form of a
+    Kafka source's offset.
     """
     found: dict[TopicPartition, int] = {}
     if not isinstance(offset, dict):

@@ -49,10 +49,9 @@ def commit(
     batch_id: int | None,
     report: TopicRecord | None = None,
 ) -> Commit:
-    """Checks the transactions in the tasks' ``messages`` and commits them. ``plan`` is None in
-    streams.
+    """Checks and commits the transactions in the tasks' ``messages``. ``plan`` is None in streams.
 
-    If there is a transaction, the record ``report`` is committed together with the rows. Raises
+    If any task has a transaction, the record ``report`` is committed together with the rows. Raises
     CommitError for messages that can't belong to this batch, and the errors of
     ``Committer.commit``.
     """
@@ -92,8 +91,8 @@ def abort(
     tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
-    """Aborts the transactions of a batch that the commit log has not decided to commit. Raises
-    KafkaError.
+    """Aborts the transactions of a batch, unless the commit log already has the decision to commit.
+    Raises KafkaError.
 
     Returns the transactional ids of aborted transactions that no task has reported.
     """
@@ -122,8 +121,8 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number of rows and bytes of all tasks, written or skipped as done. None if a task did not
-    count its rows.
+    """The number of rows and bytes of all tasks. Rows that a task skipped because their batch is
+    already done also count. None if a task did not count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -140,8 +139,8 @@ def prepared_transactions(
     messages: Sequence[TaskCommitMessage], owner: Owner
 ) -> tuple[PreparedTransaction, ...]:
     """The prepared transaction of each task that wrote a row. Raises CommitError if a transaction
-    can't belong to its task: committing it could end another client's transaction, with this
-    client's rights.
+    can't belong to its task. Otherwise a forged message could end another client's transaction with
+    this client's rights.
     """
     found: dict[str, PreparedTransaction] = {}
     for index, message in enumerate(messages):
@@ -186,8 +185,8 @@ def _transaction(message: TaskCommitMessage) -> TaskTransaction:
 def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
-    """The run that commits: for a batch job the run of the plan, for a stream the run of
-    the tasks.
+    """The run that commits. A batch job's run comes from the plan, and a stream's run comes from
+    the tasks' messages.
     """
     if plan is not None:
         if any(_transaction(m).generation != plan.state.generation for m in messages):
@@ -211,7 +210,9 @@ def _owner(
 
 
 def _key_of_stream(config: SinkConfig) -> str:
-    """The stream's key in the commit log. ``transaction_plan.prefix_of`` has checked the prefix."""
+    """The stream's key in the commit log. The prefix of the key is already checked
+    (``transaction_plan.prefix_of``).
+    """
     assert config.transactional_id_prefix is not None
     return log_key(config.transactional_id_prefix)
 
@@ -233,8 +234,8 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """The ``transaction`` block of this write, with the counts for the limit of dead letters. The
-    limit applies to all writes of the block together.
+    """The ``transaction`` block of this write, with the number of rows and of dead letters. The
+    limit of dead letters applies to all writes of the block together.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters

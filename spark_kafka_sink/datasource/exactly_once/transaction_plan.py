@@ -4,10 +4,10 @@ Owns: :class:`TransactionPlan`, which tasks get; the options of exactly-once tha
 (batch or stream); and the first read of the commit log, before step 1 of a record's way
 (DESIGN.md). Never: a transaction (``transactional_producers``), a commit (``transaction_commit``).
 
-Spark creates the writer of a batch job once and pickles it. So the job's run, which is generated
-here or by ``foreach_batch``, is the same in the tasks and at commit, and the batch's number is
-checked here. Spark generates the run id and the query id of a stream, and only tasks know them. So
-tasks check a stream, before they write a row.
+Spark creates the writer of a batch job once and pickles it. So the job's run id, which is generated
+here or by ``foreach_batch``, is the same in the tasks and at commit. The number of the batch is
+also checked here. For a stream, Spark generates the run id and the query id, and only tasks can
+read them. So the tasks of a stream make these checks, before they write a row.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class TransactionPlan:
     - ``key`` is the key in the commit log, and ``state`` the key's state at planning.
     - ``context`` is the run of a batch job, and ``number`` its batch. Both are None in streams.
     - ``driver`` is the token of ``driver_identity``.
-    - ``verify``: the rows of a done batch are read and compared.
-    - ``digest`` is the digest of a batch job, or of a stream's last done batch by the query's
-      checkpoint. It is empty if it is unknown.
+    - ``verify`` is true if the rows of a done batch are to be read and compared.
+    - ``digest`` identifies the input: of a batch job, or of a stream's last done batch as the
+      query's checkpoint has it. Empty if unknown.
     """
 
     key: str
@@ -92,7 +92,9 @@ class TransactionPlan:
 
     @property
     def is_of_block(self) -> bool:
-        """Whether the write belongs to a ``transaction`` block, or ends one."""
+        """Whether the write belongs to a ``transaction`` block. The write that ends the block also
+        belongs to it.
+        """
         return self.context is not None and bool(self.context.token)
 
     @property
@@ -109,10 +111,10 @@ class TransactionPlan:
         return "" if done is None else done.digest
 
     def check_digest(self) -> None:
-        """Raises CommitError if the batch id is already done with other source offsets than this
-        checkpoint has for it.
+        """Raises CommitError if the batch id is already done with other source offsets.
 
-        The batch or the checkpoint is then another one.
+        The offsets in this query's checkpoint then belong to another batch, or to another
+        checkpoint.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -146,7 +148,7 @@ class TransactionPlan:
         )
 
     def check_job(self) -> None:
-        """Raises CommitError if the commit log does not expect this batch job."""
+        """Raises CommitError if the commit log expects another batch job."""
         if self.context is not None and self.number is not None:
             check_run(self.key, self.context.run, self.state)
             check_number(self.key, self.numbering, self.context.query_id, self.number, self.state)
@@ -164,9 +166,9 @@ class TransactionPlan:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """Raises CommitError for a ``foreach_batch`` or ``transaction`` write under a done batch
-        id, unless it is known to be the same write. Another DataFrame may have as many rows and
-        bytes.
+        """Raises CommitError if a ``foreach_batch`` or ``transaction`` write has a batch id that is
+        already done, unless it is known to repeat the same write. Equal numbers of rows and bytes
+        are no proof, because another DataFrame may have the same numbers.
         """
         is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
         if is_unknown and self.skips and self.verify and not context.abort:
@@ -227,9 +229,9 @@ def check_number(
 
 
 def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
-    """Checks the options that depend on the mode (batch or stream), and returns the prefix of all
-    transactional ids. Needs no broker, because it also runs before each commit and abort of a
-    stream.
+    """Returns the prefix of all transactional ids, after a check of the options that depend on the
+    mode (batch or stream). Sends no request to a broker, because it also runs before each commit
+    and abort of a stream.
     """
     prefix = config.transactional_id_prefix
     if streaming and config.txn_version is not None:
@@ -260,8 +262,8 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Plans a batch: commits the batches that an earlier driver decided, and reads the state of the
-    key.
+    """Plans a batch for exactly-once. Completes the commits that an earlier driver decided, and
+    reads the state of the key in the commit log.
 
     ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
     for missing rights, a transaction.timeout.ms that brokers don't allow, brokers that are too old,
@@ -336,8 +338,8 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of a stream's last done batch, which Spark may run again. Empty if it is
-    unknown.
+    """The digest of a stream's last done batch, because Spark may run that batch again. Empty if it
+    is unknown.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

@@ -1,8 +1,8 @@
 """Producers for exactly-once: the transactional id of a task, and the rules for its reuse.
 
 Owns: the token of this worker process, the process's ids and their last uses, and the warm
-producers with a prepared transaction. It is the counterpart of ``producer_cache``, which has no
-transactions. Never: a transaction's states (``producer/transaction/transaction_manager.py``), a
+producers with a prepared transaction. For writes without transactions, ``producer_cache`` has the
+same purpose. Never: a transaction's states (``producer/transaction/transaction_manager.py``), a
 row.
 
 **No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
@@ -11,16 +11,18 @@ InitProducerId of one attempt would abort the prepared transaction of another. S
 worker process: ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per
 process, and again after a fork. ``driver`` is the driver's token (``driver_identity``), and
 ``generation`` is the commit log's generation at planning (``transactional_ids``). ``k`` is the
-smallest number whose last use has surely ended: the batch of that use is done in the driver's plan
-(``last_done``). A use begins when the id is acquired. The id of a failed attempt is never used
-again.
+smallest number that is free. A number is free again when its last use has surely ended: the batch
+of that use is done in the driver's plan (``last_done``). A use begins when the id is acquired. The
+id of a failed attempt is never used again.
 
 **An id is only reused if its coordinator reports that its last transaction was committed.**
-InitProducerId would abort an open transaction without a check of the partitions' leaders. An open
-transaction belongs to the loser of a speculative pair that no sweep has ended: its partition had no
-leader, its coordinator was moving, or it was prepared after the sweep. The coordinator may also
-have aborted the transaction because of its age. If a partition has no leader, Kafka 4.3.1 drops the
-marker of the abort. The marker of the id's next commit would then commit the loser's rows as well::
+InitProducerId would abort an open transaction without a check of the partitions' leaders. An id may
+have an open transaction if it belonged to the losing attempt of a speculative pair, and the sweep
+after the commit did not end the transaction. The sweep misses a transaction if its partition had no
+leader, if its coordinator was moving, or if it was prepared after the sweep. The coordinator may
+also have aborted the transaction because of its age. If a partition has no leader, Kafka 4.3.1
+drops the marker of the abort. The marker of the id's next commit would then commit the loser's rows
+as well::
 
     1  Two attempts of one task prepare. The driver commits one of them.
     2  The coordinator of the loser's id, which also leads its partition, stops: no sweep sees it.
@@ -95,9 +97,9 @@ class WorkerIds:
     """The transactional ids of this process, whose ``token`` is unique. ``_lock`` guards all
     fields.
 
-    Entries are never removed, because an id without an entry would be reused. Each run has an entry
-    for each task of its largest micro-batch. The first micro-batch of a run has further entries,
-    because its tasks have the generation before the run took the key over.
+    Entries are never removed, because an id without an entry would be reused. Each run has one
+    entry per task of its largest micro-batch. The first micro-batch of a run adds more entries,
+    because its tasks still have the generation of the previous run.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -132,10 +134,10 @@ class WorkerIds:
 
 
 class TransactionalProducers:
-    """The :class:`ProducerSource` of a task: acquires one id with the first row, for one
-    transaction.
+    """The :class:`ProducerSource` of a task with exactly-once.
 
-    ``warm`` is None if no later task can use the id.
+    When the first row arrives, it acquires one transactional id for one transaction. ``warm`` are
+    the producers that are kept for later tasks. It is None if no later task can use the id.
     """
 
     def __init__(
@@ -185,7 +187,9 @@ class TransactionalProducers:
         )
 
     def _of(self, id_: TransactionalId) -> KafkaProducer:
-        """A producer of this transactional id, from the warm producers if possible."""
+        """A producer with this transactional id: a warm producer if there is one, otherwise a new
+        producer.
+        """
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
         if warm is None:
@@ -216,8 +220,8 @@ class TransactionalProducers:
     def discard(self, producer: KafkaProducer) -> None:
         """Aborts the transaction, and never uses its id again.
 
-        If a partition has no leader, Kafka 4.3.1 drops the marker of the abort. The marker of the
-        id's next commit would then commit these rows as well.
+        The id is not used again because Kafka 4.3.1 drops the marker of an abort if a partition has
+        no leader. The marker of the id's next commit would then commit these rows as well.
         """
         assert self._id is not None
         self._ids.retire(self._id)
@@ -248,8 +252,8 @@ def producers_of_task(
     factory: ProducerFactory = new_producer,
     worker: Worker | None = None,
 ) -> TransactionalProducers:
-    """The producer source for a task of ``plan``. A transactional id is acquired with the first
-    row.
+    """Creates the producer source for a task of ``plan``. The source acquires a transactional id
+    when the first row arrives.
     """
     config = effective_config(config, identity.app_id)
     worker = process_worker() if worker is None else worker

@@ -200,8 +200,8 @@ class _Call:
     def _step(
         self, plan: BackfillPlan, sizes: StepSizes, progress: Progress, timeout_ms: int
     ) -> Progress:
-        """Writes the next step. If it takes too long for its transaction, the next steps are made
-        smaller.
+        """Writes the next step. If the step takes too long for its transaction, later steps are
+        made smaller.
         """
         if self._lost is not None:
             raise self._lost
@@ -292,7 +292,8 @@ class _Call:
     def _check_plan(self, plan: BackfillPlan, claimed: Claimed, *, reads: bool) -> None:
         """Raises ConfigError if this call has another plan than the first call of the backfill.
 
-        The source of a finished backfill is not compared, because it may no longer exist.
+        ``reads`` is false for a finished backfill. Its source is not compared, because the source
+        may no longer exist.
         """
         facts = self._facts(plan.pin, claimed, reads=reads)
         if not reads:
@@ -308,8 +309,8 @@ class _Call:
     def _claimed(self) -> Claimed:
         """Claims the backfill for this call. Raises ConfigError if another call runs.
 
-        Another call runs if its heartbeat changes, or if its first heartbeat appears, while this
-        call waits.
+        This call waits, and watches the recorded heartbeat. If the heartbeat changes or first
+        appears during the wait, another call runs.
         """
         found = self._ledger.claim({})
         other = found.progress.caller
@@ -334,8 +335,8 @@ class _Call:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """Records a heartbeat on a thread while the block runs. If another call has taken over,
-        ``_lost`` is the error.
+        """Records a heartbeat from a thread while the block runs. If another call has taken over,
+        ``_lost`` is set to the error.
         """
         over = threading.Event()
 

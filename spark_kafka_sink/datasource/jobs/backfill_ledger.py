@@ -1,37 +1,37 @@
 """The records of a backfill in the commit log's topic, and the process that may write them.
 
 Owns: :class:`Ledger`, :class:`Progress`, :class:`Caller`: the progress of a backfill, and the
-process that runs it. Never: Spark, or the state of the rows' own key. Only commits change that
-state, except for a takeover (:meth:`Ledger.fence`).
+process that runs it. Never: Spark, or the state of the key under which the rows are committed. Only
+commits and a takeover (:meth:`Ledger.fence`) change that state.
 
-**Place.** The records are in the commit log's topic, under two keys of their own. Their form is a
-state without a batch (docs/design/commit-protocol.md, "The state"), whose unknown fields every
-reader keeps::
+**Place.** The records are in the commit log's topic, under two keys of their own. Each record has
+the form of a state without a batch (docs/design/commit-protocol.md, "The state"). Every reader
+keeps the fields of a state that it does not know::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
 
-So the commit protocol does not change: only one transactional id writes a key, a later writer
-fences an earlier one, and a deposed leader is detected. The key of a write has no empty part, so
-these two keys are never mistaken for the key of a write. A reader of all keys finds states without
-a done batch.
+So the rules of the commit protocol also hold for these records: only one transactional id writes a
+key, a later writer fences an earlier writer, and a deposed leader is detected. The two ``~`` in a
+row mean an empty part. The key of a write has no empty part, so these two keys are never mistaken
+for the key of a write. A tool that lists all keys sees them as states without a done batch.
 
 **Steps.** Before a step is written, its version and its end are recorded. Its begin is ``at``: all
 positions before ``at`` are written. The version of a step is larger than the version of every
-earlier step. A call that finds a recorded step must know whether that step is written, now and
-forever. :meth:`Ledger.fence` takes the rows' key over: it first ends a decided batch, and from then
-on the log refuses every commit of a run that was planned before::
+earlier step. A call that finds a recorded step must find out whether that step is written, and the
+answer must stay true. So :meth:`Ledger.fence` takes over the key of the rows: it first ends a
+decided batch, and from then on the log refuses the commits of all runs that were planned before::
 
     the key's lastDone >= the step's version    the step is written: its end is the new ``at``
     otherwise                                   it will never be: a new step begins at ``at``
 
 So the new step may be smaller or larger than the step that was not written.
 
-**Two callers.** The owner increments ``beat`` while it runs. Another caller takes over if it has
-seen the same ``beat`` for long enough, or if the owner's process is known to have ended
-(``running_process.py``). Clocks of other machines are not compared. If the owner was only
-suspended, its next record fails because it has been replaced. If it is in a commit then, the log
-refuses that commit.
+**Two callers.** The owner increments ``beat`` while it runs. Another caller takes over if ``beat``
+has not changed for long enough, or if the owner's process is known to have ended
+(``running_process.py``). Clocks of other machines are not compared. If the old owner was only
+suspended and continues, its next record fails because it has been replaced. If it was suspended in
+a commit, the log refuses that commit.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ _PAUSE_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A call of ``backfill`` that began at ``since_ms`` by its host's clock, in milliseconds.
-    ``process`` distinguishes a process from a later process with the same pid.
+    """The identity of a call of ``backfill``. ``since_ms`` is its start by its host's clock, in
+    milliseconds since the epoch. ``process`` is an id that is unique even if a later process has
+    the same pid.
     """
 
     id: str
@@ -92,7 +93,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A recorded step: it writes the positions from ``Progress.at`` to ``end`` as ``version``."""
+    """A step that is recorded but not known to be written. It covers the positions from
+    ``Progress.at`` up to ``end``, and its txnVersion is ``version``.
+    """
 
     version: int
     end: int
@@ -102,9 +105,9 @@ class OpenStep:
 class Progress:
     """The progress of a backfill: all positions before ``at`` are written.
 
-    They were written in ``steps`` steps that took ``ms`` milliseconds; the last step of a killed
-    call may be missing in the counts. ``bytes`` counts keys and values. ``version`` is the newest
-    version of a step.
+    They were written in ``steps`` steps, which took ``ms`` milliseconds. If a call was killed, its
+    last step may be missing in these two counts. ``bytes`` counts keys and values. ``version`` is
+    the newest version of a step.
     """
 
     caller: Caller | None = None
@@ -143,7 +146,8 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The progress of a backfill after its last recorded step has ended. ``payload`` is the number
-    of rows and bytes of that step. None: there was no step, it had no rows, or it is not written.
+    of rows and bytes of that step. It is None if there was no step, if the step had no rows, or if
+    the step is not written.
     """
 
     progress: Progress
@@ -153,10 +157,10 @@ class Settled:
 class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
-    ``state_of`` reads the state of a key in the log. In a call of ``backfill`` it also ends a
-    decided batch (``ExactlyOnceDriver.plan``); in ``kprod backfill`` it only reads. Each method
-    raises the errors of the commit log. A method with a ``caller`` raises SupersededError if
-    another caller has taken over.
+    ``state_of`` reads the state of a key in the log. In a call of ``backfill``, ``state_of`` also
+    ends a decided batch (``ExactlyOnceDriver.plan``). In the command ``kprod backfill``, it only
+    reads. Each method raises the errors of the commit log. A method with a ``caller`` raises
+    SupersededError if another caller has taken over.
     """
 
     def __init__(
@@ -177,22 +181,24 @@ class Ledger:
         }
 
     def read(self) -> tuple[Progress | None, BackfillPlan | None]:
-        """Reads the progress and the plan. None: not recorded."""
+        """Reads the progress and the plan. A part that is not recorded is None."""
         progress = self.progress()
         return progress, None if progress is None else self.plan_of(progress)
 
     def progress(self) -> Progress | None:
-        """Reads the progress, without the plan. None: not recorded."""
+        """Reads the progress, without the plan. Returns None if it is not recorded."""
         found = self._read(_PROGRESS)
         return None if found is None else Progress.decode(found)
 
     def has_progress(self) -> bool:
-        """Whether the progress is recorded, even if this version can't read it."""
+        """Whether a progress is recorded, even in a format that this version of the package can't
+        read.
+        """
         return self._read(_PROGRESS) is not None
 
     def plan_of(self, progress: Progress) -> BackfillPlan | None:
-        """Reads the plan that ``progress`` names by its digest. None: ``progress`` names
-        no plan.
+        """Reads the plan whose digest is in ``progress``. Returns None if ``progress`` has no
+        digest of a plan.
         """
         if not progress.plan:
             return None
@@ -210,8 +216,8 @@ class Ledger:
         """Makes ``caller`` the owner if the backfill has no other owner. Returns the progress with
         its owner.
 
-        ``gone`` maps the ids of owners that count as dead to the ``beat`` that has not changed, or
-        to None if the owner's process is known to have ended.
+        The keys of ``gone`` are the ids of owners that count as dead. The value is the ``beat``
+        that has not changed, or None if the owner's process is known to have ended.
         """
 
         def claimed(before: Progress | None) -> Progress:
@@ -226,8 +232,8 @@ class Ledger:
         return self._changed(claimed)
 
     def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
-        """Records the plan, and its digest in the progress. Raises IllegalStateError if there is a
-        plan.
+        """Records the plan, and its digest in the progress. Raises IllegalStateError if a plan is
+        already recorded.
         """
         before = self._owned(caller, lambda progress: progress)
         if before.plan:
@@ -281,8 +287,8 @@ class Ledger:
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Finds out whether the recorded step is written or never will be, and removes the recorded
-        step.
+        """Takes over the key of the rows, so that the recorded step is either written or will never
+        be written. Then removes the record of the step.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
@@ -368,7 +374,9 @@ class Ledger:
         return found
 
     def _read(self, record: str) -> str | None:
-        """Reads a record, after any write of it that is in progress. None: there is no record."""
+        """Reads the record with the key ``record``. If another process is just writing the record,
+        waits for the end of that write. Returns None if there is no record.
+        """
         state = self._state_of(self._keys[record])
         return _field(state, record)
 
@@ -389,9 +397,9 @@ class Ledger:
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
         """Opens ``key`` in the commit log and returns the result of ``attempt``.
 
-        ``attempt`` is called again if another process has opened the key before the write, or if
-        the write got no clear answer. Retries last at least max.block.ms. So ``attempt`` may find
-        its own write.
+        ``attempt`` is called again if another process opened the key before the write, or if the
+        write got no clear answer. After an unclear answer, ``attempt`` may find that its own
+        earlier write succeeded. Retries last at least max.block.ms.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():

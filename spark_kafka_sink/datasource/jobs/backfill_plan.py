@@ -72,8 +72,8 @@ class BackfillPlan:
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The number of rows at the positions from ``first`` to ``end``. If rows were not counted,
-        the number of ranges.
+        """The number of rows at the positions from ``first`` up to ``end`` - 1. If the rows were
+        not counted, it is the number of ranges.
         """
         return self._weight_before(end) - self._weight_before(first)
 
@@ -82,8 +82,8 @@ class BackfillPlan:
         return hashlib.sha256(self.encode().encode()).hexdigest()[:32]
 
     def next_end(self, first: int, most: float) -> int:
-        """The end of the next step, which begins at ``first``, weighs at most ``most``, and has at
-        least one slice.
+        """The end of the next step. The step begins at ``first``, has at least one slice, and
+        weighs at most ``most`` (:meth:`weight`) if that is possible.
         """
         at, within = divmod(first, self.slices)
         if within == 0 and self._weight_of(at) <= most:
@@ -161,7 +161,7 @@ class StepSizes:
     """Computes the size of the next step from the seconds that earlier steps took.
 
     ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants.
-    If it is 0, the usual number is the first guess.
+    If ``steps`` is 0, a default number determines the size of the first step.
     """
 
     def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:
@@ -191,7 +191,9 @@ class StepSizes:
 
 
 def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
-    """Whether a step that failed after ``seconds`` with ``error`` may succeed if it is smaller."""
+    """Whether a step probably failed because it was too large for its transaction. The step failed
+    with ``error`` after ``seconds``.
+    """
     if _RATE_TOO_LOW in error:
         return True
     return _TOO_LONG in error and seconds * 1000 >= timeout_ms / 2

@@ -110,7 +110,9 @@ class LedgerOnDriver:
 
 
 def schema_with_state(options: Mapping[str, str]) -> StructType:
-    """The schema that carries the driver's answer to a request of :class:`LedgerOnDriver`."""
+    """Answers a request of :class:`LedgerOnDriver` on the driver. The answer is in the metadata of
+    the returned schema.
+    """
     configure_logging()
 
     def answer() -> str:

@@ -1,6 +1,6 @@
 """The rows of a backfill: the ranges of its column, and the rows of a step.
 
-Owns: :func:`ranges_of`, :func:`rows_between`. Never: a record of the plan, the size of a step.
+Owns: :func:`ranges_of`, :func:`rows_between`. Never: the record of the plan, the size of a step.
 
 **Each row is at one position.** A range begins at a value of the column and ends before the first
 value of the next range. The first range has no begin and also takes nulls. The last range has no
@@ -44,12 +44,12 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(df: DataFrame, by: str) -> Ranges:
-    """Divides the values of the column ``by`` into ranges, and counts the rows of each range. Reads
-    that column.
+    """Divides the values of the column ``by`` into ranges, and counts the rows of each range. Runs
+    a Spark job that reads this column.
 
-    Each value is a range. If the column has more than 10,000 values, there are about 1,000 ranges
-    with about as many values each. Raises ConfigError for a column that does not exist, or whose
-    order can't be recorded.
+    Each distinct value is a range. If the column has more than 10,000 distinct values, there are
+    about 1,000 ranges of about the same size instead. Raises ConfigError for a column that does not
+    exist, or whose order can't be recorded.
     """
     field = next((one for one in df.schema.fields if one.name == by), None)
     if field is None or not isinstance(field.dataType, _TYPES):
@@ -87,8 +87,10 @@ def rows_between(
     df: DataFrame, first: int, end: int, *, slices: int, by: str = "", type_name: str = "",
     bounds: tuple[str, ...] = (),
 ) -> DataFrame:  # fmt: skip
-    """Filters the rows at the positions from ``first`` to ``end`` of a plan
-    (``backfill_plan.py``).
+    """Returns the rows of ``df`` at the positions from ``first`` up to ``end`` - 1 of a plan.
+
+    The other arguments describe the plan (``backfill_plan.py``): the number of ``slices`` of each
+    range, the column ``by``, the type of that column, and the ``bounds`` between the ranges.
     """
     at, within = divmod(first, slices)
     after = -(-end // slices)

@@ -4,10 +4,11 @@ Owns: :class:`BackfillSource`: a table by its name, whose version is pinned if i
 versions, or a DataFrame, whose files are compared. Never: the rows of a step
 (``backfill_rows.py``).
 
-A DataFrame can't be moved to an earlier version of its table: a Delta table that was read by
-``spark.table`` has its newest version in each action. So only a table that is given by name is
-pinned. For a DataFrame the list of files is recorded, and another list is an error. A DataFrame
-without files (JDBC, ``range``) can't be checked: the user must keep its rows the same.
+A DataFrame can't be moved to an earlier version of its table. For example, a DataFrame of
+``spark.table`` reads the newest version of a Delta table in each action. So only a table that is
+given by name is pinned to a version. For a DataFrame the list of files is recorded, and another
+list is an error. A DataFrame without files (JDBC, ``range``) can't be checked: the user must keep
+its rows the same.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class BackfillSource:
     _pinned: DataFrame | None = field(default=None, repr=False)
 
     def pin(self) -> str:
-        """The newest snapshot of a table with versions, such as ``delta 7``. Empty for another
-        source.
+        """The newest snapshot of a table with versions, such as ``delta 7``. Empty if the source
+        has no versions.
         """
         if not isinstance(self.given, str):
             return _NONE
@@ -89,8 +90,8 @@ class BackfillSource:
         return found
 
     def check(self, pin: str, recorded: str | None) -> None:
-        """Raises ConfigError if the source's files differ from ``recorded``. A pinned table is not
-        checked.
+        """Raises ConfigError if the source's files differ from the files that were ``recorded``. A
+        table that is pinned to a version is not checked.
         """
         if pin:
             return

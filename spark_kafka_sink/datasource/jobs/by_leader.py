@@ -3,13 +3,13 @@
 Owns: :func:`by_leader`, its request to the driver, and the function that runs on executors. Never:
 the choice of a partition (``records/partitioning``), the columns of a key (``write/schema.py``).
 
-A row's key determines its partition, and so the broker. So a task with arbitrary keys writes to all
-brokers, unless rows are shuffled. This function computes each row's Kafka partition before the
-write, with the partitioner of the write, and moves the row to the task that writes this partition.
-The partitions are sorted by their leaders, and each task gets a few consecutive partitions.
+A row's key determines its partition, and so the broker. A task whose rows have arbitrary keys
+writes to all brokers. This function computes each row's Kafka partition before the write, with the
+partitioner of the write, and moves the row to the task that writes this partition. The partitions
+are sorted by their leaders, and each task gets a few consecutive partitions.
 
 The driver reads the columns' roles and the topic's leaders, because a Connect client may not reach
-the brokers. The user's process passes the driver's answer on to the executors unread.
+the brokers. The user's process passes the driver's answer to the executors unchanged.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
 
 
 def _with_columns(schema: StructType) -> StructType:
-    """The schema without a column ``partition``, followed by a new column ``partition`` and the
-    task.
+    """The schema with two columns at its end: ``partition``, which replaces a column of that name,
+    and the task.
     """
     from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -159,8 +159,9 @@ def _tuples(units: str | list[Any] | None) -> IntervalUnits:
 def schema_with_places(
     options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
 ) -> StructType:
-    """The schema that carries the driver's answer to the request of ``by_leader``. ``plan_columns``
-    finds the roles of a DataFrame's columns (``write/schema.py``).
+    """Answers the request of ``by_leader`` on the driver. The answer is in the metadata of the
+    returned schema. ``plan_columns`` finds the roles of a DataFrame's columns
+    (``write/schema.py``).
     """
     given = dict(options)
     schema = given.pop(_QUESTION)
@@ -228,7 +229,9 @@ def _refuse(condition: bool, what: str, hint: str) -> None:
 def _placing(
     places: str, tasks: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``, which imports the package on the executor."""
+    """Creates the function for ``mapInArrow``. The function imports this package on the
+    executor.
+    """
 
     def placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from spark_kafka_sink.datasource.jobs.by_leader import with_partitions
@@ -277,7 +280,7 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """The partitioner's callback that asks for the space in an open batch. Returns None: there
+    """The partitioner's callback for the free space in an open batch. Returns None, because there
     are no batches here.
     """
     del tp

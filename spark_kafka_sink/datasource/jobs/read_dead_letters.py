@@ -1,7 +1,8 @@
 """``read_dead_letters``: reads a dead-letter topic as a DataFrame.
 
-Owns: the columns, and the reader of ``format("kprod")``, which needs an option that only
-:func:`read_dead_letters` sets. Never: the requests (``committed_reader.py``).
+Owns: the columns of the DataFrame, and the reader of ``format("kprod")``. The reader works only
+with an internal option that :func:`read_dead_letters` sets. Never: the requests
+(``committed_reader.py``).
 """
 
 from __future__ import annotations

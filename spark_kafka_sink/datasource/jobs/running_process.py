@@ -3,8 +3,9 @@
 Owns: :func:`this_process`, :func:`is_gone`. Never: the consequences (``backfill.py``).
 
 A pid is not unique: another machine, another container, or the same machine after a restart may
-have the same pid. So the id has the machine's boot, the pid namespace, the pid and the start time,
-from Linux's ``/proc``. Without ``/proc`` the id is empty, and no process counts as ended.
+have the same pid. So the id consists of the machine's boot id, the pid namespace, the pid and the
+start time, from Linux's ``/proc``. Without ``/proc`` the id is empty, and no process counts as
+ended.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def this_process() -> str:
 
 
 def is_gone(process: str) -> bool:
-    """Whether ``process``, an id of :func:`this_process`, belongs to this machine and this
-    container and has ended.
+    """Whether a process is known to have ended. ``process`` is its id from :func:`this_process`.
+    The answer is false for a process of another machine or another container.
     """
     place, _, rest = process.rpartition(" ")
     place, _, pid = place.rpartition(" ")

@@ -6,8 +6,9 @@ change (``records/changes/``), the names of a feed (``config/changelog.py``).
 A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
 ranks the changes of each key by one window, which is one shuffle, and keeps the last change. A feed
 may have two rows for an update: the row before and the row after. The row before counts as a delete
-of its key, and comes before the row after. If it is the last change of its key, the update has
-changed the key. (Flink's upsert-kafka also writes it as a tombstone.)
+of its key, and its rank is lower than the rank of the row after. If the row before is the last
+change of its key, the update has changed the key, and the old key gets a tombstone. (Flink's
+upsert-kafka does the same.)
 """
 
 from __future__ import annotations
@@ -69,15 +70,15 @@ def upserts(
 
     ``keys`` are the columns of the table's primary key. In a feed of Debezium, they are fields of
     the table's rows. ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping that
-    describes a feed, like the option ``changelog``. ``order_by`` are columns whose values are
-    greater in a later change of a key. The default is the feed's own position: ``_commit_version``,
-    or the position in Debezium's ``source``. An update that changes the key becomes two rows: a
-    delete of the old key, and the new row.
+    describes a feed, like the option ``changelog``. ``order_by`` are columns that define the order
+    of a key's changes: a later change has greater values. The default is the feed's own position:
+    ``_commit_version``, or the position in Debezium's ``source``. An update that changes the key
+    becomes two rows: a delete of the old key, and the new row.
 
     A row stays in the result if it has no key, an unknown change type or no place in the order. The
-    sink then makes it a dead letter or an error. ``upserts`` needs one shuffle, by key. It works
-    for batches only, because Spark can't rank the rows of a stream. In a stream, call ``upserts``
-    in a ``foreachBatch`` function.
+    sink then makes such a row a dead letter or an error. ``upserts`` needs one shuffle, by key. It
+    works for batches only, because Spark can't rank the rows of a stream. In a stream, call
+    ``upserts`` in a ``foreachBatch`` function.
 
     Raises ConfigError for a stream and for an unknown order. Raises SchemaError for columns that
     ``df`` does not have.
@@ -116,9 +117,11 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """The column with the names of the keys in its metadata, if it has a key or the type of the
-    change: planning compares them with keyColumns. A key column may have the names of an earlier
-    ``upserts``, because a table keeps the metadata of its columns.
+    """The column with the names of the keys in its metadata, so that planning can compare them with
+    keyColumns.
+
+    The names are added to the type of the change and to the key columns. A key column may already
+    have the names of an earlier ``upserts``, because a table keeps the metadata of its columns.
     """
     from pyspark.sql import functions as F
 
@@ -135,7 +138,9 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The change type of a key's last change. The row before an update counts as a delete."""
+    """The change type of a key's last change. If the last change is the row before an update, the
+    type is a delete. If the last changes contradict each other, the type is ``TIED``.
+    """
     from pyspark.sql import functions as F
 
     tied = ~F.col(_BAD) & ~F.col(_SAME)
@@ -146,8 +151,8 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Numbers the last changes of each key, and compares their rows. A source may repeat a
-    change.
+    """Numbers the changes of each key that come last, and compares their rows, because a source may
+    repeat a change.
     """
     from pyspark.sql import functions as F
 
@@ -163,7 +168,7 @@ def _compared(
 def _row_text(
     df: DataFrame, log: Changelog, order_by: Sequence[str | Column], type_: Column
 ) -> Column:
-    """The row after a change as JSON. Null for a delete."""
+    """A column with the row after each change, as JSON. Null for a delete."""
     from pyspark.sql import functions as F
 
     if log.images is not None:
@@ -213,12 +218,13 @@ def _key(name: str, log: Changelog, type_: Column) -> Column:
 
 
 def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Column:
-    """Ranks the changes of a key that have the same position in the feed; a greater rank is later.
+    """A column that ranks the changes of a key with the same position in the feed. The later change
+    has the greater rank.
 
     The row before an update is earlier than the row after it. A row of a snapshot is earlier than a
-    change of that row. If the position is the table's own version, a delete is earlier than an
-    insert, because one commit has replaced the row. At a position of another ``order_by``, for
-    example a time, a delete and an insert have the same rank.
+    change of that row. If the position is the version of the table, a delete is earlier than an
+    insert, because one commit has replaced the row. If ``order_by`` is another column, for example
+    a time, a delete and an insert with the same value have the same rank.
     """
     from pyspark.sql import functions as F
 

@@ -22,8 +22,8 @@ from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
 class InstrumentKind(Enum):
-    """The effect of a value on its metric: added (counter), replaced (gauge), or counted in a
-    bucket (histogram).
+    """The kind of a metric. A value is added to a counter, replaces the value of a gauge, or is
+    counted in a bucket of a histogram.
     """
 
     COUNTER = "counter"
@@ -32,8 +32,8 @@ class InstrumentKind(Enum):
 
 
 class Origin(Enum):
-    """The source of the field: a write's report, Spark's progress, the listener, or the figures of
-    running tasks (``running_writes.RunningWrite``).
+    """The source of a metric's value: a write's report, Spark's progress, the listener, or the
+    figures of running tasks (``running_writes.RunningWrite``).
     """
 
     REPORT = "report"
@@ -67,10 +67,11 @@ class Instrument:
     """The definition of one metric: its name, kind, unit and labels, and the field of its value.
 
     - ``field`` is the field of the report or of the progress. ``a.b`` is the field ``b`` of the
-      object ``a``. In ``a[].b`` each object of the list ``a`` gives a value. In an object of
-      numbers each member gives a value. If ``field`` is empty, each document counts as 1.
+      object ``a``. ``a[].b`` is the field ``b`` of each object in the list ``a``: each object gives
+      a value. If the field is an object of numbers, each member gives a value. If ``field`` is
+      empty, each document counts as 1.
     - ``label_field`` is the field with the label's value. If ``field`` is in a list, so is
-      ``label_field``. If it is empty, the label's value is the member's name.
+      ``label_field``. If ``label_field`` is empty, the label's value is the member's name.
     - ``scale`` converts a value to ``unit``.
     - ``bounds`` are the upper bounds of a histogram's buckets, before that conversion. A field that
       is a list of numbers holds the counts of these buckets, and last the count of values above the

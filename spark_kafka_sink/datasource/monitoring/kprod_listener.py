@@ -3,9 +3,9 @@
 Owns: :class:`KprodListener`. Never: creating or delivering a report (``datasource/report/``), the
 meaning of a value (``instruments.py``).
 
-For a Python sink, Spark's progress has only the number of rows. The report of a batch is created in
-another process. The listener has both. It runs in the user's process: on a classic session's
-driver, or in the client of a Connect session.
+For a Python sink, Spark's progress has only the number of rows. The other figures are in the report
+of a batch, which is created in another process. The listener joins progress and report. It runs in
+the user's process: on a classic session's driver, or in the client of a Connect session.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class KprodListener(StreamingQueryListener):
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 
     def _read_what_can_be_read(self) -> None:
-        """Counts new reports. If they can't be read, logs a warning, so that Spark's own figures
-        are still counted.
+        """Counts new reports. If they can't be read, logs a warning instead of an error, so that
+        Spark's own figures are still counted.
         """
         try:
             self.read_reports()
@@ -178,8 +178,9 @@ class KprodListener(StreamingQueryListener):
             warn(_log, Kind.REPORT_NOT_WRITTEN, "reports can't be read: %s", safe_text(why))
 
     def read_reports(self) -> None:
-        """Counts the reports since the last call. Events of streams call this method. After a batch
-        job, call it yourself. Raises OSError or UnusableFileError for a path that can't be read.
+        """Counts the reports since the last call. For streams, the listener calls this method
+        itself. After a batch job, call it yourself. Raises OSError or UnusableFileError for a path
+        that can't be read.
         """
         for report in self._new_reports():
             query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))

@@ -6,7 +6,9 @@ from __future__ import annotations
 def library_needed(
     error: ImportError, what: str = "metrics", extra: str = "metrics"
 ) -> ImportError:
-    """The error for a missing library, with the extra to install. ``what`` needs the library."""
+    """Creates the error for a missing library, with the extra to install. ``what`` is the feature
+    that needs the library.
+    """
     return ImportError(
         f"{what} need {error.name}: pip install 'spark-kafka-sink[{extra}]' on the driver",
         name=error.name,

@@ -63,16 +63,16 @@ class MetricsLibrary(Protocol):
     """A library that keeps and exports metrics, such as ``prometheus_metrics``."""
 
     def record(self, measurement: MetricValue) -> None:
-        """Adds the value to a counter, sets a gauge, or counts the value in a histogram. A series
-        exists from its first value on, even a histogram whose ``count`` is 0.
+        """Adds the value to a counter, sets a gauge, or counts the value in a histogram. A time
+        series begins to exist with its first value, even with a histogram value whose ``count`` is
+        0.
         """
         ...
 
 
 def measure(document: Document, origin: Origin, query: str) -> Iterator[MetricValue]:
-    """Yields the metric values in ``document``, a report or Spark's progress. A field that is
-    missing, null or not a number has no value, so that reports of later versions are read as far as
-    possible.
+    """Yields the metric values in ``document``, a report or Spark's progress. Skips a field that is
+    missing, null or not a number, so that reports of later versions are read as far as possible.
     """
     for instrument in INSTRUMENTS:
         if instrument.origin is origin:
@@ -122,8 +122,8 @@ def _value(value: object, label: object) -> Iterator[_Value]:
 
 
 def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator[_Value]:
-    """Yields the upper bound of each bucket with its count. Values above the last bound count as
-    twice the last bound.
+    """Yields the upper bound of each bucket with its count. A value above the last bound is counted
+    as twice the last bound.
     """
     if not isinstance(counts, list) or len(counts) != len(bounds) + 1 or label is None:
         return
@@ -133,8 +133,8 @@ def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator
 
 
 def source_lag(progress: Document) -> float | None:
-    """The largest lag of a source's partition, in offsets. None: no source reports a lag. (Spark's
-    sources report their metrics as text.)
+    """The largest lag of a source's partition, in offsets. None if no source reports a lag.
+    (Spark's sources report their metrics as text.)
     """
     sources = progress.get("sources")
     found = [
@@ -157,8 +157,8 @@ class Metrics:
     """Passes the values of reports and progresses to the metrics libraries, with a limited number
     of label values.
 
-    Spark calls a listener's methods one after the other. Only the figures of running tasks come on
-    a separate thread.
+    Spark calls a listener's methods one after the other. Only the figures of running tasks come
+    from a separate thread.
     """
 
     libraries: tuple[MetricsLibrary, ...]

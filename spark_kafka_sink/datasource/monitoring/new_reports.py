@@ -38,8 +38,8 @@ _CHUNK: Final = 64 << 20
 
 
 class NewReports:
-    """Reads the reports that are added to ``path``, a file or a directory, from now on. Existing
-    reports are skipped.
+    """Reads the reports that are added to ``path`` from now on, and skips existing reports.
+    ``path`` is a file or a directory.
 
     A path that does not exist yet has no reports. Raises UnusableFileError, or NotAllowedError, for
     a path that can't hold a report.
@@ -71,7 +71,7 @@ class NewReports:
         return Path(self._path).is_dir()
 
     def _opened(self) -> _File | None:
-        """Opens the file that is at the path now. None: there is none."""
+        """Opens the file that is at the path now. Returns None if there is no file."""
         try:
             there = os.stat(self._path)  # noqa: PTH116 - as fstat
         except FileNotFoundError:

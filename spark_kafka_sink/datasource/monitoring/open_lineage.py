@@ -77,8 +77,8 @@ class Collector:
         self._quiet_until = -math.inf
 
     def emit(self, report: WriteReport) -> None:
-        """Sends the events of ``report``. A failure is raised, and no events are sent for a minute
-        after it.
+        """Sends the events of ``report``. Raises the error of a failure. For a minute after a
+        failure, no events are sent.
         """
         if self._monotonic_s() < self._quiet_until:
             _log.debug("the events of report %s are left out", report.report_id)
@@ -100,7 +100,7 @@ def emit(report: WriteReport) -> None:
 
 
 def events_of(report: WriteReport) -> tuple[RunEvent, RunEvent]:
-    """The two events of a report: START, without outputs, and the end."""
+    """The two events of a report: a START event without outputs, and the event of the run's end."""
     begun_ms = report.written_at_ms - report.elapsed_ms
     ended_ms = report.written_at_ms + (report.commit_ms or 0)
     parent = _parent(report)
@@ -172,8 +172,8 @@ def _job_facets(report: WriteReport) -> dict[str, JobFacet]:
 
 
 def _outputs(report: WriteReport) -> Iterator[OutputDataset]:
-    """Yields a dataset for each topic, with OpenLineage's names for Kafka. A topic without counts
-    comes from the options.
+    """Yields a dataset for each topic, with OpenLineage's names for Kafka. If the report has no
+    counts by topic, the topic comes from the options.
     """
     servers = report.bootstrap_servers
     namespace = f"kafka://{servers[0]}" if servers else "kafka"

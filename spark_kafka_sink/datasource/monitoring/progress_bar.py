@@ -33,8 +33,8 @@ Share = tuple[int, int]
 
 
 class Display(Protocol):
-    """A display of progress: the number of finished tasks, the number of all tasks (0: unknown),
-    and a text.
+    """A display of progress. It shows the number of finished tasks, the number of all tasks (0 if
+    unknown), and a text.
     """
 
     def update(self, done: int, total: int, text: str) -> None: ...
@@ -149,8 +149,8 @@ def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
 
 
 class _ConnectTasks:
-    """The tasks of the active stages over Spark Connect, which calls a handler while an operation
-    runs.
+    """The numbers of tasks of the active stages over Spark Connect. Spark Connect passes them to a
+    handler while an operation runs.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -206,8 +206,8 @@ class _Terminal:
 
 
 class _Notebook:
-    """A progress bar in the output of a notebook cell. Needs only IPython, which the
-    notebook has.
+    """A progress bar in the output of a notebook cell. Needs only IPython, which every notebook
+    has.
     """
 
     def __init__(self, handle: Any) -> None:  # noqa: ANN401 - IPython's
@@ -234,8 +234,8 @@ class _Html:
 
 
 def _in_notebook() -> _Notebook | None:
-    """A display for a notebook. None outside a Jupyter kernel, because IPython's terminal can't
-    show HTML.
+    """A display for a notebook. Returns None outside a Jupyter kernel, because IPython's terminal
+    can't show HTML.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None

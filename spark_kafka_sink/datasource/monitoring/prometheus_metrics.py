@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 class PrometheusMetrics:
     """Keeps all metrics in ``registry``. The default is prometheus_client's registry of the
-    process. A registry accepts only one PrometheusMetrics: for a second, prometheus_client raises
-    ValueError.
+    process. A registry accepts only one PrometheusMetrics. If there is a second one,
+    prometheus_client raises ValueError.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:

@@ -1,8 +1,10 @@
 """The running writes, on the driver: the sums of the figures that workers send to progressTopic.
 
 Owns: :class:`RunningWrites`, :class:`RunningWrite`. Never: sending (``write/worker_progress.py``),
-a metric. The records come from other processes, and other clients may have the right to write to
-the topic. So invalid records are skipped, and the number of stored records is limited.
+a metric.
+
+The records come from other processes, and other clients may also have the right to write to the
+topic. So invalid records are skipped, and the number of stored records is limited.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class RunningWrite:
-    """The figures of a query's running micro-batch, or of the application's running batch jobs.
-    Rows of failed attempts are included.
+    """The figures of a query's running micro-batch, or the sums over the application's running
+    batch jobs. Rows of failed attempts are included.
     """
 
     query: str
@@ -69,7 +71,7 @@ class RunningWrite:
 
 @dataclass(slots=True)
 class _Rate:
-    """The rows and megabytes per second of a query between two reads."""
+    """The rate of a query between two reads, in rows and megabytes per second."""
 
     at: float = 0.0
     rows: int = 0

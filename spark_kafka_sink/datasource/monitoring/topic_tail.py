@@ -15,8 +15,8 @@ from spark_kafka_sink.records.log_records import read_batches
 
 
 class TopicTail:
-    """Reads new records of a topic's partition 0. ``option`` is the option that names the topic,
-    for errors.
+    """Reads new records of a topic's partition 0. ``option`` is the name of the option that sets
+    the topic; errors show it.
     """
 
     def __init__(self, client: AdminClient, topic: str, option: str) -> None:
@@ -27,8 +27,8 @@ class TopicTail:
         self._next: int | None = None
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
-        """The values of the records since the last call, from one Fetch. The first call returns
-        none.
+        """The values of the records since the last call, from one Fetch request. The first call
+        returns an empty list.
 
         Incomplete and unreadable records are skipped, because newer records replace them. Raises
         AuthorizationError, KafkaTimeoutError, and the errors of a missing topic.

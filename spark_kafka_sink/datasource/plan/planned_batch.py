@@ -68,8 +68,8 @@ class PlannedBatch:
         transactions.
 
         ``batch_id`` is the micro-batch's id, or None for a batch job. With at-least-once, raises
-        DeliveryError: the rows then stay in Kafka, and Spark may write them again. With
-        exactly-once, raises the errors of :meth:`Committer.commit`.
+        DeliveryError if a message is missing. The rows then stay in Kafka, and Spark may write them
+        again. With exactly-once, raises the errors of :meth:`Committer.commit`.
         """
         begun = time.monotonic()
         report = None
@@ -97,8 +97,8 @@ class PlannedBatch:
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
-        """The error class for a batch that can't be confirmed. With at-least-once the rows of that
-        batch are visible.
+        """The error class for a batch whose commit messages are incomplete. It differs by
+        guarantee, because with at-least-once the rows of that batch are visible.
         """
         return CommitError if self.plan.config.is_exactly_once else DeliveryError
 
@@ -162,10 +162,11 @@ class PlannedBatch:
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Aborts a batch that is not decided (exactly-once), or logs the rows that stay in Kafka.
+        """Aborts a batch of exactly-once, unless its commit is already decided. With at-least-once,
+        logs the number of rows that stay in Kafka.
 
         Never raises, because Spark would show that error instead of the cause. Spark may also call
-        this method after a commit that succeeded, partly or completely.
+        this method after a commit that succeeded partly or completely.
         """
         try:
             configure_logging()
@@ -220,8 +221,9 @@ class PlannedBatch:
         )
 
     def _of_its_query(self, report: WriteReport) -> WriteReport:
-        """Adds the query id from the checkpoint, if no task has sent one. An object store may not
-        respond for minutes, so this runs after the transactions are aborted.
+        """Adds the query id from the checkpoint, if no task has sent a query id. Runs after the
+        transactions are aborted, because the object store of the checkpoint may not respond for
+        minutes.
         """
         checkpoint = self.plan.config.checkpoint_location
         if report.query_id is not None or report.batch_id is None or checkpoint is None:
@@ -236,7 +238,7 @@ class PlannedBatch:
         batch_id: int | None,
         report: WriteReport,
     ) -> KafkaError | None:
-        """Aborts the batch's transactions. Returns an error if transactions may still be open,
+        """Aborts the batch's transactions. Returns the error if some of them may still be open,
         otherwise None.
         """
         from spark_kafka_sink.datasource.exactly_once import transaction_commit

@@ -49,7 +49,9 @@ class PlannedTask:
     def run(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
-        """Writes one partition in this worker process. ``columns`` replace the plan's columns."""
+        """Writes one partition in this worker process. If ``columns`` is set, it is used instead of
+        the plan's columns.
+        """
         task = None
         try:
             self._check_package()
@@ -142,7 +144,7 @@ class PlannedTask:
         )
 
     def _rate(self) -> RateLimit | None:
-        """This task's share of the rate limits. None: no limit is set."""
+        """This task's share of the rate limits. None if no limit is set."""
         config = self.plan.config
         if config.max_records_per_second is None and config.max_bytes_per_second is None:
             return None

@@ -1,12 +1,12 @@
-"""The plan of a write: options, columns, cluster, and with exactly-once the state of the commit
-log.
+"""The plan of a write: options, columns and cluster. With exactly-once, the plan also has the state
+of the commit log.
 
 Owns: :class:`WritePlan`, which the driver creates, and which Spark sends to each task and to the
 commit. Never: a task of the plan (``planned_task``), its commit and abort in another process of the
 driver (``planned_batch``), or the names of Spark's writer classes (``source``).
 
-Spark pickles the plan separately for each task and for the commit. So state that a task leaves in
-its plan never reaches ``commit``: only commit messages are sent back.
+Spark pickles the plan separately for each task and for the commit. So a change that a task makes in
+its copy of the plan never reaches ``commit``: only commit messages are sent back.
 """
 
 from __future__ import annotations

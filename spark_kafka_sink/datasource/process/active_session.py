@@ -7,9 +7,10 @@ and writes).
 Spark looks a Python data source up in the active session of the thread, not in the session of the
 DataFrame. A new thread, a thread of a pool, an ``InheritableThread`` and a notebook's worker have
 no active session. There Spark raises DATA_SOURCE_NOT_FOUND, although the source is registered.
-Spark's own formats are classes, which every thread finds. So the session of the DataFrame becomes
-the active session for the call, and the previous one is restored after the call. A Connect server
-does that itself. ``spark.sql`` makes its session active, so SQL statements work in any thread.
+Spark's own formats are classes of the JVM, so they are found in every thread. So the session of the
+DataFrame becomes the active session for the call, and the previous one is restored after the call.
+A Connect server activates the session itself. ``spark.sql`` makes its session active, so SQL
+statements work in any thread.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def active_session(session: object) -> Iterator[None]:
     """Makes ``session`` the active session of this thread while the block runs. Does nothing for a
     Connect session.
 
-    Only the JVM's active session is set, because Python's ``SparkSession.getActiveSession`` reads
-    it.
+    Only the JVM's active session is set. Python's ``SparkSession.getActiveSession`` reads the
+    JVM's.
     """
     restore = _made_active(session)
     # The body runs within no handler, whose error would be the context of its own.

@@ -4,10 +4,10 @@ Owns: :func:`answer_of_driver`, and the schema that carries the answer; :func:`t
 :func:`schema_with_text`, the two ends of an answer that may be an error. Never: the content of a
 request (``last_report.py``, ``jobs/backfill_ledger.py``, ``jobs/by_leader.py``).
 
-A session's Python process, or a Connect client on another machine, shares neither memory nor files
-with the driver, and may not reach the brokers. But it can request the schema of a data source. The
-driver computes the schema, concurrently with commits, without a task and so without a free slot. So
-the answer is returned as the metadata of a column of that schema.
+The user's process may be a Connect client on another machine. It then shares neither memory nor
+files with the driver, and may not reach the brokers. But it can request the schema of a data
+source, and the driver computes that schema. This needs no task and so no free slot, and it works
+while a commit runs. So the answer is returned as the metadata of a column of that schema.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def answer_of_driver(
 
 
 def schema_with_answer(answer: Mapping[str, str]) -> StructType:
-    """The schema whose metadata are the driver's answer."""
+    """A schema that carries the driver's answer in the metadata of its column."""
     return StructType([StructField(_COLUMN, StringType(), metadata=dict(answer))])
 
 
@@ -52,8 +52,8 @@ def text_or_error(
     """Sends a request to the driver. Returns the text of :func:`schema_with_text`, or raises its
     error here.
 
-    ``function`` is the public function that sends the request. It is named in the error if the
-    driver's package is older.
+    ``function`` is the name of the public function that sends the request, for the error if the
+    driver's package is too old.
     """
     found = answer_of_driver(spark, options)
     if found is None:
@@ -71,8 +71,8 @@ def text_or_error(
 
 
 def schema_with_text(answer: Callable[[], str]) -> StructType:
-    """The schema that carries the text of ``answer()``, or the message, hint and kind of
-    its error.
+    """A schema that carries the text that ``answer()`` returns. If ``answer()`` raises an error,
+    the schema carries the message, hint and kind of the error.
     """
     try:
         found = {_ANSWER: answer()}

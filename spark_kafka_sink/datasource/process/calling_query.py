@@ -2,11 +2,12 @@
 
 Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
 
-Each query runs in a clone of its session, and its DataFrames name the clone in every thread. For
-DataFrames of another session, Spark's local properties name query and micro-batch, but only on the
-stream's own thread. A thread that the user starts has no local properties. A thread of a pool has
-the properties of the query that created the thread, so these count only if they name the written
-micro-batch. A Connect server starts a Python process for each run of a query, and passes no id.
+Each query runs in a clone of its session, and the DataFrames of a micro-batch have the clone as
+their session, in every thread. The user may also write a DataFrame of another session. Then Spark's
+local properties name query and micro-batch, but only on the stream's own thread. A thread that the
+user starts has no local properties. A thread of a pool has the properties of the query that created
+the thread. So the properties count only if they name the micro-batch that is written. A Connect
+server starts a Python process for each run of a query, and passes no id.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
 class CallingQuery:
     """The streaming query that has called a foreachBatch function.
 
-    ``id`` is empty if it is unknown. ``run`` differs for each run of a query in this process, and
-    is empty outside of a query. ``session`` is the same for all DataFrames of a session.
+    ``id`` is the query's id. It is empty if it is unknown. ``run`` is an id for this process that
+    differs for each run of a query. It is empty outside of a query. ``session`` is the same for all
+    DataFrames of a session.
     """
 
     id: str = ""
@@ -59,8 +61,8 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in this session. Otherwise the query that this thread's local
-    properties name.
+    """The active query that runs in this session. If there is none, the query that this thread's
+    local properties name.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

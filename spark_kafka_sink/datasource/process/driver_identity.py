@@ -3,11 +3,11 @@
 Owns: :func:`driver_token`. Never: a transaction.
 
 Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
-or the query id. If all tasks of a batch were killed, the abort has no commit message, and so no
-list of the batch's open transactions. These processes share the JVM that is their ancestor, and the
-options of the write. A token of both is in the transactional ids
-(``exactly_once/transactional_producers.py``). An abort ends the transactions with the token of its
-driver.
+or the query id. If all tasks of a batch were killed, the abort gets no commit message, and so no
+list of the batch's open transactions. But planning and abort share an ancestor process, the
+driver's JVM, and the options of the write. A token of both is in the transactional ids
+(``exactly_once/transactional_producers.py``). An abort ends all open transactions whose ids have
+the token of its driver.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. Empty
-    without a JVM: then orphans can't be attributed, and each version is a separate run.
+    """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. Empty if no
+    ancestor is a JVM. In that case orphaned transactions can't be attributed to a driver, and each
+    version of a job is a separate run.
 
     ``kafka.*`` options, a registry's options, the version of a job and all secrets are left out.
     """

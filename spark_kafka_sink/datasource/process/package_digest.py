@@ -6,9 +6,9 @@ The version is not enough: two builds between releases, and two checkouts, have 
 
 Each process of Spark needs the digest, but reading hundreds of files takes longer than a small
 task. So the build of a wheel adds the digest to the wheel (``tools/package_files.py``). A process
-only checks that the installed files are the files of the wheel: by their names and sizes, and
-because none of them is newer than the wheel's RECORD, which an installer writes last. In a
-checkout, or if anything differs, the process reads the files.
+only checks that the installed files are the files of the wheel. The check compares names and sizes.
+No file may be newer than the wheel's RECORD, which an installer writes last. In a checkout, or if
+anything differs, the process reads the files.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def digest_as_built(root: Path, record: Path) -> str | None:
     """The digest that was added to the wheel. None if there is no wheel, or if files in the
     directory ``root`` may have changed since installation.
 
-    A file has changed if it is newer than the wheel's RECORD. (The time of a file's change can't be
-    set back.)
+    A file that is newer than the wheel's RECORD may have changed. (The ctime of a file can't be set
+    back.)
     """
     try:
         was = json.loads((root / BUILT).read_bytes())
@@ -74,7 +74,9 @@ def digest_of_files(root: Path) -> str:
 
 
 def digest_of(of_files: list[tuple[str, int]]) -> str:
-    """The digest of (file name, number) pairs; a number is a checksum or a size."""
+    """The digest of pairs of a file name and a number. The number is the file's checksum or
+    size.
+    """
     return hashlib.sha256(repr(sorted(of_files)).encode()).hexdigest()[:_LENGTH]
 
 
@@ -86,8 +88,8 @@ def package_record(root: Path) -> Path:
 
 
 def sources(directory: Path | str, below: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yields the name below the package, with slashes, and the directory entry of each
-    source file.
+    """Yields the path below the package (with slashes) and the directory entry of each source
+    file.
     """
     with os.scandir(directory) as entries:
         for entry in entries:

@@ -7,10 +7,10 @@ errors name the cause, the place and the remedy. The frames below Spark's call a
 that line off the screen, and are repeated for each task and in each log. So these errors are raised
 without frames and causes; the message contains the cause. The frames of Spark's own worker are
 hidden as by its setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``, so that code and
-message come first. Bugs keep frames and causes: every other exception, IllegalStateError, and an
-error whose cause is a foreign exception that is not about a file or the network. At DEBUG the
-removed frames are logged. If memory is exhausted under a limit of Spark, the error names the
-setting (``worker_memory``).
+message come first. An error that is a bug keeps its frames and causes. Bugs are every other
+exception, IllegalStateError, and an error that was caused by a foreign exception, except for errors
+of files and of the network. At DEBUG the removed frames are logged. If memory is exhausted under a
+limit of Spark, the error names the setting (``worker_memory``).
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def _hide_frames_of_spark() -> None:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Whether the error is a bug, so that its frames have more information than its message."""
+    """Whether the error is a bug. The frames of a bug are kept, because they show more than its
+    message.
+    """
     if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
         return not isinstance(error, _EXPECTED)
     return error.__cause__ is not None and _is_bug(error.__cause__)

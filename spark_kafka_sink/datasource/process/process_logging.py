@@ -10,8 +10,8 @@ import sys
 
 
 def configure_logging() -> None:
-    """Adds a log handler for stderr in a worker process of Spark that has none, and logs INFO
-    lines.
+    """Adds a log handler for stderr, at the level INFO, in a worker process of Spark that has no
+    log handler.
 
     ``commit`` and tasks run in these worker processes. Their stderr is the driver's or the
     executor's. A process with configured logging is not changed. With

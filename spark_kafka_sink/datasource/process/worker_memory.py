@@ -32,10 +32,10 @@ _OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
 
 
 def memory_error(error: BaseException) -> KafkaError | None:
-    """The error to raise in place of ``error`` if memory failed in a process with limited address
-    space. Otherwise None.
+    """The error to raise in place of ``error`` if ``error`` means that memory is exhausted, and
+    Spark limits the address space of this process. Otherwise None.
 
-    For a task's attempt it is a DeliveryError, so that Spark may run the task again.
+    In a task, the result is a DeliveryError, so that Spark may run the task again.
     """
     plans = _OF_PLANNER in os.environ
     if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):

@@ -266,8 +266,8 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """Counts a longer range for each range that lacks rows, because some rows of the write have
-        no known offset.
+        """For each range that lacks rows, counts the rows of a longer range. Some rows of the write
+        have no known offset, and may be just outside the range.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}
@@ -293,7 +293,9 @@ class _Topic:
     def _judged(
         self, audits: list[PartitionAudit], settings: Mapping[str, str | None]
     ) -> list[PartitionAudit]:
-        """Compares the rows of the whole topic, if the report has no rows by partition."""
+        """Completes the verdicts of a topic's partitions. If the report has no rows by partition,
+        compares the rows of the whole topic.
+        """
         claimed = self.claims.topic_rows.get(self.topic)
         found = sum(one.found for one in audits)
         gaps = explained_gaps(sum(one.gaps for one in audits), settings)
@@ -336,8 +338,8 @@ class _Topic:
         return audits
 
     def _windows(self, claim: PartitionClaim, seed: int) -> list[RangeCount]:
-        """The parts of a partition that a sample reads: the begin, places in the middle, and the
-        end. No part overlaps the next one.
+        """Reads and counts the parts of a partition that belong to a sample: the begin, places in
+        the middle, and the end. The parts do not overlap.
         """
         chosen = random.Random(f"{seed}/{claim.tp}")  # noqa: S311 - to be repeated
         middle = {chosen.randint(claim.first, claim.last) for _ in range(_IN_THE_MIDDLE)}

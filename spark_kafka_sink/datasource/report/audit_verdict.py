@@ -73,15 +73,15 @@ _NOT_FOUND: Final = (
 class PartitionAudit:
     """The audit of one partition.
 
-    - ``claimed`` is the number of the partition's rows in the report. None: the report has no rows
-      by partition.
+    - ``claimed`` is the number of the partition's rows in the report. It is None if the report has
+      no rows by partition.
     - ``found`` is the number of committed rows of the report's producers. With ``sample``, only
       rows in the parts that were read count.
-    - ``checksum`` is True if the checksums are equal. None: they were not compared.
+    - ``checksum`` is True if the checksums are equal. It is None if they were not compared.
     - ``deleted`` is the number of offsets before the start of the log.
     - ``gaps`` is the number of offsets without a record.
     - ``aborted`` is the number of the producers' rows whose transaction was aborted.
-    - ``reason`` is a sentence, or empty.
+    - ``reason`` is a sentence that explains the verdict, or empty.
     """
 
     topic: str
@@ -121,8 +121,9 @@ def verdict_of(
 ) -> tuple[AuditVerdict, str]:
     """The verdict on a partition that was read as a whole, and the reason for the verdict.
 
-    ``settings`` are the topic's configs; empty: unknown. If the report has no rows by partition, a
-    range that was read to its end gets COUNTED. The rows of the topic are then compared as a whole.
+    ``settings`` are the topic's configs. They are empty if unknown. If the report has no rows by
+    partition, a range that was read to its end gets the verdict COUNTED, and the rows of the whole
+    topic are compared later.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)
@@ -162,8 +163,8 @@ def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
 
 
 def _not_read(found: RangeCount) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a range that was not read to its end. None: the range was read, or the log
-    ends within it.
+    """The verdict on a range that was not read to its end. None if the range was read, or if the
+    log ends within the range.
     """
     if found.damaged_at >= 0:
         return AuditVerdict.DAMAGED, _damage(found)
@@ -179,7 +180,9 @@ def _damage(found: RangeCount) -> str:
 def _not_in_sequence(
     claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str] | None:
-    """The verdict on batches whose sequence numbers have a gap or a repetition. None: neither."""
+    """The verdict on a partition whose batches have a gap or a repetition in their sequence
+    numbers. None if they have neither.
+    """
     if 0 < missing <= claims.rows_without_offset:
         return AuditVerdict.UNCLEAR, _NOT_FOUND
     if found.repeated_at >= 0:

@@ -1,6 +1,7 @@
 """The claims of a report: the rows and checksums that an audit compares with Kafka.
 
-Owns: :class:`Claims`, parsed from a report's JSON, also of an older version. Never: Kafka.
+Owns: :class:`Claims`, parsed from a report's JSON. Reports of older versions are accepted. Never:
+Kafka.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Claims:
 
     - ``rows`` is the number of all rows, dead letters included.
     - ``topic_rows`` are the rows by topic, for the topics that the report lists.
-    - ``producers`` are pairs of producer id and epoch. None: unknown.
-    - ``rows_without_offset`` is the number of rows that may be before or after the offsets of their
-      partition.
+    - ``producers`` are pairs of producer id and epoch. None if they are unknown.
+    - ``rows_without_offset`` is the number of rows whose offset is unknown. They may be before or
+      after the claimed offsets of their partition.
     - ``partitions_left_out`` is the number of partitions that the report leaves out.
     """
 
@@ -79,15 +80,15 @@ class Claims:
 
     @property
     def undecided(self) -> bool:
-        """Whether the report leaves open if all rows are in Kafka or none."""
+        """Whether the report leaves open whether all rows are in Kafka or none of them."""
         return self.outcome in _UNDECIDED
 
     @property
     def unlisted(self) -> int:
         """The number of rows in partitions that the report does not list.
 
-        Without rows by partition, it is the number of rows of topics that have no partition in the
-        report; 0 if the report lacks the rows of a listed topic.
+        If the report has no rows by partition, it is the number of rows of the topics that have no
+        partition in the report. It is 0 if the report lacks the row count of a topic that it lists.
         """
         if self.of_nothing:
             return 0

@@ -1,8 +1,8 @@
 """The destinations of reports.
 
-Owns: :data:`DESTINATIONS`, the registry, and :func:`publish`, which passes a report to each. Never:
-the content of a report, or an error. A failed destination is a warning, because it does not change
-the batch.
+Owns: :data:`DESTINATIONS`, the registry, and :func:`publish`, which passes a report to each
+destination. Never: the content of a report, or an error. If a destination fails, a warning is
+logged, because the failure does not change the batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
 :class:`WriteReport`, and the :class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write.
@@ -84,8 +84,8 @@ def _report_path(report: WriteReport, config: SinkConfig) -> None:
 
 
 def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
-    """The Kafka record of a report for ``reportTopic``. With exactly-once, a transaction of the
-    batch contains it.
+    """The Kafka record of a report for ``reportTopic``. With exactly-once, this record is written
+    in a transaction of the batch.
     """
     # Imported here, so that a commit without reportTopic does not load network or Arrow.
     from spark_kafka_sink.transactions.driver_transactions import TopicRecord
@@ -115,8 +115,8 @@ def _listener(path: str, report: WriteReport, config: SinkConfig) -> None:  # no
 
 
 def listener(path: str) -> Callable[[WriteReport], object]:
-    """Imports the report listener that ``path`` names (option reportListeners). Raises
-    ConfigError.
+    """Imports the report listener with the import path ``path`` (option reportListeners). Raises
+    ConfigError if this fails.
     """
     return find_function(path, "reportListeners", "report")
 

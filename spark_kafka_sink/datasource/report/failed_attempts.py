@@ -3,12 +3,12 @@
 Owns: :class:`FailedAttempts`, a directory of the driver, and the rules for reading and removing its
 files. Never: the content of a report (``report_of_batch.py``).
 
-Spark passes nothing of a failed task to ``abort``: only the JVM, and then the user's process, has
-its exception. So a failed attempt writes its own report as a file before it raises. The later abort
-or commit of the batch reads and removes the file. The file is in the directory of ``reportPath``.
-Without ``reportPath``, or if that directory can't be written, it is in the application's local
-directory. An executor of another machine that shares neither directory writes no file
-(docs/design/spark.md has the alternatives).
+Spark passes nothing of a failed task to ``abort``: its exception only reaches the JVM, and later
+the user's process. So a failed attempt writes its own report as a file before it raises. The later
+abort or commit of the batch reads and removes the file. The file is in the directory of
+``reportPath``. If ``reportPath`` is not set, or if that directory can't be written, the file is in
+the application's local directory. An executor on another machine that shares neither directory
+writes no file (docs/design/spark.md has the alternatives).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class FailedAttempts:
         """The directories for a write with this ``token``, which is the same at planning, in tasks,
         and at commit or abort.
 
-        Queries with the same options may have the same token, if the session's config names their
-        checkpoints. The query's name distinguishes them.
+        Two queries with the same options may have the same token, if their checkpoints are set by
+        the session's config and not by an option. The query's name distinguishes them.
         """
         if not token:
             return cls()
@@ -99,9 +99,9 @@ class FailedAttempts:
     def tell(self, identity: TaskIdentity) -> None:
         """Stores the identity of the write, in the first task. Never raises.
 
-        If a user stops a write, Spark kills every attempt before it can store anything, so the
-        first task stores this early. Only the application's directory is used, because that costs
-        least.
+        If a user stops a write, Spark kills every attempt before the attempt can store anything. So
+        the first task stores the identity at its start. The identity is written to the
+        application's directory only, because that is cheapest.
         """
         if self._sees_local():
             with contextlib.suppress(UnusableFileError):
@@ -109,8 +109,8 @@ class FailedAttempts:
 
     @property
     def told(self) -> TaskIdentity | None:
-        """The identity that the first task stored, if it is read before :meth:`take`. None: there
-        is none.
+        """The identity that the first task stored. Must be called before :meth:`take`. Returns None
+        if no identity is stored.
         """
         with contextlib.suppress(UnusableFileError, TypeError, ValueError, RecursionError):
             if self._sees_local():
@@ -123,9 +123,9 @@ class FailedAttempts:
     def leave(self, attempt: WriteReport) -> None:
         """Stores the report of a failed attempt, in the task. Never raises.
 
-        Does nothing on a machine that does not see the driver's directories. The driver may also
-        have removed them, because the batch failed for another task. Then this attempt is not
-        needed.
+        Does nothing on a machine that can't access the driver's directories. Also does nothing if
+        the driver has already removed the directories: the batch has then failed because of another
+        task, and this report is not needed.
         """
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"
@@ -138,8 +138,8 @@ class FailedAttempts:
 
     @property
     def begun_ms(self) -> int | None:
-        """The time when the batch was planned, in milliseconds since the epoch: the time of its
-        directories. None: unknown.
+        """The time when the batch was planned, in milliseconds since the epoch. It is the time
+        stamp of the batch's directories. None if unknown.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
@@ -147,8 +147,8 @@ class FailedAttempts:
         """The reports of failed attempts of a micro-batch or of a batch job (``batch_id`` is None).
         Never raises.
 
-        A batch job has its own directories. (If foreachBatch runs the job, its tasks have a batch
-        id, and ``batch_id`` is None.)
+        For a batch job all reports count, because the job has its own directories. (In a
+        foreachBatch function, the tasks of the job have a batch id although ``batch_id`` is None.)
         """
         from spark_kafka_sink.base.described_fields import from_json
         from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -194,7 +194,9 @@ class FailedAttempts:
 
 
 def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None = None) -> None:
-    """Writes a file, and restores the directory's time. Raises UnusableFileError."""
+    """Adds the file ``name`` to the directory ``folder``, and restores the time stamp of the
+    directory. Raises UnusableFileError.
+    """
     with contextlib.suppress(OSError):
         made = Path(folder).stat()
         write_new_file(folder, name, text.encode(), check)
@@ -209,7 +211,7 @@ def _types(identity: TaskIdentity) -> list[type]:
 def _remove_forgotten(directory: str) -> None:
     """Removes the directories of killed drivers in ``directory`` after a week. Never raises.
 
-    Runs once per process, because ``directory`` may have 100 000 reports.
+    Runs once per process, because listing ``directory`` is expensive: it may have 100 000 reports.
     """
     now_ms = time.time_ns() // 1_000_000
     with contextlib.suppress(OSError):

@@ -34,13 +34,13 @@ _BETWEEN: Final = "~"
 
 
 def local_folder() -> Path | None:
-    """The application's local directory. None: Spark has set none."""
+    """The application's local directory. None if Spark has not set a local directory."""
     first = os.environ.get(_VARIABLE, "").partition(",")[0]
     return Path(first) if first else None
 
 
 def folder() -> Path | None:
-    """The directory of stored reports. None: Spark has set no local directory."""
+    """The directory of stored reports. None if Spark has not set a local directory."""
     local = local_folder()
     return None if local is None else local / _FOLDER
 
@@ -86,7 +86,7 @@ def kept(query_id: str | None) -> str | None:
 
 
 def known_application() -> tuple[str | None, str | None]:
-    """The id and name of the application, from an earlier report. None: unknown.
+    """The id and name of the application, from an earlier report. Each is None if it is unknown.
 
     Before the first report, the id comes from Spark's environment on Kubernetes, or from the names
     of YARN's application directories.
@@ -101,14 +101,17 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether the last report of a query is this report, or another report of the same tasks."""
+    """Whether the stored report of the query is this report, or another report of the same
+    tasks.
+    """
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query id of a report. If no task has finished, the report has no id, and the id comes
-    from the last report with the same options. ``every`` are the stored reports, the oldest first.
+    """The query id of a report. If no task has finished, the report has no query id, and the query
+    id of the last report with the same options is returned. ``every`` has the paths of the stored
+    reports, the oldest first.
     """
     if report.query_id is not None:
         return _fit(report.query_id)

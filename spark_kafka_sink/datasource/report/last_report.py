@@ -49,10 +49,9 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
 
     Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is not
     committed. It works with classic and Connect sessions. The call to the driver takes some tens of
-    milliseconds, and starts no job. The report of a micro-batch without a finished task does not
-    name its query. It then counts as a report of the query that the previous report with the same
-    options names. Raises NoReportsKeptError if the driver keeps no reports that this version can
-    read.
+    milliseconds, and starts no job. If no task of a micro-batch finished, its report does not name
+    its query. Such a report counts for the query of the previous report with the same options.
+    Raises NoReportsKeptError if the driver keeps no reports that this version can read.
     """
     from pyspark.sql import SparkSession
 
@@ -71,8 +70,8 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
 
 
 def schema_with_report(requested: str) -> StructType:
-    """The schema that carries the driver's answer to ``last_report``: a report's JSON, or a
-    problem.
+    """Answers a request of ``last_report`` on the driver. The metadata of the returned schema have
+    a report's JSON, or the reason why there is no report.
     """
     try:
         text = kept(None if requested == _OF_ANY else requested)

@@ -37,10 +37,11 @@ def check_report_path(path: str) -> None:
 
 
 def lacks(path: str) -> str | None:
-    """The reason why a report can't be written to ``path`` on this machine. None: no reason found.
+    """The reason why a report can't be written to ``path`` on this machine. None if no reason is
+    found.
 
-    Nothing is written for this check. A missing directory of reports will be created, but not the
-    parent directory of a file.
+    This check writes nothing. If ``path`` is a directory that does not exist, it is created with
+    the first report. The parent directory of a file must exist.
     """
     wanted = Path(path)
     above = wanted.parents if path.endswith("/") else wanted.parents[:1]

@@ -64,7 +64,8 @@ def report_of_batch(
     unfinished: Sequence[int] = (),
     wall_ms: int | None = None,
 ) -> WriteReport:
-    """The report of a batch before its commit. :func:`after_commit` adds the result of the commit.
+    """Creates the report of a batch before its commit. :func:`after_commit` adds the result of the
+    commit.
 
     ``messages`` come from the finished tasks, and ``unfinished`` are the indices of the other
     tasks. ``wall_ms`` is the current time in milliseconds since the epoch.
@@ -130,7 +131,9 @@ _REPORTED = frozenset(_names_of(WriteReport))
 
 
 def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
-    """The values of the fields that a producer's report and a batch's report have in common."""
+    """The values of all fields of a producer's report that exist in a batch's report under the same
+    name.
+    """
     return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
 
 
@@ -260,8 +263,8 @@ def with_failures(
     """Adds the failed attempts, their error, and the identity of the write to the report of an
     aborted batch.
 
-    ``told`` is the identity that the first task stored. The batch's elapsed time counts from its
-    planning (``begun_ms``), or from an earlier attempt.
+    ``told`` is the identity that the first task stored. The batch's elapsed time counts from
+    ``begun_ms``, the time of its planning, or from an attempt that began earlier.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -303,7 +306,8 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """A sort key for failed attempts: the attempt that ended the batch has the greatest key.
+    """A sort key for failed attempts. The attempt that caused the end of the batch has the greatest
+    key.
 
     Spark ends a batch after the last allowed attempt of a task, and then stops the other tasks.
     """
@@ -345,8 +349,8 @@ def after_commit(
 
 
 def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
-    """The report's id, a hash of the task attempts. So an abort after a failed commit has the same
-    id.
+    """The report's id, a hash of the task attempts. So the report of a failed commit and the report
+    of the following abort have the same id.
     """
     if not messages:
         return uuid.uuid4().hex
@@ -378,7 +382,9 @@ def _notes(error: BaseException) -> Sequence[str]:
 
 
 def _first_known(texts: Iterable[str], longest: int = 200) -> str | None:
-    """The first non-empty text, shortened to ``longest`` characters. None if there is none."""
+    """The first non-empty text, shortened to ``longest`` characters. None if all texts are
+    empty.
+    """
     return next((safe_text(text, longest) for text in texts if text), None)
 
 

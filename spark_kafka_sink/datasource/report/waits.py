@@ -1,7 +1,7 @@
-"""A sentence about a report: the reason of a failure, or the longest wait of the tasks.
+"""Describes the cause of a failure, or the longest wait of the tasks, in a sentence for a report.
 
-Owns: that sentence, the fields of the waits, and the advice where to look. Never: the measurement
-of a wait.
+Owns: that sentence, the names of the fields with waits, and the advice where to look. Never: the
+measurement of a wait.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ WAITS: Final = {
 
 
 def explained(report: Mapping[str, object]) -> str:
-    """The cause of a failure and the remedy, or the longest wait of the tasks. ``report`` is a
-    report's JSON.
+    """Describes the cause of a failure and the remedy. For a successful write, describes the
+    longest wait of the tasks. ``report`` is a report's JSON.
     """
     error = report.get("error")
     if not isinstance(error, Mapping):

@@ -1,5 +1,5 @@
-"""The report of one batch or micro-batch: the written rows, or the reason why none were (version
-1).
+"""The report of one batch or micro-batch, version 1: the written rows, or the reason why no row was
+written.
 
 Owns: :class:`WriteReport` and its fields, their meaning and units, and the JSON of a report. The
 JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated. Never:
@@ -57,7 +57,9 @@ class WriteOutcome(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """Whether every row of the batch is in Kafka, or is decided together with other writes."""
+        """Whether every row of the batch is in Kafka, or is prepared and will be decided together
+        with other writes.
+        """
         return self in _SUCCESSES
 
 
@@ -232,11 +234,12 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
-    """The report of one batch or micro-batch: the written rows, or the reason why none were.
+    """The report of one batch or micro-batch: the written rows, or the reason why no row was
+    written.
 
     Sums cover the tasks whose commit messages the driver has received. Each run of a batch has one
-    report: the report of its commit, successful or not. If there was no commit, it is the report of
-    the abort.
+    report, which is made at the commit, even if the commit fails. If there was no commit, the
+    report is made at the abort.
     """
 
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
@@ -530,8 +533,8 @@ class WriteReport:
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def explain(self) -> str:
-        """A sentence about the write. After a failure it shows the cause and the remedy. Otherwise
-        it shows the longest wait of the tasks, and the place to look at.
+        """Describes the write in a sentence. After a failure, the sentence has the cause and the
+        remedy. Otherwise it has the longest wait of the tasks, and where to look for the reason.
         """
         return explained(json.loads(self.json()))
 

@@ -52,8 +52,8 @@ _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
 class Registry(Protocol):
-    """The interface of schema registries. ``str()`` is the registry's name in messages. Responses
-    are cached by the registry's ``addresses``.
+    """The interface of schema registries. ``str()`` returns the registry's name for messages. The
+    ``addresses`` of a registry are a part of the key under which responses are cached.
     """
 
     addresses: tuple[str, ...]
@@ -76,8 +76,8 @@ def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
 
 
 def schema_format(payload: PayloadOptions) -> SchemaFormat:
-    """The format of a key or value with a schema. Its module is imported at first use, because two
-    formats import numpy.
+    """The format of a key or value with a schema. The module of a format is imported at first use,
+    because two formats import numpy.
     """
     if payload.format is ColumnFormat.AVRO:
         from spark_kafka_sink.records.formats.avro_format import AvroFormat
@@ -108,8 +108,8 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 def _encoded(
     config: SinkConfig, payload: PayloadOptions, part: ComposedColumns, columns: ColumnType
 ) -> ComposedColumns:
-    """Adds the encoder to a key or value: one, or one per topic if each topic has its own
-    subject.
+    """Adds the encoder to a key or value. If each topic has its own subject, adds one encoder per
+    topic.
     """
     assert config.schemas is not None
     limit_ms, topics = config.producer.max_block_ms, config.schemas.topics
@@ -158,8 +158,8 @@ class _Way:
         self._format = schema_format(payload)
 
     def encoded(self, part: ComposedColumns, columns: ColumnType) -> ComposedColumns:
-        """Adds the encoder to a key or value, and the header that names the schema if the option
-        requires one.
+        """Adds the encoder to a key or value. If an option requires it, also adds the header that
+        names the schema.
         """
         payload = self._payload
         if self._topic is None and payload.is_of_topic:
@@ -314,8 +314,8 @@ class _Way:
 
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
-    """The type of a key or value as a struct of its columns. If the columns are the fields of a
-    struct, that struct's type.
+    """The type of a key or value as a struct of its columns. If the options name a single struct
+    column whose fields are written, it is the type of that column.
     """
     from pyspark.sql.types import StructType
 

@@ -8,12 +8,13 @@ the directory for temporary files if the home can't be written to. ``KPROD_SCHEM
 another directory, or is ``off``.
 
 Owns: :class:`SchemaCache`. Never: the requests to a registry, and the use of a file
-(``payload_schemas``). A schema is no secret, but a registry's address may be one. So the file has a
-digest of the request, and is used for that request only. No other user may write the file, because
-a wrong schema would make records unreadable: directory and file must belong to this user, must not
-be writable for others, and must not be links. The file also has a digest of its text, because a
-power failure may leave half of a file. Writers replace the whole file, and write the same content.
-This module raises no error: without a cache a write works as long as the registry does.
+(``payload_schemas``). A schema is no secret, but a registry's address may contain a secret. So the
+file has only a digest of the request, and is used for that request only. No other user may write
+the file, because a wrong schema would make records unreadable: directory and file must belong to
+this user, must not be writable for others, and must not be links. The file also has a digest of its
+text, because a power failure may leave half of a file. Writers replace the whole file, and write
+the same content. This module raises no error, because a write works without the cache while the
+registry responds.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ Question = tuple[object, ...]
 
 
 class SchemaCache:
-    """The stored response of a registry to one request, ``question``. Thread-safe; processes may
-    share the file.
+    """The stored response of a registry to one request (``question``), in a file. Thread-safe, and
+    safe for several processes.
     """
 
     def __init__(self, question: Question) -> None:
@@ -65,7 +66,7 @@ class SchemaCache:
         self._name = self._question[:40]
 
     def read(self) -> RegisteredSchema | None:
-        """Reads the stored response. None: there is no valid one."""
+        """Reads the stored response. Returns None if there is no valid response."""
         with contextlib.suppress(OSError), _directory() as directory:
             return self._believed(_content(directory, self._name + _ENDING))
         return None
@@ -89,8 +90,8 @@ class SchemaCache:
             _log.info("schemas can't be cached for an outage of the registry: %s", why)
 
     def is_first_use(self) -> bool:
-        """Whether this is the first use of the stored response since the registry last responded,
-        in any process.
+        """Whether no process has used the stored response since the registry last responded. The
+        call itself counts as a use.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:

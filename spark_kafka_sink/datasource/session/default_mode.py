@@ -1,4 +1,5 @@
-"""Makes ``df.write.format("kprod").save()`` append, without a mode and with mode errorifexists.
+"""Makes ``df.write.format("kprod").save()`` append if the user has set no mode, or the mode
+errorifexists.
 
 Owns: the default mode of this format in this process. Never: any other format, or another mode that
 the user has set.
@@ -7,10 +8,10 @@ Spark's default mode is ErrorIfExists. Spark refuses that mode for every Python 
 any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts
 the mode, explicit or not, and appends. So code that moves from ``kafka`` to ``kprod`` would fail on
 ``.save()``. The mode can only be set in the DataFrameWriter of the user's Python process; classic
-Spark and Spark Connect have one class each. A foreachBatch function runs in a process of the
-Connect server, where no code calls ``register``. So the user's function is wrapped in a function
-that installs the patch there. Code that runs elsewhere (other languages, SQL) needs
-``mode("append")``.
+Spark and Spark Connect have one class each. Over Connect, a foreachBatch function runs in a process
+of the server, where no code calls ``register``. So the user's function is wrapped in another
+function, which installs the patch in that process. Code that runs elsewhere (other languages, SQL)
+needs ``mode("append")``.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ coordinator logs the error and continues ("Inbox: Ignoring error": the query sta
 
 **Update mode**: Spark does not support it for Python sinks. Spark's own refusal comes after the
 query has started and the first rows have arrived, with a stack trace of the JVM and no remedy.
-**Complete mode** reaches the sink as an overwrite, which it refuses at planning (``source.py``).
-Here both are an error before the query starts.
+**Complete mode** reaches the sink as an overwrite, and the sink refuses an overwrite at planning
+(``source.py``). With this module, both modes are an error before the query starts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def _output_mode(method: Callable[..., object], writer: object, outputMode: str)
 def _function(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """Calls foreachBatch or foreach, and notes that the writer's format no longer counts."""
+    """Calls foreachBatch or foreach, and records that the format that was set on the writer no
+    longer has an effect.
+    """
     made = method(writer, *args, **kwargs)
     note_other_format(writer)
     return made
@@ -121,14 +123,16 @@ def _is_continuous(writer: object) -> bool:
 
 
 def _mode(writer: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-    """The output mode of a start: the argument of the call, or the mode that the writer has."""
+    """The output mode of a stream that starts: the argument of the call, or the mode that was set
+    on the writer.
+    """
     given = args[0] if args else kwargs.get("outputMode")
     return str(given or getattr(writer, _MODE_SEEN, "append")).lower()
 
 
 def _provider(writer: object, table: str) -> str | None:
-    """The provider (format) of an existing table, from two catalog requests. None: there is no such
-    table.
+    """The provider (format) of an existing table, from two catalog requests. None if there is no
+    such table.
 
     DESCRIBE EXTENDED and SHOW CREATE TABLE omit the provider of a Python source (seen on 4.2).
     """

@@ -1,9 +1,10 @@
 """Registers the format with a session, and installs the patches in the user's process.
 
 Owns: :func:`register`. Never: the data source itself. Without ``register``, Spark finds the format
-through ``pyspark_kprod``, but the patches are missing: the default mode (``default_mode``), the
+through ``pyspark_kprod``, but three patches are missing: the default mode (``default_mode``), the
 early refusal of streams that can't be written (``refused_streams``) and writes from any thread
-(``any_thread``). No code of this package runs in the user's process before Spark handles these.
+(``any_thread``). Only a call from the user can install them, because Spark loads this package too
+late.
 """
 
 from __future__ import annotations
@@ -73,14 +74,15 @@ def register(
 
 
 def _has_ours(spark: SparkSession) -> bool:
-    """Whether the session already has this data source, discovered by Spark (``pyspark_kprod``) or
-    registered.
+    """Whether the session already has this data source. Either Spark has discovered it
+    (``pyspark_kprod``), or an earlier call has registered it.
 
     Registering it again causes a warning in Spark's log, at each start of a stream: "The data
     source kprod replaced a statically registered data source". Spark's registry is private
     (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect session. If the
     registry does not behave as expected, the result is False, and the source is registered despite
-    the warning. The registry stores a pickled class, which contains the name of its module.
+    the warning. The registry stores the pickled class, so this function looks for the name of the
+    class's module in the stored bytes.
     """
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above
@@ -96,11 +98,11 @@ def _has_ours(spark: SparkSession) -> bool:
 def _check_workers_python(spark: SparkSession) -> None:
     """Warns if Python workers of the session will not be able to run this package.
 
-    The driver may lack the workers' interpreter, which Spark also uses on the driver to plan and
-    commit. Or the workers of a local session may run an interpreter without this package: for
-    ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``, Spark runs the PATH's ``python3``, and
-    then shows a ModuleNotFoundError within a stack trace of the JVM. The workers of a cluster run
-    on other machines and are not checked.
+    There are two cases. The driver may lack the workers' interpreter, although Spark also uses it
+    on the driver to plan and commit. Or the workers of a local session may run an interpreter
+    without this package. An example is ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``:
+    Spark runs the PATH's ``python3`` for the workers, and shows a ModuleNotFoundError within a
+    stack trace of the JVM. The workers of a cluster run on other machines and are not checked.
     """
     try:
         context = spark.sparkContext

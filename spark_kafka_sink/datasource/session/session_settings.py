@@ -6,8 +6,8 @@ Owns: the patches that add the options, after ``register(spark)``. Never: the us
 Spark plans a write in a process that has no session and no settings, and passes only options to
 that process. So the writer in the user's process adds two internal options when a write starts: the
 session's time zone, which planning checks before any task, and whether ``to_json`` omits nulls.
-Tables (``writeTo``, ``insertInto``, SQL) are not covered, because the format of a table is not
-known here.
+Writes to tables (``writeTo``, ``insertInto``, SQL) do not get the options, because the format of a
+table is not known here.
 """
 
 from __future__ import annotations

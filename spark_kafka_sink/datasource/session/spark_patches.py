@@ -1,8 +1,8 @@
 """Wraps methods of pyspark's classes with functions, and restores the methods.
 
 Owns: the wrapping. Never: the content of a wrapper (``default_mode``, ``refused_streams``,
-``any_thread``). These modules explain why a Python data source can't do the same from inside.
-Wrappers are minimal: they may set an attribute on the object, and call the method unchanged.
+``any_thread``). Those modules explain why the patches are needed. Wrappers are minimal: they may
+set an attribute on the object, and call the method unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Patches:
     """The wrappers of a pyspark class: ``arounds`` maps method names to wrappers.
 
     The class ``name`` is patched in each of the ``modules`` that this process has already imported.
-    Spark Connect has other writer classes whose import needs grpc. A process with a Connect session
-    has imported them.
+    The writer classes of Spark Connect are in other modules, whose import needs grpc. Only a
+    process with a Connect session has imported these modules.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:
@@ -39,8 +39,8 @@ class Patches:
         return [cls for cls in found if isinstance(cls, type)]
 
     def install(self) -> None:
-        """Wraps the methods, of Connect's classes too if this process has imported them.
-        Idempotent.
+        """Wraps the methods. If this process has imported Spark Connect's classes, their methods
+        are also wrapped. Idempotent.
         """
         for cls in self._classes():
             for name, around in self._arounds.items():
@@ -62,8 +62,8 @@ def _note_format(method: Callable[..., object], writer: object, source: str) -> 
 
 
 def note_other_format(writer: object) -> None:
-    """Notes that the writer calls a function (foreachBatch, foreach), so that an earlier ``format``
-    no longer counts.
+    """Records that the writer calls a user's function (foreachBatch, foreach). A ``format`` that
+    was set before then has no effect.
     """
     setattr(writer, _FORMAT_SEEN, "")
 
@@ -96,7 +96,9 @@ def wrap(cls: type, name: str, around: Around) -> None:
 
 
 def unwrap(cls: type, name: str, around: Around | None = None) -> None:
-    """Removes the wrapper ``around`` from a method. None: removes every wrapper."""
+    """Removes the wrapper ``around`` from a method. If ``around`` is None, removes every
+    wrapper.
+    """
     method = cls.__dict__.get(name)
     others = [one for one in _arounds_of(method) if around is not None and one is not around]
     while hasattr(method, _MARK):

@@ -44,9 +44,9 @@ _SOURCE = "source"
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """The columns of a change feed. ``rows`` is the schema in which options find columns: the
-    DataFrame's schema, or the fields of a row image (``before`` or ``after``). ``first`` is the
-    index of the first of these columns in a batch of the task.
+    """The columns of a change feed. ``rows`` is the schema with the columns that options may name.
+    It is the DataFrame's schema, or the schema of the struct with the row (``before`` or
+    ``after``). ``first`` is the index of the first of these columns in a batch of the task.
     """
 
     plan: ChangePlan
@@ -62,7 +62,9 @@ class FeedColumns:
 
 
 def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None:
-    """Adds ``first`` to the column indices of a key or value."""
+    """Adds ``first`` to the column indices of a key or value, because a task's batch has the
+    columns of the row at a later position.
+    """
     if part is None or not first:
         return part
     columns = (replace(column, index=column.index + first) for column in part.columns)
@@ -106,8 +108,8 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """The schema, extended by the columns that a task adds to Spark's batches (except for the
-    column that marks unusable changes).
+    """The schema, extended by the columns that a task adds to Spark's batches. The column that
+    marks unusable changes is left out.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 
@@ -159,8 +161,8 @@ def value_names(feed: FeedColumns | None, named: NamedColumns) -> tuple[str, ...
 
 
 def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError for a feed without a key, or with a key type whose equal values may have
-    different bytes.
+    """Raises SchemaError for a change feed without key columns, and for a key column of a type
+    whose equal values may have different bytes.
     """
     if plan.key is None and plan.key_column is None:
         raise SchemaError(
@@ -182,8 +184,9 @@ def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
 
 
 def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) -> None:
-    """Raises SchemaError for a timestamp in a JSON key that would be cut to milliseconds. Two keys
-    of the table would become one key of the topic.
+    """Raises SchemaError if a timestamp in a JSON key would be cut to milliseconds.
+
+    Two keys of the table could then become one key of the topic.
     """
     if plan.key is None or plan.key.format is not ColumnFormat.JSON:
         return
@@ -204,11 +207,13 @@ def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) ->
 
 
 def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -> None:
-    """Raises SchemaError if ``upserts`` has kept the last change of other keys than ``keyColumns``.
+    """Raises SchemaError if ``upserts`` was called with other keys than ``keyColumns``.
 
-    A column that was cast after ``upserts`` is not recognised, and a renamed column is. The names
-    of the keys are compared only if the change types have them: a table that ``upserts`` has
-    written keeps them in its key columns, and the feed of its changes has its own change types.
+    ``upserts`` puts the names of its keys into the metadata of columns. A cast removes the
+    metadata, so a column that was cast after ``upserts`` is not checked. A renamed column keeps the
+    metadata. The names are compared only if the column with the change type has them. A table that
+    was written after ``upserts`` still has the names in its key columns, but a later change feed of
+    that table has a new column with the change type.
     """
     given = _keys_of_upserts(schema[feed.plan.column])
     if plan.key is None or not given:
@@ -231,14 +236,16 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
 
 
 def _keys_of_upserts(field: StructField) -> list[str]:
-    """The keys in the metadata that ``upserts`` has given to the column; empty: none."""
+    """The names of the keys that ``upserts`` has put into the metadata of the column. Empty if
+    there are none.
+    """
     found: list[str] = (field.metadata or {}).get(KEYS_OF_UPSERTS, [])
     return found
 
 
 def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
-    """Raises SchemaError if a column of the feed is written in another letter case, because it
-    would count as a column of the table.
+    """Raises SchemaError if a column differs from a column of the feed only in letter case, because
+    it would count as a column of the table.
     """
     columns = (log.column, *log.metadata, *(name.split(".")[0] for name in log.order))
     for name in columns:
@@ -253,8 +260,8 @@ def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
 
 
 def not_compacted(topic: str | None, limits: Mapping[str, TopicLimits]) -> list[str]:
-    """A list with a warning if ``topic`` is known not to be compacted, so that old records of a key
-    stay.
+    """A list with a warning if ``topic`` is known not to be compacted: old records of a key then
+    stay in the topic. Otherwise an empty list.
     """
     found = limits.get(topic or "")
     if found is None or found.compacted:

@@ -25,8 +25,8 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 @dataclass(slots=True)
 class TaskCounts:
     """The row counts and waits (milliseconds) of the task's writer thread. The producer's counts
-    are in its ProduceReport. The batch's report has the sums under the same names, and
-    ``WriteReport`` describes them.
+    are in its ProduceReport. The batch's report has the sums of these fields under the same names,
+    and ``WriteReport`` describes each field.
     """
 
     rows_in: int = 0
@@ -41,13 +41,15 @@ class TaskCounts:
 class TaskTransaction:
     """The transaction of a task with exactly-once.
 
-    - ``prepared`` is the transaction that the driver must end. None: the task wrote nothing.
+    - ``prepared`` is the transaction that the driver must end. It is None if the task wrote
+      nothing.
     - ``generation`` is the commit log's generation in the driver's plan.
-    - ``start_ms`` is the wall time of the first row. -1: no row.
-    - ``payload`` are the numbers of rows and bytes that the task wrote, or would have written if
-      its batch were not committed already. None: not counted.
-    - ``letters`` is the number of dead letters that a repeated write of the batch would also have
-      (``DeadLetters.check``).
+    - ``start_ms`` is the wall time of the first row in milliseconds. It is -1 if there was no row.
+    - ``payload`` has the numbers of rows and bytes that the task wrote. If the batch was committed
+      before, it has the numbers that the task would have written. It is None if the task did not
+      count.
+    - ``letters`` is the number of dead letters that a repeated write of the batch would produce
+      again (``DeadLetters.check``).
     """
 
     generation: int
@@ -61,8 +63,9 @@ class TaskTransaction:
 class TaskCommitMessage(WriterCommitMessage):
     """The commit message of a task attempt that wrote all of its rows.
 
-    ``begun_ms`` is the wall time of its begin. ``transaction`` is None without exactly-once.
-    ``letters`` count the rows that became dead letters, which the acknowledged rows include.
+    ``begun_ms`` is the wall time of the attempt's start in milliseconds. ``transaction`` is None
+    without exactly-once. ``letters`` counts the rows that became dead letters. Acknowledged dead
+    letters are also counted as acknowledged rows.
     """
 
     identity: TaskIdentity
@@ -82,7 +85,7 @@ class TaskCommitMessage(WriterCommitMessage):
 
     @property
     def prepared(self) -> PreparedTransaction | None:
-        """The transaction that the driver must end. None: there is none."""
+        """The transaction that the driver must end. None if there is no transaction."""
         return None if self.transaction is None else self.transaction.prepared
 
 
@@ -92,9 +95,9 @@ def checked_messages(
     """The messages of all tasks, after the driver's checks. Raises ``error`` if a message is
     missing.
 
-    A message is None if Spark considers the task done although the task sent none. The only known
-    cause is the continuous trigger: Spark then never calls a Python sink's ``write``, and drops its
-    rows. (Spark builds an error and does not throw it.)
+    A message is None if Spark considers a task done although the task sent no message. The only
+    known cause is the continuous trigger: Spark then never calls a Python sink's ``write``, and
+    drops its rows. (Spark builds an error and does not throw it.)
     """
     finished = finished_messages(messages)
     missing = [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
@@ -121,5 +124,5 @@ def checked_messages(
 def finished_messages(
     messages: Sequence[WriterCommitMessage | None],
 ) -> tuple[TaskCommitMessage, ...]:
-    """The messages of the tasks that sent one. Never raises."""
+    """The messages of the tasks that have sent a message. Never raises."""
     return tuple(m for m in messages if isinstance(m, TaskCommitMessage))

@@ -4,9 +4,10 @@ Owns: :func:`paced`, the wait of a task before it creates its producer. Never: a
 
 All tasks of a stage begin at the same time, and each task connects to each broker that it writes
 to: 2000 tasks open 2000 connections to a broker within a second. Brokers limit that rate: Amazon
-MSK with IAM accepts 100 a second. A task has at most one connection to a broker, so a broker's
-connections per second are the tasks that begin per second. If T tasks run at the same time, the
-task with number n waits (n modulo T) / rate seconds. The tasks need no communication.
+MSK with IAM accepts 100 a second. A task opens at most one connection to a broker. So a broker gets
+at most as many new connections per second as tasks begin per second. If T tasks run at the same
+time, the task with number n waits (n modulo T) / rate seconds before it connects. The tasks need no
+communication.
 
 If the worker has kept a producer for the next task, the producer is connected already, and the task
 does not wait.

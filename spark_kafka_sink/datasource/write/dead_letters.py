@@ -72,7 +72,7 @@ class DeadLetters:
 
     ``topic`` is the option ``topic``, or None if the topic is a column. ``limits`` are the size and
     time limits of a row. ``counts`` are by reason. ``topics`` is the source of metadata for a task
-    without a producer, whose batch is done.
+    without a producer: a task has no producer if its batch is already done.
     """
 
     writer: LetterWriter
@@ -97,10 +97,10 @@ class DeadLetters:
         return sum(count.rows for count in self.counts)
 
     def check(self, columns: RecordColumns, bad: BadRows, topics: Topics, now_ms: int) -> int:
-        """Marks the rows in ``bad`` that the topic or the producer would reject. Waits for the
+        """Adds the rows that the topic or the producer would reject to ``bad``. Waits for the
         metadata of new topics, as sending does.
 
-        Returns the number of marked rows that a repeated write of the batch would also mark. Rows
+        Returns the number of these rows that a repeated write of the batch would also find. Rows
         with a forbidden timestamp are not counted, because the topic may allow them later.
         """
         self._check_topics(columns, bad, topics)
@@ -110,8 +110,8 @@ class DeadLetters:
         return compared
 
     def count(self, columns: RecordColumns, bad: BadRows) -> int:
-        """Marks and counts the same rows as :meth:`check`, for a batch that is done and is not
-        written.
+        """Adds to ``bad`` and counts the same rows as :meth:`check`, in a task whose batch is
+        already done and is not written again.
         """
         self._check_topics(columns, bad, self.topics)
         self.limits.check_sizes(columns, bad)
@@ -168,8 +168,8 @@ class DeadLetters:
     def letters(self, columns_of: ColumnsOf, now_ms: int, *, last: bool) -> Iterator[RecordColumns]:
         """Yields the dead letters of the held rows, in parts of at most 8192.
 
-        A few held rows wait for more rows, unless they are the ``last``, because a part has a fixed
-        cost.
+        Each part has a fixed cost. So if only a few rows are held, they wait for more rows, unless
+        ``last`` is true.
         """
         if not self._held or not (last or self._held_size > _HELD_BYTES):
             return
@@ -181,8 +181,8 @@ class DeadLetters:
 
     @property
     def said(self) -> str:
-        """Describes the dead letters of this task for an error. They may be sent, held or
-        aborted.
+        """Describes the dead letters of this task, for the message of an error. The dead letters
+        may be sent, held or aborted.
         """
         return (
             f"{self.rows} rows of partition {self.writer.task} of the DataFrame can't be sent, and"
@@ -195,8 +195,8 @@ class DeadLetters:
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
-        """Finds out whether rows can be written to the topics ``names``. Waits once for
-        all topics.
+        """Finds out whether rows can be written to the topics ``names``. Requests the metadata of
+        all these topics together.
         """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])

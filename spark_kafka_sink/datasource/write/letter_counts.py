@@ -1,7 +1,7 @@
 """The number of dead letters, and its limits.
 
 Owns: :class:`LetterCount`, and the limits errors.max.records and errors.max.fraction. Never: the
-choice of the rows, or Arrow, because the driver also imports this module.
+choice of the rows. Never: Arrow, because the driver also imports this module.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def check_letters(
     then: str,
     error: type[KafkaError] = CommitError,
 ) -> None:
-    """Raises ``error`` if ``rows`` of ``rows_in`` are more dead letters than allowed. ``then`` is
-    the consequence for the message.
+    """Raises ``error`` if there are more dead letters than the options allow. ``rows`` is the
+    number of dead letters, and ``rows_in`` the number of all rows. ``then`` describes the
+    consequence in the message.
     """
     for name, limit, found in (
         ("errors.max.records", options.max_records, rows),

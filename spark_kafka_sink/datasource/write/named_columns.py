@@ -4,9 +4,9 @@ Owns: the resolution of names, the types that can be written, their errors, and 
 types that Arrow lacks. Never: values of rows (``records/json/json_text.py``), Arrow. Runs on the
 driver, before any task.
 
-A name is resolved as Spark does with ``spark.sql.caseSensitive=false``: the column of that name in
-any case. An exact match is preferred, so that a DataFrame of a case-sensitive session can be
-written as well. JSON has the name as the user writes it, like ``to_json(struct(id))``.
+A name is resolved as Spark does with ``spark.sql.caseSensitive=false``: letter case does not
+matter. An exact match is preferred, so that a DataFrame of a case-sensitive session can be written
+as well. In JSON, a field has the name as the option spells it, like in ``to_json(struct(id))``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """Finds the columns that ``option`` names, and checks their types. None: it names none. Raises
-    SchemaError.
+    """Finds the columns that ``option`` names, and checks their types. Returns None if it names no
+    column. Raises SchemaError.
 
     If ``is_struct``, the option names one struct column, whose fields are written. The types for
     Avro and Protobuf are checked later, with the schema.
@@ -160,8 +160,8 @@ def _struct_problem(data_type: DataType) -> _Problem:
 
 
 def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
-    """The nested type that can't be written as JSON. None: the whole type can. ``in_key``: the type
-    is part of a map's key.
+    """The nested type that can't be written as JSON. None if the whole type can be written.
+    ``in_key`` is true if the type is part of a map's key.
     """
     from pyspark.sql import types
 
@@ -181,7 +181,9 @@ def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
 
 
 def _interval_units(data_type: DataType) -> IntervalUnits:
-    """The units of the intervals within a type, nested like the type. None: it has no interval."""
+    """The units of the intervals within a type, nested like the type. None if the type contains no
+    interval.
+    """
     from pyspark.sql import types
 
     if isinstance(data_type, types.DayTimeIntervalType):

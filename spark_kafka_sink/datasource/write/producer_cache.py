@@ -7,19 +7,19 @@ A Spark worker process runs one task after the other. With a warm producer a mic
 new connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute,
 so no timer is needed here. Rules:
 
-- the key is the whole effective ProducerConfig: two writes that differ in one option never share
-  a producer; with exactly-once the key includes the transactional id
-  (``transactional_producers``);
+- the key is the whole effective ProducerConfig: two writes that differ in one option never share a
+  producer. With exactly-once, the key includes the transactional id (``transactional_producers``);
 - a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only if it is
   reusable, and parks it (no buffers, no timers);
-- at most two idle producers with transactions and two without. The producer that was idle for
-  the longest time is evicted first. With transactions, the producer whose id has the greatest
-  number is evicted first, because it is needed last.
+- the cache keeps at most two idle producers with transactions, and two without. Of the producers
+  without transactions, the producer that was idle for the longest time is evicted first. Of the
+  producers with transactions, the producer whose id has the greatest number is evicted first,
+  because tasks take the smallest numbers first.
 
 **client.id.** Its default becomes ``spark-kafka-sink-<application id>`` (:func:`effective_config`):
 the same for all tasks of an application. So broker quotas, metrics and request logs show the
-application, and tasks of different queries, micro-batches and partitions still share a key. If it
-contained the query or the partition, no task would find a warm producer.
+application, and tasks of different queries, micro-batches and partitions still share a key. If
+client.id contained the query or the partition, no task would find a warm producer.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ProducerFactory = Callable[[ProducerConfig, Cluster | None], "KafkaProducer"]
 
 
 class ProducerCache:
-    """The idle producers of a process by config. ``_lock`` guards ``_idle``, and is not held while
-    a producer is closed.
+    """The idle producers of a process, by config. ``_lock`` guards ``_idle``. The lock is not held
+    while a producer is closed.
     """
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
@@ -61,8 +61,9 @@ class ProducerCache:
         return len(self._idle)
 
     def take(self, config: ProducerConfig) -> KafkaProducer | None:
-        """Removes and returns a warm producer with exactly this config. None: there is none. The
-        caller owns the producer. Producers that can't be used any more are closed.
+        """Removes a warm producer with exactly this config, and returns it. The caller then owns
+        the producer. Returns None if there is no such producer. Closes the producers that can't be
+        used any more.
         """
         wanted = _id_of(config)
         with self._lock:
@@ -91,8 +92,8 @@ class ProducerCache:
             close(old)
 
     def close(self) -> None:
-        """Closes every idle producer, for tests; their transactions stay prepared. (A worker that
-        Spark ends closes no producer.)
+        """Closes every idle producer. Prepared transactions stay prepared. Used in tests only: when
+        Spark ends a worker, no producer is closed.
         """
         with self._lock:
             idle = list(self._idle.values())
@@ -106,8 +107,8 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether a producer with the id ``wanted`` replaces the producer with the id ``other``: the id
-    is the same with another config, or belongs to another run of the same key.
+    """Whether a producer with the id ``wanted`` makes a kept producer with the id ``other``
+    useless. It does so if both ids are equal, or if they belong to different runs of the same key.
     """
     return other is not None and (
         other == wanted or (other.key == wanted.key and other.run != wanted.run)
@@ -155,8 +156,8 @@ class CachedProducers:
 
 
 def close(producer: KafkaProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
-    """Closes a producer. Never raises: the rows are acknowledged, or the caller raises the
-    cause.
+    """Closes a producer. Never raises, because either the rows are acknowledged, or the caller
+    raises the cause.
     """
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)

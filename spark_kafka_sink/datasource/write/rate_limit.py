@@ -3,15 +3,16 @@
 Owns: :class:`RateLimit`, a token bucket in units of time, and the number of tasks that share a
 rate. Never: the sending (``write_task``), a clock.
 
-**The bucket.** A row costs the time that it takes at the task's share of the rate. It is sent when
-that time has passed since the previous row, or since the first rows arrived. The bucket starts
-empty, so that a write of many short tasks is no faster. A later wait for input earns credit for at
-most a second.
+**The bucket.** A row costs the time that it takes at the task's share of the rate. A row is sent
+when that time has passed since the previous row. For the first row, the time counts from the
+arrival of the first rows. The bucket starts empty, so that a write of many short tasks does not
+exceed the rate. Later, the time in which the task waits for input counts as credit, for at most a
+second.
 
-**The share.** A Python writer does not know the number of its write's partitions, and where Spark
+**The share.** A Python writer can't find out how many partitions its write has, and where Spark
 runs them. But tasks can read Spark's configuration, which determines the number of tasks that the
-application can run at the same time. The rate is divided by that number. So the sum over tasks is
-never above the rate, and it is below the rate if fewer tasks run.
+application can run at the same time. The rate is divided by that number. So the sum over all tasks
+is never above the rate. It is below the rate if fewer tasks run.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class RateLimit:
         self.text = f"{' and '.join(_limits(config))}, shared by {tasks} tasks"
 
     def costs_ms(self, columns: RecordColumns) -> NDArray[np.float64]:
-        """The cumulative cost of the rows in milliseconds: a float64 array with the time at the
-        limit for all rows up to each row.
+        """The cumulative cost of the rows in milliseconds, as a float64 array. Each item is the
+        time that all rows up to this row need at the rate limit.
         """
         costs: NDArray[np.float64] = np.maximum(
             np.arange(1, columns.rows + 1) * self._ms_per_record,
@@ -65,8 +66,9 @@ class RateLimit:
     def parts(
         columns: RecordColumns, costs: NDArray[np.float64]
     ) -> Iterator[tuple[RecordColumns, float]]:
-        """Yields slices of ``columns``, each with its cost in milliseconds: at most PART_MS, or a
-        single row. ``costs`` is the array of :meth:`costs_ms`.
+        """Yields slices of ``columns``, each with its cost in milliseconds. The cost of a slice is
+        at most PART_MS, unless the slice is a single row. ``costs`` is the array of
+        :meth:`costs_ms`.
         """
         start, paid = 0, 0.0
         while start < columns.rows:
@@ -76,7 +78,9 @@ class RateLimit:
             start, paid = end, paid + cost
 
     def wait(self, cost_ms: float) -> None:
-        """Waits until rows that cost ``cost_ms`` may be sent. An interrupt ends the wait."""
+        """Waits until rows that cost ``cost_ms`` milliseconds may be sent. An interrupt ends the
+        wait.
+        """
         now = self._clock.now_ms()
         paid = now if self._paid_until_ms is None else self._paid_until_ms
         self._paid_until_ms = max(paid, now - _BURST_MS) + cost_ms
@@ -100,10 +104,11 @@ def _pace(config: SinkConfig) -> list[str]:
 
 
 def tasks_at_once(config: SinkConfig, conf: Callable[[str], str]) -> int:
-    """The number of tasks that share a rate: the option tasksAtOnce, or a number from Spark's
-    configuration. Raises ConfigError if both are unknown.
+    """The number of tasks that share a rate: the option tasksAtOnce, or a number that follows from
+    Spark's configuration.
 
-    ``conf`` returns the value of a Spark config, empty if it is not set.
+    ``conf`` returns the value of a Spark config. It returns an empty text for a config that is not
+    set. Raises ConfigError if the number can't be determined.
     """
     if config.tasks_at_once is not None:
         return config.tasks_at_once
@@ -138,7 +143,7 @@ def _cores(conf: Callable[[str], str]) -> int | None:
 
 
 def _most_executors(conf: Callable[[str], str], master: str) -> int:
-    """The largest number of executors that Spark's configuration allows. 0: no limit."""
+    """The largest number of executors that Spark's configuration allows. 0 if there is no limit."""
     if conf("spark.dynamicAllocation.enabled").lower() == "true":
         return _number(conf("spark.dynamicAllocation.maxExecutors"), 0)
     if master.startswith("spark:"):

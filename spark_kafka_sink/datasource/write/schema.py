@@ -130,8 +130,8 @@ def plan_columns(
 
 
 def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
-    """Adds the JSON options to a key and value that are written as JSON. Raises ConfigError for an
-    unknown time zone, if there is a timestamp.
+    """Adds the JSON options to a key and value that are written as JSON. If they contain a
+    timestamp, raises ConfigError for an unknown time zone.
     """
     parts = {name: getattr(plan, name) for name in ("key", "value")}
     json = {
@@ -182,7 +182,9 @@ def _with_changes(
 def _composed_value(
     schema: StructType, named: NamedColumns, feed: FeedColumns | None
 ) -> ComposedColumns | None:
-    """Finds the columns of ``valueColumns``. None: it names none. Raises SchemaError."""
+    """Finds the columns of ``valueColumns``. Returns None if the option names no column. Raises
+    SchemaError.
+    """
     value = composed_columns(
         schema if feed is None else feed.rows,
         value_names(feed, named),
@@ -196,7 +198,9 @@ def _composed_value(
 def _composed_key(
     schema: StructType, named: NamedColumns, feed: FeedColumns | None
 ) -> ComposedColumns | None:
-    """Finds the columns of ``keyColumns``. None: it names none. Raises SchemaError."""
+    """Finds the columns of ``keyColumns``. Returns None if the option names no column. Raises
+    SchemaError.
+    """
     rows = schema if feed is None else feed.rows
     key = composed_columns(rows, named.key, named.key_format, "keyColumns")
     key = key if feed is None else in_batch(key, feed.first)
@@ -231,8 +235,8 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if an option replaces a column of the sink, such as ``value``, that no
-    option names. The column would be dropped silently.
+    """Raises SchemaError if a column of the sink, such as ``value``, would be dropped silently: an
+    option replaces this column, and no option names it.
     """
     used = _named_indices(plan)
     replaced = {
@@ -271,8 +275,8 @@ def _topic_column(schema: StructType) -> int:
 def _column(
     schema: StructType, name: str, accepts: Callable[[DataType], bool], wanted: str
 ) -> int | None:
-    """The index of the first column called exactly ``name``. None: there is none. Raises
-    SchemaError for a wrong type.
+    """The index of the first column called exactly ``name``. None if there is no such column.
+    Raises SchemaError if the column has a wrong type.
     """
     for index, field in enumerate(schema.fields):
         if field.name == name:
@@ -288,7 +292,7 @@ def _column(
 
 
 def _as_column(field: StructField) -> str:
-    """The advice how a column with a wrong type can be written."""
+    """Advice on how to write a column that has a wrong type."""
     casts = f"cast it, or drop or rename the column {field.name}"
     if field.name == "timestamp":
         return f"{casts}, or set timestampColumn=ignore: records have the time of sending then"
@@ -299,7 +303,9 @@ def _as_column(field: StructField) -> str:
 
 
 def _near_name(schema: StructType, name: str) -> str | None:
-    """A hint if the column ``name`` is missing and another column differs from it only in case."""
+    """A hint that another column differs from the missing column ``name`` only in letter case. None
+    if there is no such column.
+    """
     for field in schema.fields:
         if field.name.lower() == name:
             return f"column names are case-sensitive here: rename {field.name} to {name}"
@@ -307,8 +313,8 @@ def _near_name(schema: StructType, name: str) -> str | None:
 
 
 def near_names(schema: StructType, plan: ColumnPlan) -> list[str]:
-    """A warning for each column that is ignored because its case differs. (Spark's sink ignores it
-    silently.)
+    """A warning for each column that is ignored because its letter case differs from a column of
+    the sink. (Spark's sink ignores such a column silently.)
     """
     names = {field.name for field in schema.fields}
     named = {schema.names[i] for i in _named_indices(plan) if i < len(schema.names)}
@@ -359,8 +365,8 @@ def _refuse_what_spark_cannot_ship(schema: StructType) -> None:
 
 
 def _doubled_field(data_type: DataType, path: str) -> str | None:
-    """The path of a field that occurs twice in a struct within ``data_type``. None: there
-    is none.
+    """The path of a field that occurs twice in a struct within ``data_type``. None if there is no
+    such field.
     """
     # For a user-defined type, Spark passes the type of its storage.
     data_type = data_type.sqlType() if hasattr(data_type, "sqlType") else data_type

@@ -36,9 +36,9 @@ class TaskIdentity:
         """The identity of the task that runs in this process. Raises IllegalStateError outside of a
         task.
 
-        The names of the local properties are Spark's (``StreamExecution.QUERY_ID_KEY``,
+        The ids come from local properties with Spark's names (``StreamExecution.QUERY_ID_KEY``,
         ``MicroBatchExecution.BATCH_ID_KEY``). The job group of a stream is its run id, and the
-        job's description begins with the query's name. A session's ``spark.`` options are
+        job's description begins with the query's name. A session's ``spark.`` options are also
         properties of its jobs.
         """
         from pyspark import TaskContext
@@ -79,7 +79,7 @@ _NEW_LINES = ("\n", "<br/>")
 
 def _query_name(description: str, query_id: str) -> str:
     """The query's name, from the description of a micro-batch's job. Empty if the query has no
-    name. The description (``StreamExecution.getBatchDescriptionString``) has a line each for the
+    name. The description (``StreamExecution.getBatchDescriptionString``) consists of lines: the
     name, "id = ...", "runId = ..." and "batch = ...".
     """
     before, _, found = description.partition(f"id = {query_id}")

@@ -1,4 +1,4 @@
-"""Reports the progress of a running task every 30 s: a log line, and a call of each progress
+"""Reports the progress of a running task every 30 s, by a log line and a call of each progress
 listener.
 
 Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports the progress even while
@@ -108,8 +108,8 @@ class ProgressLog:
     its own thread.
 
     It logs :meth:`TaskProgress.line` and calls ``listeners``. The end of the attempt does not wait
-    for the thread. The thread calls ``progress`` to get the current state. With a ``watcher``, the
-    attempt's thread also calls it once, at the end.
+    for the thread. The thread calls ``progress`` to get the current state. If there is a
+    ``watcher``, the attempt's own thread calls ``watcher.finished`` at the end.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
-    """Describes the reason why a task waits (``step``, or memory) and the brokers that have not
-    responded.
+    """Describes why a task waits, and the brokers that have not responded. The reason is ``step``,
+    or that the task waits for memory.
     """
     if progress is None:
         return step

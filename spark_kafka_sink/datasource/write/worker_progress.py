@@ -5,9 +5,9 @@ record (``monitoring/running_writes.py``), a delay of a task, because the thread
 ``task_progress`` sends.
 
 A task can send nothing to the driver before its end: a Python data source has no accumulators, and
-Spark's own status only lists its tasks. Every task and every driver can reach the brokers, so a
-topic carries the figures. A worker sends the sums over its tasks of a stage, at most every 10 s, so
-that tasks of one second are included. A stage of less than 10 s sends nothing.
+Spark's own status has no figures of a running Python task. Every task and every driver can reach
+the brokers, so a topic carries the figures. A worker sends the sums over its tasks of a stage, at
+most every 10 s, so that tasks of one second are included. A stage of less than 10 s sends nothing.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class WorkerSums:
     def add(
         self, identity: TaskIdentity, progress: TaskProgress, *, finished: bool
     ) -> WorkerProgress | None:
-        """Adds the progress of an attempt. Returns a record if it is time to send one, otherwise
-        None.
+        """Adds the progress of an attempt. Returns a record if it is time to send a record,
+        otherwise None.
         """
         with self._lock:
             stage = (identity.app_id, identity.batch_id, identity.stage_id)
@@ -172,7 +172,7 @@ class ProgressSender:
     topic: str
 
     def send(self, record: WorkerProgress) -> bool:
-        """Sends a record. False: it could not be sent, with a warning once per process."""
+        """Sends a record. If that fails, returns False and logs a warning, once per process."""
         from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
 
         value = json.dumps(as_json(record), separators=(",", ":")).encode()
@@ -195,8 +195,8 @@ _clients: ProcessLocal[list[tuple[ProducerConfig, TransactionClient]]] = Process
 
 @contextmanager
 def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
-    """Lends a separate client to a thread. The client is kept for the next thread, or closed after
-    an error. (A list's pop and append are atomic.)
+    """Lends a client to one thread at a time. Afterwards the client is kept for the next thread, or
+    closed after an error. (No lock is needed, because a list's pop and append are atomic.)
     """
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 

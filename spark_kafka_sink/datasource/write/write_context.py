@@ -23,18 +23,19 @@ class WriteContext:
     offsets.
 
     - ``run`` identifies the writer: one run of a query, as far as Python can see it.
-    - ``query_id`` is the query's id. Empty: unknown.
-    - ``digest`` identifies a micro-batch that runs again (``exactly_once/checkpoint.py``). Empty:
-      unknown.
-    - ``known``: if the batch id is already done, this write is known to repeat the same write.
+    - ``query_id`` is the query's id. It is empty if it is unknown.
+    - ``digest`` identifies a micro-batch that runs again (``exactly_once/checkpoint.py``). It is
+      empty if it is unknown.
+    - ``known`` is true if this write is known to repeat the same write in case the batch id is
+      already done.
     - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
 
     In a block of writes that are committed together:
 
     - ``token`` identifies the block, and ``write`` is the number of the write, from 0.
     - ``writes`` is set in the write that ends the block: the number of writes in the block.
-    - ``abort``: the writes of the block must not be committed. ``tasks_may_run`` is then true if
-      tasks of these writes may still be running.
+    - ``abort`` is true if the writes of the block must not be committed. ``tasks_may_run`` is then
+      true if tasks of these writes may still be running.
     """
 
     run: str
@@ -87,7 +88,9 @@ class WriteContext:
 
 
 def _numbers(offsets: object) -> list[int | None]:
-    """The offsets of all partitions in ``offsets``, for a check. An invalid entry is -1."""
+    """The offsets of all partitions in ``offsets``, for a check of their values. -1 stands for an
+    invalid entry.
+    """
     if offsets is None:
         return []
     partitions = list(offsets.values()) if isinstance(offsets, dict) else [None]

@@ -1,5 +1,5 @@
-"""Runs one task attempt: Arrow batches in, a commit message out. Steps 2 and 13 of a record's way
-(DESIGN.md).
+"""Runs one task attempt: writes Arrow batches, and returns a commit message. These are steps 2 and
+13 of a record's way (DESIGN.md).
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
 without an error. Never: columns (``records/``), delivery (``producer/``), the source of a producer
@@ -60,15 +60,15 @@ if TYPE_CHECKING:
 
 
 class ProducerSource(Protocol):
-    """The interface to acquire and release a task's producer (``producer_cache``, and with
-    exactly-once ``transactional_producers``).
+    """The interface through which a task gets and releases its producer. ``producer_cache``
+    implements it, and for exactly-once ``transactional_producers``.
     """
 
     def acquire(self) -> KafkaProducer: ...
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction | None:
         """Prepares the transaction, after all rows are acknowledged. Returns the transaction that
-        the driver must end; None: there is none.
+        the driver must end, or None if there is no transaction.
         """
         ...
 
@@ -85,8 +85,9 @@ class ProducerSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
-    """The time limit of a task's transaction: ``timeout_ms`` (transaction.timeout.ms) minus
-    ``margin_ms``, which the driver's commit needs. ``generation`` is returned to the driver.
+    """The time limit of a task's transaction in milliseconds. It is ``timeout_ms``
+    (transaction.timeout.ms) minus ``margin_ms``, the time that the driver's commit needs.
+    ``generation`` is the commit log's generation, which the task returns to the driver.
     """
 
     timeout_ms: int
@@ -111,8 +112,8 @@ class TransactionTime:
     def check_rate(
         self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
     ) -> None:
-        """Raises DeliveryError if ``rows`` can't be sent in time, because they take ``needed_ms``
-        at the rate limit. Checked before the wait.
+        """Raises DeliveryError if the rate limit makes the transaction exceed its time limit: the
+        next ``rows`` would need ``needed_ms`` milliseconds. Called before the task waits.
         """
         left_ms = self.timeout_ms - self.margin_ms - open_ms
         if needed_ms <= left_ms:
@@ -185,9 +186,9 @@ class WriteTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row, and returns when all rows are acknowledged.
 
-        A partition without rows opens no connection. Raises DataError for a row that can't be sent,
-        DeliveryError (or its cause) if rows were not acknowledged or the transaction has no time
-        left, and any exception of Spark's input.
+        A partition without rows opens no connection. Raises DataError for a row that can't be sent.
+        Raises DeliveryError (or its cause) if rows were not acknowledged, or if the transaction has
+        no time left. Passes on any exception of Spark's input.
         """
         with ProgressLog(
             self._progress, self._progress_every_s, self._progress_listeners, self._watcher
@@ -239,8 +240,9 @@ class WriteTask:
         return self._message(self._begun_ms, report, None)
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
-        """Reads the rows of a batch that is already committed, without writing them. With ``count``
-        the rows are counted, so that the driver can compare them with the written rows.
+        """Reads the rows of a batch that is already committed, without writing them. If ``count``
+        is true, the rows are counted, so that the driver can compare them with the rows that were
+        written.
         """
         start = self._monotonic_ms()
         for kept in self._all_kept(batches) if count else ():
@@ -262,7 +264,7 @@ class WriteTask:
             yield last
 
     def _last(self) -> pa.RecordBatch | None:
-        """The rows that a change feed held back until the end. None: there are none."""
+        """The rows that a change feed held back until the end. None if there are no such rows."""
         found = None if self._changes is None else self._changes.last()
         return None if found is None else self._counted(*found)
 
@@ -276,8 +278,8 @@ class WriteTask:
         return batch
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of ``batch`` to write: without the rows that onNullValue=skip drops, or the
-        records of a change feed. Counts the dropped rows.
+        """The rows to write for ``batch``. With a change feed, these are the records that result
+        from the changes. Otherwise, onNullValue=skip drops rows. Counts the dropped rows.
         """
         if self._changes is not None:
             return self._counted(*self._changes.changed(batch))
@@ -305,8 +307,8 @@ class WriteTask:
             self._counts.input_wait_ms += self._monotonic_ms() - begun
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
-        """A context manager for the wait for Spark's rows. It informs the producer, which does not
-        exist before the first row.
+        """A context manager around the wait for Spark's rows. It informs the producer of the wait,
+        if a producer exists already.
         """
         producer = self._producer
         return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
@@ -453,8 +455,8 @@ class WriteTask:
             self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
-        """Raises DeliveryError unless every row was acknowledged, and every dead letter in the
-        dead-letter topic.
+        """Raises DeliveryError unless every row was acknowledged, and every dead letter was
+        acknowledged in the dead-letter topic.
         """
         topic, wanted = "", 0
         if self._letters is not None:
