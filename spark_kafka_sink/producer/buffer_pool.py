@@ -1,8 +1,8 @@
 """Limits the producer's memory to buffer.memory: counts bytes, and blocks writers at the limit.
 
 Owns: the count and the queue of waiters; the number of batches that view a chunk's buffer. Never:
-the bytes themselves (Java's free list of batch.size buffers has no use here). It is between the
-writer's encoder and the accumulator (rule R6: back-pressure).
+the bytes themselves (Java's free list of batch.size buffers has no use here). The pool is between
+the writer's encoder and the accumulator (rule R6: back-pressure).
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class BufferPool:
         )
 
     def _serve_waiters(self) -> None:
-        """Gives free bytes to the waiters, in order of arrival. A waiter may get fewer bytes than
-        requested, so that a large request is served at last.
+        """Gives free bytes to the waiters, in order of arrival. The first waiter may get a part of
+        its bytes and the rest later, so that a large request never starves.
         """
         while self._waiters and self._available > 0:
             head = self._waiters[0]

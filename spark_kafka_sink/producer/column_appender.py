@@ -2,12 +2,12 @@
 
 Owns: the size of a chunk, and the steps for each chunk: metadata, partitions, groups, memory,
 positions, encoding, appending, and encoding refused slices again (steps 4 to 7 of a record's way);
-and the writer's wait for input. On the writer thread, one thread at a time. Never: bytes, queues,
-the effect of an error on the producer.
+and the writer's wait for input. Runs on the writer thread, one thread at a time. Never: bytes,
+queues, the effect of an error on the producer.
 
 Memory is allocated for a whole chunk *before* positions are read, because the wait for memory may
-be long. A waiting writer makes every batch sendable, so the sender closes open batches meanwhile.
-All slices that were encoded before the wait would then be refused.
+be long. While the writer waits, the sender closes open batches to free memory. If slices were
+encoded before the wait, all of them would be refused after it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class ColumnAppender:
         self.chunk_size = self._usual
 
     def append(self, columns: RecordColumns) -> None:
-        """Appends all rows. If this raises, some of the rows may have been appended."""
+        """Appends all rows. If this call raises an error, some of the rows may have been
+        appended.
+        """
         chunks = slices = size = 0
         for chunk in columns.chunks(self.chunk_size):
             chunk_size = self._upper_bound(chunk)
@@ -100,8 +102,8 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """The chunk size for the next columns, after ``chunks`` with an average of ``slices``
-        slices each.
+        """The chunk size for the next columns. The previous columns had ``chunks`` chunks with
+        ``slices`` slices each on average.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, not with those that it had: twice as
@@ -115,8 +117,8 @@ class ColumnAppender:
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 
     def _append_chunk(self, chunk: RecordColumns, size: int) -> int:
-        """Appends one chunk, and returns its number of slices. ``size`` is its :meth:`_upper_bound`
-        in bytes.
+        """Appends one chunk, and returns its number of slices. ``size`` is an upper bound of the
+        chunk's size in bytes (:meth:`_upper_bound`).
         """
         topics = chunk.topics()
         cluster = self._await_topics(topics)
@@ -167,9 +169,9 @@ class ColumnAppender:
     ) -> EncodedSlices:
         """Encodes the refused slices of a chunk again, for the current positions.
 
-        Only the first slice of each partition needs new bytes. A later slice always opens a batch
-        (generation 0), because only the first slice of a chunk continues a batch. So the bytes of
-        later slices stay valid.
+        Only the first slice of each partition needs new bytes, because only this slice may continue
+        an open batch. Each later slice of the partition opens a new batch (generation 0), so its
+        bytes stay valid.
         """
         if not refused:
             return EncodedSlices.of(())
@@ -228,8 +230,8 @@ class ColumnAppender:
 
 
 class WaitingForInput:
-    """The context in which a writer of columns waits for input. linger.ms counts only in this
-    context.
+    """A context manager in which a writer of columns waits for input. The time of linger.ms runs
+    only in this context.
 
     ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
     """

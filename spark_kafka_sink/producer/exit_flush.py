@@ -6,15 +6,16 @@ the interpreter. Never: a close that a program calls (``kafka_producer.py``).
 The network thread is a daemon. So a script that ends without ``close`` would otherwise lose its
 queued records without a message. When the interpreter exits, the order of events is:
 
-1. The main thread ends. ``threading`` joins the threads that are no daemons; they may still send.
+1. The main thread ends. ``threading`` joins the threads that are no daemons. These threads may
+   still send.
 2. The functions of ``atexit`` run, the newest first; daemon threads still run. Our function runs
    here.
 3. The interpreter stops every daemon thread.
 
-A child of ``multiprocessing`` skips step 2; a finalizer of that module runs our function there. A
-child of ``os.fork`` has copies of its parent's producers, which are ignored. A process that ends by
-``os._exit`` (Spark's forked workers) or by a signal runs nothing of this. A producer with nothing
-to send, such as a warm producer between two tasks, does not delay the exit.
+A child of ``multiprocessing`` skips step 2. In such a child, a finalizer of ``multiprocessing``
+runs our function. A child of ``os.fork`` has copies of its parent's producers, which are ignored.
+If a process ends by ``os._exit`` (Spark's forked workers) or by a signal, none of these steps runs.
+A producer with nothing to send, such as a warm producer between two tasks, does not delay the exit.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def watch(parts: ProducerParts) -> None:
 
 
 def _is_child_of_multiprocessing() -> bool:
-    """True in a child process of ``multiprocessing``, where the module is already loaded. A task of
-    Spark does not have it, and must not load it for this check.
+    """True in a child process of ``multiprocessing``. This check does not import
+    ``multiprocessing``: such a child has already loaded it, and a task of Spark should not load it.
     """
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
@@ -93,8 +94,8 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def flush_at_exit() -> None:
-    """Closes every producer that has records to send, and waits for delivery.timeout.ms or until
-    Ctrl-C.
+    """Closes every producer that has records to send. Waits until the records are sent, for at most
+    delivery.timeout.ms or until Ctrl-C.
 
     Logs one warning with the number of records that were not sent. Raises nothing.
     """
@@ -124,8 +125,8 @@ def _has_thread(parts: ProducerParts) -> bool:
 def _has_work(parts: ProducerParts) -> bool:
     """True if the producer still has records to send at exit.
 
-    True also while a daemon thread closes the producer, because that thread would end with the
-    interpreter. False after a forced close, or if a call has already raised the producer's error.
+    Also true while a daemon thread is closing the producer, because that thread ends with the
+    interpreter. False after a forced close, and if a call has already raised the producer's error.
     """
     life = parts.lifecycle
     return (

@@ -1,10 +1,12 @@
 """Runs user code before and after the sending of a record (Java's ``ProducerInterceptors``).
 
-Owns: the interface of an interceptor, the import of ``interceptor.classes``, and their isolation:
-an exception is logged, and the next interceptor gets the previous value. Interceptors run before
-the first step of a record's way and after its last step. Also the calls of Java's ``Configurable``
-and ``Closeable``, for interceptors, serializers and partitioners. Never: a payload in a log line;
-any cost without interceptors; secret options: a class that needs a secret must obtain it itself.
+Owns: the interface of an interceptor; the import of ``interceptor.classes``; the isolation of
+interceptors: if one raises an exception, the exception is logged, and the next interceptor gets the
+previous value; the calls of ``configure`` and ``close`` (Java's ``Configurable`` and ``Closeable``)
+for interceptors, serializers and partitioners. Never: a payload in a log line; any cost without
+interceptors; secret options, which a class must obtain itself.
+
+Interceptors run before the first step of a record's way and after its last step.
 """
 
 from __future__ import annotations
@@ -96,22 +98,24 @@ class Interceptors:
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Interceptors | None:
-        """Creates the interceptors with these import ``paths``; None without paths. Raises
-        ConfigError for a wrong path.
+        """Creates the interceptors with these import ``paths``. Returns None if there are no paths.
+        Raises ConfigError for a wrong path.
         """
         if not paths:
             return None
         return cls([import_paths.make(path, OPTION) for path in paths])
 
     def configure(self, config: ProducerConfig) -> None:
-        """Calls each interceptor's ``configure``. Raises ConfigError if a call raises."""
+        """Calls each interceptor's ``configure``. Raises ConfigError if one of them raises an
+        exception.
+        """
         for one in self._every:
             configure_plugin(one, OPTION, config)
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """Raises ConfigError for an interceptor that can't be imported. For the driver: creates no
-        interceptor.
+        """Checks on the driver that the interceptors can be imported. Creates no interceptor.
+        Raises ConfigError for an interceptor that can't be imported.
         """
         for path in paths:
             found = import_paths.find(path, OPTION)
@@ -166,7 +170,7 @@ class Interceptors:
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: KafkaError | None, headers: Headers = NO_HEADERS
     ) -> None:
-        """Notifies the interceptors that a record, or a batch of columns, has its outcome."""
+        """Notifies the interceptors of the outcome of a record, or of a batch of columns."""
         for method, takes_headers in self._acknowledged:
             try:
                 method(metadata, error, *((headers,) if takes_headers else ()))
@@ -227,8 +231,8 @@ def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more:
 
 
 def close_plugin(plugin: object, what: str) -> None:
-    """Calls ``plugin.close()``, and logs its exception. An exception must not keep other plugins
-    from being closed.
+    """Calls ``plugin.close()``. Logs an exception instead of raising it, so that other plugins are
+    also closed.
     """
     method = getattr(plugin, "close", None)
     if not callable(method):

@@ -1,8 +1,9 @@
-"""The producer's public API: records or columns in, outcomes out.
+"""The public API of the producer, for single records and for columns.
 
-Owns: a producer's methods and its close. The writer thread calls it; the steps of a record's way
-are in ``record_appender.py`` (one record) and ``column_appender.py`` (many). Never: the creation of
-the components (``wiring.py``), bytes, queues, sockets, the handling of a response (``sender.py``).
+Owns: a producer's methods and its close. The writer thread calls the methods. The steps of a
+record's way are in ``record_appender.py`` (for single records) and ``column_appender.py`` (for
+columns). Never: the creation of the components (``wiring.py``), bytes, queues, sockets, the
+handling of a response (``sender.py``).
 
 ``send`` is thread-safe. Columns have one writer thread at a time; other threads may ``send``
 concurrently. Records that one thread sends to a partition keep their order.
@@ -73,7 +74,7 @@ class KafkaProducer:
             future = producer.send(ProducerRecord("topic", b"value", key=b"key"))
             future.result(10).offset
 
-    Options have Java's names; ``configFile`` is a properties file with more of them.
+    Options have Java's names. ``configFile`` names a properties file with more options.
     ``key.serializer`` and ``value.serializer`` may be a name (``str``, ``int``, ``long``,
     ``float``, ``double``, ``uuid``, ``list<int>``, Java's class names ...), an import path, or an
     object with ``serialize(topic, data, headers)``. The default accepts bytes and str.
@@ -92,7 +93,7 @@ class KafkaProducer:
         start_thread: StartThread = start_thread,
     ) -> None:
         """Creates the producer. ``cluster`` is initial metadata. The other arguments are for tests,
-        which substitute a simulated clock, a simulated network and a stepped thread.
+        which pass a simulated clock, a simulated network and a stepped thread.
         """
         parts = ProducerParts(
             ProducerOptions.of(config),
@@ -146,10 +147,10 @@ class KafkaProducer:
         their order. Its exceptions are logged. While a callback blocks, the producer sends nothing.
 
         The future and the callback receive ApiErrors: a record too large, an unknown topic,
-        exhausted memory, a broker's error. The call raises SerializationError, DataError,
-        IllegalStateError (closed, forked, no transaction begun) and the error of the transaction.
-        It raises DeliveryError if this producer has failed before: by :meth:`send_columns`, or by
-        an authentication error.
+        exhausted memory, a broker's error. The call itself raises SerializationError, DataError and
+        the error of the transaction. It raises IllegalStateError if the producer is closed, if the
+        process was forked, or if no transaction was begun. It raises DeliveryError if this producer
+        has failed before, in :meth:`send_columns` or because of an authentication error.
         """
         try:
             return self._records.append(record, callback)
@@ -181,13 +182,13 @@ class KafkaProducer:
         """Appends the rows of every batch of an iterable, such as a pyarrow.RecordBatchReader.
 
         Each batch is appended like by :meth:`send_batch`. Small batches are joined, unless
-        linger.ms is 0. The time of linger.ms also runs while the iterable makes its next batch.
-        When the method returns, all rows are appended. Until then the producer may hold back the
-        last rows, so the iterable must not flush or commit.
+        linger.ms is 0. The time of linger.ms also runs while the iterable creates its next batch.
+        When the method returns, all rows are appended. Before that, the producer may hold back the
+        newest rows, so the code of the iterable must not call flush or commit.
 
-        If the iterable raises an Exception, the rows before it are appended, and the exception is
-        raised. For another BaseException (KeyboardInterrupt), rows that are held back are not
-        appended.
+        If the iterable raises an Exception, the earlier rows are appended, and the exception is
+        raised. If it raises another BaseException (KeyboardInterrupt), rows that are held back are
+        not appended.
         """
         self._lifecycle.check()
         checked = map(self._batches.checked, batches)
@@ -213,11 +214,11 @@ class KafkaProducer:
     def send_columns(self, columns: RecordColumns) -> None:
         """Appends all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
 
-        Raises DeliveryError if a batch of this attempt has failed, DataError and
-        RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
-        for waits that timed out. After such an error the attempt has failed, although earlier rows
-        may be sent. Then every method raises except :meth:`close` and, in a transaction,
-        :meth:`abort_transaction`.
+        Raises DeliveryError if a batch of this attempt has failed. Raises DataError and
+        RecordTooLargeError for rows that can't be sent, and KafkaTimeoutError and
+        BufferExhaustedError for waits that timed out. After such an error the attempt has failed,
+        although earlier rows may be sent. Then every method raises an error, except :meth:`close`
+        and, in a transaction, :meth:`abort_transaction`.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -241,9 +242,9 @@ class KafkaProducer:
     def flush(self) -> None:
         """Sends all records, and waits until each is acknowledged or has failed.
 
-        Raises DeliveryError if this producer has failed, and IllegalStateError if a callback calls
-        it. It does not raise the error of a single record, which is in the record's future, or the
-        error of a transaction, which the commit raises.
+        Raises DeliveryError if this producer has failed. Raises IllegalStateError if a callback
+        calls this method. The error of a single record is only in the record's future, and the
+        error of a transaction is only raised by the commit.
         """
         self._lifecycle.check()
         self._refuse_in_callback("flush")
@@ -314,8 +315,8 @@ class KafkaProducer:
         return found
 
     def metrics(self) -> Mapping[MetricName, float]:
-        """The measurements by name, with Java's names and units (docs/metrics.md lists them). A
-        measurement without recent samples is NaN. Any thread may call it, also after
+        """The values of all metrics, under Java's names and in Java's units (docs/metrics.md lists
+        them). A metric without recent samples is NaN. Any thread may call this method, also after
         :meth:`close`.
         """
         return self._metrics.snapshot()
@@ -346,9 +347,10 @@ class KafkaProducer:
     @property
     def identity_in_doubt(self) -> bool:
         """True if a request InitProducerId or AddPartitionsToTxn got no response and was retried.
+
         The first request may still arrive late. A late InitProducerId aborts the open transaction
-        of this transactional.id. A late AddPartitionsToTxn opens a transaction that only the
-        timeout aborts.
+        of this transactional.id. A late AddPartitionsToTxn opens a transaction that stays open
+        until its timeout.
         """
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 
@@ -378,11 +380,11 @@ class KafkaProducer:
     def prepare(self) -> PreparedTransaction:
         """Flushes, counts the rows, and detaches this producer from the transaction.
 
-        Only the holder of the returned value can commit or abort the transaction. :meth:`close` and
-        the exit of the process do neither, so this producer can be closed. If nobody ends the
-        transaction, brokers abort it after transaction.timeout.ms. After the transaction has ended,
-        :meth:`forget_prepared` makes this producer usable again. Java's producer has no such
-        method.
+        Only the holder of the returned value can commit or abort the transaction. This producer can
+        be closed, because :meth:`close` and the exit of the process neither commit nor abort it. If
+        nobody ends the transaction, brokers abort it after transaction.timeout.ms. After the
+        transaction has ended, :meth:`forget_prepared` makes this producer usable again. Java's
+        producer has no such method.
 
         Raises DeliveryError if a row is not acknowledged, the error of the transaction if it has
         failed, and IllegalStateError if nothing was written in the transaction.
@@ -427,7 +429,9 @@ class KafkaProducer:
             self.close(0)
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
-        """True if all ``partitions`` have leaders in new metadata. False without new metadata."""
+        """Requests new metadata. Returns True if all ``partitions`` have leaders. Returns False if
+        no new metadata arrive.
+        """
         with suppress(KafkaError):
             if self._metadata.refresh(self._clock.now_ms() + timeout_ms):
                 leader_for = self._metadata.cluster.leader_for
@@ -600,10 +604,11 @@ class KafkaProducer:
         """Sends queued records for at most ``timeout_ms``, then fails the rest and stops the
         thread.
 
-        With 0, all queued records fail immediately. With None, the limit is delivery.timeout.ms. An
-        open transaction is aborted. Undelivered records raise nothing here: their futures, or
-        :meth:`flush`, report them. In a forked child the call does nothing. From a callback, or
-        after Ctrl-C, all queued records fail immediately.
+        If ``timeout_ms`` is 0, all queued records fail immediately. If it is None, the limit is
+        delivery.timeout.ms. If a callback calls this method, or after Ctrl-C, all queued records
+        also fail immediately. An open transaction is aborted. This method raises no error for
+        undelivered records: their futures, or :meth:`flush`, report them. In a forked child the
+        call does nothing.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:

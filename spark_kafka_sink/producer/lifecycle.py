@@ -1,9 +1,9 @@
 """The state of a producer: open, failed or closed; its process, thread and client.
 
-Owns: :class:`Lifecycle`, the one value that decides whether records are accepted and which error
-every method raises after a failure; the start of the network thread; the fork count (a child has
-copies of its parent's producers without their threads). Never: the decision that a failure fails
-the producer, the thread's work (``sender.py``).
+Owns: :class:`Lifecycle`, which determines whether records are accepted, and which error every
+method raises after a failure; the start of the network thread; the count of forks, because a forked
+child has copies of its parent's producers without their threads. Never: the decision whether an
+error fails the producer, the thread's work (``sender.py``).
 
 The effect of a permanently failed batch (rule R2):
 
@@ -51,7 +51,8 @@ def start_thread(run: Callable[[], None], name: str) -> NetworkThread:
 class ForkCounter:
     """Counts the forks of this process since this module was loaded.
 
-    Comparing the process id for each record would cost a system call.
+    The count shows whether a producer is used in a forked child. A comparison of process ids would
+    need a system call for each record.
     """
 
     count = 0
@@ -67,8 +68,8 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 class NetworkLink:
     """The calls that other threads make to the network client.
 
-    The link is created before the client, because the client needs components that wake it up.
-    Without a client the methods do nothing.
+    The link is created before the client, because the client is created from components that need
+    the link. While there is no client, the methods do nothing.
     """
 
     __slots__ = ("_client",)
@@ -77,7 +78,7 @@ class NetworkLink:
         self._client: KafkaClient | None = None
 
     def connect(self, client: KafkaClient | None) -> None:
-        """Sets the client; None if the client is closed."""
+        """Sets the client. None means that the client is closed."""
         self._client = client
 
     def wakeup(self) -> None:
@@ -95,8 +96,9 @@ class NetworkLink:
 class Lifecycle:
     """The state of a producer: open at first, then failed, closed, or both. It is never open again.
 
-    Single fields are read without a lock; ``_lock`` orders failures. The lock may be taken while
-    any other lock is held. No other code is called while it is held.
+    Single fields are read without a lock. ``_lock`` makes sure that only the first failure counts.
+    A thread may take this lock while it holds any other lock. No other code is called while this
+    lock is held.
     """
 
     __slots__ = (
@@ -148,8 +150,8 @@ class Lifecycle:
     def close(self, *, forced: bool = False) -> None:
         """Marks the producer as closed.
 
-        ``forced`` is set first, because the network thread must not begin work that a forced close
-        skips.
+        The field ``forced`` is set before the state, because the network thread must not begin work
+        that a forced close skips.
         """
         if forced:
             self.forced = True
@@ -174,7 +176,7 @@ class Lifecycle:
         self.raise_error()
 
     def raise_error(self) -> None:
-        """Raises the error of a failed producer; does nothing otherwise."""
+        """Raises the error of a failed producer. Does nothing if the producer has not failed."""
         if self.error is not None:
             self.is_reported = True
             raise self.error

@@ -1,7 +1,8 @@
 """A single record to send, and its metadata after it was written.
 
-Owns: :class:`ProducerRecord`, :class:`Headers` and :class:`RecordMetadata`, like Java's classes of
-these names: the argument and the result of ``send``. Never: bytes of a record.
+Owns: :class:`ProducerRecord`, the argument of ``send``, with :class:`Headers`;
+:class:`RecordMetadata`, the result of ``send``. Java's classes have the same names. Never: bytes of
+a record.
 """
 
 from __future__ import annotations
@@ -124,8 +125,8 @@ def _check_topic(topic: object) -> None:
 
 
 def _whole_number(value: object, what: str, java_name: str) -> int:
-    """The ``value`` as an int. Raises DataError for a float or a negative number, with Java's text
-    about ``java_name``. Integers of numpy are converted.
+    """Returns ``value`` as an int, also from an integer of numpy. Raises DataError for a float or a
+    negative number. The text of the error is Java's, and names ``java_name``.
     """
     if type(value) is not int:
         try:
@@ -143,9 +144,10 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 
 
 class _Fields:
-    """The fields of a record, assignable during its construction.
+    """The fields of a record as plain attributes, which its construction sets.
 
-    In a frozen class each assignment is a call, which would be a third of a record's cost.
+    The record itself is frozen. In a frozen class, setting an attribute needs a slow call, and
+    these calls would be a third of the cost of a record.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
@@ -238,11 +240,11 @@ ProducerRecord.headers = property(_headers_of)  # type: ignore[assignment,misc]
 class RecordMetadata(NamedTuple):
     """The place where a record was written (Java's RecordMetadata).
 
-    ``offset`` is -1 if it is not known: with acks=0, for a duplicate, and after an error.
+    ``offset`` is -1 if it is unknown: with acks=0, for a duplicate, and after an error.
     ``timestamp`` is the record's timestamp, or the broker's time for topics with LogAppendTime.
-    After an error it is -1. The size of a null key or value is -1. ``record_count`` is above 1 if
-    an interceptor is notified of a batch of columns. The records of this batch have the offsets
-    from ``offset`` on.
+    After an error it is -1. The size of a null key or value is -1. For a batch of columns, an
+    interceptor gets one object for the whole batch: ``record_count`` is the number of its records,
+    and ``offset`` the offset of the first record.
 
     The class is a tuple, because each callback creates an object.
     """
@@ -276,8 +278,8 @@ new_record_metadata: Callable[[tuple[str, int, int, int, int, int, int]], Record
 
 
 def tp_of(record: ProducerRecord) -> TopicPartition:
-    """The topic partition of ``record``; UNKNOWN_PARTITION if the record leaves the choice to the
-    partitioner.
+    """The topic partition of ``record``. The partition is UNKNOWN_PARTITION if the partitioner has
+    to choose it.
     """
     partition = UNKNOWN_PARTITION if record.partition is None else record.partition
     return TopicPartition(record.topic, partition)

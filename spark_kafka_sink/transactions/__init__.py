@@ -1,4 +1,5 @@
-"""The driver's side of exactly-once: it decides durably, then ends every task's transaction.
+"""The driver's side of exactly-once: the driver records its decision durably, then ends every
+task's transaction.
 
 Owns: the protocol of a commit. Never: Spark (``datasource/exactly_once``), requests (``admin``).
 

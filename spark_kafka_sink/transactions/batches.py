@@ -1,9 +1,9 @@
 """The batches of one key of the commit log: their transactions, their order, and the batch that may
 come next.
 
-Owns: :class:`Batch`, :class:`Block`, the refusal of a batch that is not the next batch or differs
-from the batch written with its number, the decision for a batch. Never: which run may write the
-batch (``ownership.py``), the next step of a commit (``table.py``).
+Owns: :class:`Batch` and :class:`Block`; the refusal of a batch that is not the next batch, or that
+differs from the batch that was written with the same number; the decision for a batch. Never: which
+run may write the batch (``ownership.py``), the next step of a commit (``table.py``).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _NAMED = 5
 class Block:
     """Several writes of one batch that are decided together.
 
-    ``token`` distinguishes the block from every other block. ``writes`` is None for a single write,
-    which is only recorded. The last step of the block has no rows and decides all writes; its
+    ``token`` distinguishes the block from every other block. Each write with rows is only recorded,
+    and has ``writes`` None. The last write of the block has no rows, and decides all writes. Its
     ``writes`` is their number.
 
     ``number`` counts the writes of the block from 0. The transactional id of the driver's own
@@ -52,8 +52,9 @@ class Block:
     transactions if they shared an id. (Counting writes in the log is not enough: two writes may
     read the log before one of them has recorded its part.)
 
-    ``letters`` are the dead letters and the rows of one write, like in :class:`Part`.
-    ``check_letters`` checks the sums of all writes before the decision, and raises.
+    ``letters`` are the numbers of dead letters and of rows of this write, as in :class:`Part`.
+    Before the decision, ``check_letters`` gets the sums over all writes, and raises an error if
+    there are too many dead letters.
     """
 
     token: str
@@ -67,9 +68,9 @@ class Block:
 class Batch:
     """A micro-batch or a version of a job, with its number and its prepared transactions.
 
-    Each task that wrote a row has one transaction. ``payload`` is the sum over all tasks; tasks
-    that find the batch done count their rows, too (None: not counted). ``digest`` identifies the
-    batch's input, and is empty if that is unknown.
+    Each task that wrote a row has one transaction. ``payload`` is the sum over all tasks, including
+    tasks that only counted their rows because the batch was already done. It is None if the rows
+    were not counted. ``digest`` identifies the batch's input. It is empty if the input is unknown.
     """
 
     number: int
@@ -87,8 +88,8 @@ class Batch:
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """The refusal of a batch whose number is done, or None when it is the same batch, which is
-    dropped.
+    """The refusal of a batch whose number is already done. None if it is the batch that was done,
+    which may be dropped.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # It was not done when it was planned, and wrote; a later one was committed meanwhile.
@@ -99,10 +100,10 @@ def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
 def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
-    """The refusal of batch ``number``, or None when it is the last or the next batch of its query.
+    """The refusal of batch ``number``. None if it is the last or the next batch of its query.
 
-    ``query_id`` is empty when the query is unknown. A batch that is dropped by mistake is lost
-    silently.
+    ``query_id`` is empty if the query is unknown. The check is strict, because a batch that is
+    dropped by mistake is lost silently.
     """
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
@@ -120,8 +121,8 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """The refusal of a version that is older than all versions in the log, or None for other
-    versions.
+    """The refusal of a version that is older than all versions that the log remembers. None for
+    other versions.
 
     The log does not show whether such an old version was ever written, so dropping it as done may
     lose its rows.
@@ -135,11 +136,13 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """The refusal of a batch that differs from the batch written with its number, or None.
+    """The refusal of a batch that differs from the batch that was written with the same number.
+    None if the batches are equal.
 
-    Two batches are equal if they have the same digest or, where a digest is unknown, the same rows.
-    An earlier attempt of the commit may have recorded its part ``name``. A version that the log has
-    forgotten since its planning is refused, except if its rows were not counted.
+    Two batches are equal if they have the same digest. If a digest is unknown, they are equal if
+    they have the same rows. If an earlier attempt of the commit has recorded this write under
+    ``name``, the write is counted only once. A version that the log has forgotten since its
+    planning is also refused, unless its rows were not counted.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -164,8 +167,8 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """The decision for a batch, or for all recorded writes of its block; otherwise the reason why
-    it is refused.
+    """The decision for a batch, or for all recorded writes of the batch's block. If the batch is
+    refused, returns the reason instead.
     """
     block = batch.block
     if block is None:

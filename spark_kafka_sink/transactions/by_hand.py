@@ -21,8 +21,8 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
-    """Aborts the step's transactions, except those that others have ended since they were
-    described.
+    """Aborts the transactions of ``step``, except transactions that another client has ended since
+    they were described.
     """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
@@ -42,8 +42,8 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Commits or aborts the open transactions of a decision; returns the ids that could not be
-    ended so.
+    """Commits or aborts the open transactions of a decision, as ``step`` demands. Returns the ids
+    of the transactions for which this failed.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

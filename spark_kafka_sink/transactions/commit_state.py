@@ -1,8 +1,8 @@
 """The state of one key in the commit log: its owner, the batches that are done, the decision.
 
-Owns: :class:`CommitState`, its transitions (methods that return the next state), the runs that may
-use them (:class:`Standing`), and its serialized form. Never: a broker, a clock, the decision itself
-(``committer.py``).
+Owns: :class:`CommitState`, its transitions (methods that return the next state) and its serialized
+form; :class:`Standing`, which shows whether a run may change the state. Never: a broker, a clock,
+the decision itself (``committer.py``).
 
 The log keeps the newest state of each key. The states of a batch::
 
@@ -58,7 +58,7 @@ class LogChangedError(SupersededError):
     """Another driver has opened the key, or a deposed leader returned an old state. Nothing was
     written.
 
-    The next opening of the key shows its owner.
+    If the key is opened again, its state shows the owner.
     """
 
 
@@ -67,9 +67,7 @@ class NewerStateError(CommitLogError):
 
 
 class NoLeaderError(CommitError):
-    """A partition of the batch has no leader; the partition may have a leader when the key is
-    opened next.
-    """
+    """A partition of the batch has no leader. A later attempt may succeed."""
 
 
 class Phase(Enum):
@@ -91,13 +89,12 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The number of rows, their size and their topic, which two writes of the same rows have in
-    common.
+    """The number, the size and the topic of written rows. Two writes of the same rows have equal
+    payloads.
 
     The payload does not depend on how the rows are split into tasks. ``bytes`` counts keys and
     values; ``topic`` is empty when each row has its own topic. ``letters`` counts the rows that
-    became dead letters for a reason that does not pass with time; None when their number is
-    unknown.
+    would become dead letters in each write of the same rows. It is None if the number is unknown.
     """
 
     rows: int = 0
@@ -112,9 +109,10 @@ class Payload:
 
 
 def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
-    """The payloads of each write list with their counts, in a form that can be compared.
+    """Converts each of several lists of payloads to a form that can be compared, without regard to
+    order.
 
-    If a number of dead letters is unknown, all numbers of dead letters are left out.
+    If the number of dead letters is unknown in any payload, it is left out of all payloads.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -125,8 +123,9 @@ def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
 class Done:
     """A committed batch.
 
-    ``digest`` identifies the input of the batch, and is empty when that is unknown. ``payloads``
-    are the payloads of its writes, in any order, and empty when they are not kept.
+    ``digest`` identifies the input of the batch. It is empty if the input is unknown. ``payloads``
+    has a :class:`Payload` for each write of the batch, in any order. It is empty if the payloads
+    are no longer kept.
     """
 
     number: int
@@ -140,8 +139,9 @@ class Part:
     transactions.
 
     If the batch is done already, the write has no transactions and is only counted. ``name`` is
-    unique, so that a repeated commit does not record the write twice. ``letters`` is the number of
-    dead letters and the number of rows that came in; both are 0 without a limit for dead letters.
+    unique, so that a repeated commit does not record the write twice. ``letters`` has the number of
+    dead letters and the number of rows that the write received. Both are 0 if dead letters are not
+    limited.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -152,7 +152,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision to commit batch ``number`` with all of these transactions. The other fields are
+    """The decision to commit batch ``number`` with all of ``transactions``. The other fields are
     the same as in :class:`Done`.
     """
 
@@ -171,14 +171,15 @@ class CommitState:
     """The state of one key: the run that owns the key, its done batches and its decision in
     progress.
 
-    ``run_id`` owns the key in this ``generation``; it is empty when the owner was aborted.
-    ``superseded`` are the run ids of earlier owners and of aborted runs.
+    ``run_id`` is the run that owns the key in this ``generation``. It is empty if the owner was
+    aborted. ``superseded`` are the run ids of earlier owners and of aborted runs.
 
-    ``done`` are the newest done batches (micro-batch ids, or txnVersions), oldest first;
-    ``last_done`` is the newest of all, NOTHING_DONE before the first. ``decision`` is the decision
-    in progress, or None; ``lost`` are its transactional ids that the broker aborted. ``parts`` are
-    the writes of the block ``parts_token`` of batch ``parts_of`` that wait for their decision.
-    ``other`` are fields of a newer version, kept unchanged as pairs of name and JSON.
+    ``done`` are the newest done batches (their numbers are micro-batch ids or txnVersions), oldest
+    first. ``last_done`` is the number of the newest done batch, or NOTHING_DONE before the first.
+    ``decision`` is the decision in progress, or None. ``lost`` are those transactional ids of the
+    decision whose transactions the broker aborted. ``parts`` are the writes of the block
+    ``parts_token`` of batch ``parts_of`` that wait for their decision. ``other`` are fields of a
+    newer version, kept unchanged as pairs of name and JSON.
     """
 
     generation: int = 0
@@ -208,11 +209,11 @@ class CommitState:
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """The standing of run ``run_id`` for a batch that it planned at generation ``planned``
-        (None: unknown).
+        """The standing of run ``run_id`` for a batch that the run planned at generation
+        ``planned``. ``planned`` is None if it is unknown.
 
-        The owner may decide, a superseded run never. A run needs no record in the log, because a
-        driver that crashes before its first commit has none::
+        The owner may decide. A superseded run may never decide. Any other run is judged by the
+        generation at its planning, because a run has no record in the log before its first commit::
 
             A, B and C have planned when the log was at generation 1; their tasks have begun
             A crashes. B takes over: generation 2
@@ -231,10 +232,10 @@ class CommitState:
         return next((one for one in self.done if one.number == number), None)
 
     def has_done(self, decision: Decision) -> bool:
-        """Whether the batch of ``decision`` was finished.
+        """Whether the batch of ``decision`` is among the done batches with its digest and payloads.
 
-        False for a batch that an operator resolved as done, because its digest and payloads are not
-        kept.
+        False for a batch that an operator has resolved as done, because its digest and payloads are
+        not kept.
         """
         done = self.done_batch(decision.number)
         if done is None or done.digest != decision.digest:
@@ -242,11 +243,12 @@ class CommitState:
         return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
-        """The state with ``run_id`` as the owner; unchanged when it is the owner already. An empty
-        query id keeps the current query id.
+        """The state with ``run_id`` as the owner. Unchanged if ``run_id`` already is the owner. If
+        ``query_id`` is empty, the current query id stays.
 
-        The first generation of a key is the wall clock's time ``now_ms``: after a loss of the log,
-        a run that planned before the loss can't be taken for a run that planned after it.
+        The first generation of a key is the wall clock's time ``now_ms``. So after a loss of the
+        log, a run that planned before the loss can be distinguished from a run that planned after
+        the loss.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -259,11 +261,12 @@ class CommitState:
         ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
-        """The state after ``run_id`` was aborted: the run decides nothing any more.
+        """The state after ``run_id`` was aborted: the run can't decide any more.
 
-        If the run was the owner, the key has no owner then. The generation stays, so that a run
-        that was planned with it can take over. Exception: the generation is raised if an earlier
-        run is dropped from ``superseded`` to make room, because that run must not decide either.
+        If the run was the owner, the key then has no owner. The generation stays the same, so that
+        another run with this generation can take over. Exception: if an earlier run is dropped from
+        ``superseded`` to make room, the generation is raised, so that the dropped run can't decide
+        either.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -285,8 +288,8 @@ class CommitState:
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
         """The state with one more prepared write of the block ``token`` of batch ``number``.
 
-        Parts of another block are dropped: that block was abandoned, or it fails when it is to be
-        decided.
+        Parts of another block are dropped. That block was abandoned, or its decision will fail
+        because its parts are missing.
         """
         self._require(Phase.DONE)
         others = (p for p in self.parts_by(number, token) if not part.name or p.name != part.name)
@@ -313,8 +316,8 @@ class CommitState:
         return replace(self._with_done(done), decision=None)
 
     def skipped_to(self, done: Done) -> CommitState:
-        """The state after a batch without rows, which needs no decision: the batch
-        counts as done.
+        """The state after a batch without rows. Such a batch needs no decision, and counts as
+        done.
         """
         self._require(Phase.DONE)
         return self._with_done(done).without_parts()
@@ -322,8 +325,8 @@ class CommitState:
     def _with_done(self, done: Done) -> CommitState:
         """The state with one more done batch.
 
-        For an earlier batch with several writes only number and digest are kept, because a query
-        replays its last batch only.
+        For an earlier batch that had several writes, only number and digest are kept, because a
+        query replays only its last batch.
         """
         kept = tuple(
             replace(one, payloads=one.payloads if len(one.payloads) < 2 else ())
@@ -333,15 +336,15 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The state after brokers aborted the transactions ``ids`` of the decision (they timed
-        out).
+        """The state after brokers aborted the transactions ``ids`` of the decision because of their
+        age.
         """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))
 
     def undone(self) -> CommitState:
-        """The state after the decision is undone: none of its rows is or will be visible, and the
-        batch is written again.
+        """The state after the decision was undone: no row of the batch is or will be visible, and
+        the batch is written again.
         """
         return replace(self, decision=None, lost=())
 
@@ -359,8 +362,8 @@ class CommitState:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")
 
     def encode(self) -> bytes:
-        """The state without its parts as bytes: JSON in UTF-8, for any consumer. A transactional id
-        is stored as its stem and its number.
+        """The state as bytes, without its parts. The bytes are JSON in UTF-8, which any consumer
+        can read. A transactional id is stored as its stem and its number.
         """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
@@ -412,12 +415,13 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
-        """Decodes the state of ``key``. ``parts`` of another block than ``value`` names are
-        leftovers, and are ignored.
+        """Decodes the state of ``key`` from ``value`` and ``parts``. If a part belongs to another
+        block than the block in ``value``, the part is a leftover and is ignored.
 
-        Raises CommitLogError for bytes of a newer version, for bytes that are not a state, and for
-        bytes that name a transaction of another key: a principal that may write to the topic must
-        not end other clients' transactions with our rights.
+        Raises CommitLogError for bytes of a newer version, and for bytes that are not a state. Also
+        raises CommitLogError for bytes that name a transaction of another key. Otherwise a
+        principal with the right to write to the topic could end other clients' transactions with
+        the driver's rights.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
@@ -490,8 +494,8 @@ def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
 def _payloads(fields: Iterable[Any], letters: Sequence[Any] | None = None) -> tuple[Payload, ...]:
     """Decodes the payloads of a batch.
 
-    ``letters`` has a number of dead letters, or None, for each payload. If it has another length it
-    does not belong to these payloads, and is ignored.
+    ``letters`` has a number of dead letters, or None, for each payload. If ``letters`` has another
+    length than ``fields``, it does not belong to these payloads and is ignored.
     """
     found = tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
     if letters is None or len(letters) != len(found):
@@ -553,7 +557,9 @@ def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransacti
 
 
 def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
-    """A text that is safe to show: short, and on one line."""
+    """Returns ``value`` if it is a text that is safe to show: short, and on one line. Raises
+    ValueError otherwise.
+    """
     if not isinstance(value, str) or len(value) > longest or not (value.isprintable()):
         raise ValueError
     return value

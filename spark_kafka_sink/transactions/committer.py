@@ -5,11 +5,12 @@ Owns: the loop that performs one step after another, which is the only place tha
 log. Never: the next step (``table.py``), the conditions of a decision (``deciding.py``), the
 meaning of an unclear response (``outcomes.py``).
 
-**The commit point** is the log's own transaction: once its EndTxn(commit) has succeeded, batch N is
-DECIDED, and the next driver commits its transactions if this one does not. Before the commit point
-the transactions can only be aborted; afterwards they can only be committed. Exception: if brokers
-aborted a part of a decision before any transaction was committed, all its transactions are aborted,
-and the batch is written again.
+**The commit point** is the end of the transaction that writes the decision to the log. Once its
+EndTxn(commit) has succeeded, batch N is DECIDED. If this driver does not commit the batch's
+transactions, the next driver does. Before the commit point, the batch's transactions can only be
+aborted. After the commit point, they can only be committed. Exception: if brokers aborted some
+transactions of a decision before any was committed, all of them are aborted, and the batch is
+written again.
 """
 
 from __future__ import annotations
@@ -91,8 +92,9 @@ KILLED_AFTER_MS: Final = 5_000
 class Committer:
     """Commits, aborts and rolls forward batches, over the connections of ``client``.
 
-    max.block.ms limits each step before a decision, and delivery.timeout.ms limits the commit of a
-    decided batch. The age of a transaction has its own limit.
+    max.block.ms is the time limit of each step before a decision, and delivery.timeout.ms the time
+    limit for the commit of a decided batch. The age of a transaction has its own limit
+    (``lease.py``).
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -129,9 +131,9 @@ class Committer:
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """Makes ``batch`` visible as a whole, or raises.
 
-        Raises a :class:`BatchError`, whose subclass shows which rows are visible, or another
-        KafkaError. After another KafkaError nothing is decided, so that nothing is visible; the
-        prepared transactions are aborted then, or will be aborted.
+        Raises a :class:`BatchError`, whose subclass shows which rows are visible. After any other
+        KafkaError, nothing is decided and nothing is visible. The prepared transactions are then
+        aborted, now or later.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None
@@ -147,10 +149,11 @@ class Committer:
     ) -> tuple[str, ...]:
         """Aborts ``transactions`` unless they are decided, and every open transaction of this run.
 
-        Returns the ids of the orphans that were swept. An abort may follow a commit that succeeded:
-        a decision is never undone. A superseded run sweeps too: the ids of its transactions contain
-        the run id, and no other run decides about them. With ``tasks_may_run`` there is a second
-        sweep, because a task without a commit message may still write until Spark kills it.
+        Returns the ids of the orphans that were aborted. An abort may follow a commit that
+        succeeded, and never undoes a decision. A superseded run also aborts its own open
+        transactions: their ids contain the run id, and no other run decides about them. With
+        ``tasks_may_run``, orphans are searched a second time, because a task without a commit
+        message may still write until Spark kills the task.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -161,7 +164,7 @@ class Committer:
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
         """Aborts a batch without a commit message, whose run is therefore unknown.
 
-        All runs with an open transaction that is ``mine`` are aborted, with their transactions.
+        Aborts all runs that have an open transaction accepted by ``mine``, with their transactions.
         Returns the ids of the aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept
@@ -178,8 +181,8 @@ class Committer:
         raise error from (None if cause is error else cause)
 
     def ended(self, goal: Goal) -> View:
-        """Performs steps until ``goal`` is reached, and returns the last view, with ``refused`` if
-        the goal is not reached.
+        """Performs steps until ``goal`` is reached or has failed, and returns the last view. After
+        a failure, the view's ``refused`` is set.
         """
         return _Performance(self._decisions, self._client, goal).to_its_end()
 
@@ -327,8 +330,8 @@ class _Performance:
     def _decided(self, state: CommitState, view: View) -> View:
         """Writes a decision, the commit point, and returns the view after the write.
 
-        The transactions are checked within the lease of the log's transaction, so that a decision
-        is never made later than its check allows.
+        The batch's transactions are checked within the lease, the short timeout of the log's own
+        transaction. So a decision can't take effect long after its check.
         """
         decision = state.decision
         assert decision is not None
@@ -338,7 +341,7 @@ class _Performance:
         return with_decision(view, state, checked_ms + self._open_session.lease_ms)
 
     def _check(self, decision: Decision, deadline_ms: int) -> None:
-        """Raises an error if ``decision`` can't be written now."""
+        """Checks whether ``decision`` may be written now. Raises an error if it may not."""
         key = self._goal.key
         raise_refusal(key, unready(self._client, decision, log_id(key), deadline_ms))
 

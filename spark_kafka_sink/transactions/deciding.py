@@ -45,10 +45,10 @@ _REPORT: Final = "report"
 
 
 def decision_deadline(client: TransactionClient) -> int:
-    """The time by which a decision must be written, in milliseconds: half of the margin
-    (:func:`margin_ms`) from now, or earlier.
+    """The time by which a decision must be written, in milliseconds.
 
-    The other half of the margin is left for ending the decided transactions.
+    At the latest it is half of the margin (:func:`margin_ms`) from now. The other half of the
+    margin is left for ending the decided transactions.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -61,8 +61,8 @@ def prepared_once(
     number: int,
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
-    """The driver's own transactions of ``batch``, prepared now or by an earlier attempt of the
-    commit.
+    """Returns the driver's own transactions of ``batch``. Prepares them if an earlier attempt of
+    the commit has not done so.
 
     The transactions of an earlier attempt (``before``) are used again if they are still open,
     because new transactions need other ids.
@@ -76,7 +76,9 @@ def prepared_once(
 def _prepared_by_us(
     client: TransactionClient, owner: Owner, batch: Batch, number: int
 ) -> tuple[PreparedTransaction, ...]:
-    """Prepares and returns the driver's own transactions of ``batch``, which share its decision."""
+    """Prepares and returns the driver's own transactions of ``batch``. The decision of the batch
+    includes them.
+    """
     deadline = client.deadline()
     try:
         return tuple(
@@ -94,7 +96,7 @@ def _prepared_by_us(
 def _own_id(client: TransactionClient, owner: Owner, name: str, number: int, deadline: int) -> str:
     """The first transactional id that is new, or whose last transaction was committed.
 
-    Workers choose their ids likewise (``transactional_producers.py``).
+    Workers choose their transactional ids by the same rule (``transactional_producers.py``).
     """
     tried = 0
     while True:
@@ -119,9 +121,9 @@ def unready(
     Each transaction must be prepared and far from its timeout, and its partitions must have
     leaders. All transactions are aborted, except when only a leader is missing.
 
-    ``log`` is the id of the log's writer. Its partition needs a leader, too: without the decision's
-    marker the next start would write the batch again, and without an abort's marker it could not
-    read the log.
+    ``log`` is the transactional id of the log's writer. The log's partition must also have a
+    leader. If the marker of the decision were missing, the next start would write the batch again.
+    If the marker of an abort were missing, the next start could not read the log.
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # the tasks', as a rule

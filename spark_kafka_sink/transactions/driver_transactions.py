@@ -1,8 +1,8 @@
 """Transactions that the driver fills itself: with offsets, a report, a state of the commit log.
 
 Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: the
-meaning of the records, the end of the transaction, which follows the decision like every other
-transaction's.
+meaning of the records; the end of the transaction, which follows the decision like the end of every
+other transaction.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def prepare(
 ) -> PreparedTransaction:
     """Begins a transaction of ``transactional_id``, and writes ``content`` in it.
 
-    Raises AuthorizationError (naming the missing right), ProducerFencedError when another producer
-    uses the id by now, other ApiErrors of the brokers, ConfigError for a timeout above the broker's
-    limit, and KafkaTimeoutError without a definite response. After any of these errors the
-    transaction may be open, and the caller must end it.
+    Raises AuthorizationError, which names the missing right; ProducerFencedError if another
+    producer has taken over the id; ConfigError for a timeout above the broker's limit;
+    KafkaTimeoutError if there is no definite response; and other ApiErrors of the brokers. After
+    any of these errors the transaction may be open, and the caller must end it.
 
-    The first requests are sent only once. A late InitProducerId would abort the transaction that
-    the id has open by then, and a late AddPartitionsToTxn after the commit would open another
-    transaction.
+    InitProducerId and AddPartitionsToTxn are never retried. If a first InitProducerId arrived late,
+    it would abort the transaction that the id has opened since. If an AddPartitionsToTxn arrived
+    after the commit, it would open another transaction.
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
@@ -123,8 +123,8 @@ def produce_call(
     within: PreparedTransaction | None,
     sequence: int = 0,
 ) -> Call[ProduceResponse]:
-    """The Produce request for keys and values, in one batch; without a transaction if ``within`` is
-    None.
+    """The Produce request for ``records`` (pairs of key and value), in one batch of transaction
+    ``within``. If ``within`` is None, the batch belongs to no transaction.
     """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.single_record import batch_of

@@ -3,23 +3,25 @@
 Owns: the rounds of EndTxn and DescribeTransactions, and the ages at which a decision is committed
 or undone. Never: the decision (``committer.py``), the meaning of a response (``outcomes.py``).
 
-A driver commits its decision while another driver, started a moment ago, finds the same decision
-about to time out, and undoes it. Without a rule for both, the batch would be committed in part::
+Two drivers may end the same decision at the same time. One commits its decision, while another
+driver that has just started finds the transactions close to their timeout, and undoes the decision.
+Without a rule for both drivers, the batch would be committed in part::
 
     A decides; the coordinators load for so long that A sends EndTxn(commit) again and again
     B starts: all are open, and about to time out. It sends EndTxn(abort)
     the coordinators are back: one takes A's request first, another one B's
 
-So both check the ages of the transactions, and follow "Times" of docs/design/commit-protocol.md (m
-is the margin of ``lease.py``). No driver sends EndTxn(commit) after timeout - 3m/8. Then each waits
-until a request on its way has arrived. No driver sends EndTxn(abort) before timeout - m/4 or after
-timeout - m/8, unless a transaction was aborted.
+So both drivers check the ages of the transactions, and follow "Times" of
+docs/design/commit-protocol.md. (In the following, m is the margin of ``lease.py``.) No driver sends
+EndTxn(commit) after timeout - 3m/8. After that age, each driver waits until a request on its way
+has arrived. No driver sends EndTxn(abort) before timeout - m/4 or after timeout - m/8, unless a
+transaction was aborted.
 
 When B checks again, A has sent nothing for m/8, so B sees all transactions that A has committed. If
-A has committed at least one, both commit the others, at any age. If A has committed none, B aborts
-all, and A finds them aborted. An operator's command, which aborts nothing, commits from timeout -
-3m/32, after a wait of m/32. Only a request that takes longer to arrive can still leave the batch
-committed in part.
+A has committed at least one transaction, both drivers commit the others, at any age. If A has
+committed none, B aborts all, and A finds them aborted. An operator's command aborts nothing. It
+commits from timeout - 3m/32 on, after a wait of m/32. Only a request that takes longer to arrive
+can still leave the batch committed in part.
 """
 
 from __future__ import annotations
@@ -64,10 +66,12 @@ _OVERDUE_MS = 60_000
 class CommitOutcomes:
     """The transactional ids of a decision whose commit did not succeed, by outcome.
 
-    Brokers have aborted ``lost``. The outcome of ``unknown`` is unknown: the coordinators no longer
-    have the ids ``expired``, and have the other ids in a state that does not show the outcome. For
-    ``unclear`` no definite response came in time; of these ids, ``overdue`` have been open for
-    longer than brokers would leave them.
+    * ``lost``: brokers have aborted these transactions.
+    * ``unknown``: the coordinators can't show the outcome of these transactions.
+    * ``expired``: the ids of ``unknown`` that the coordinators no longer have.
+    * ``unclear``: no definite response came in time.
+    * ``overdue``: the ids of ``unclear`` that are still open, although brokers should have aborted
+      them because of their age.
     """
 
     lost: tuple[str, ...] = ()
@@ -80,7 +84,7 @@ class CommitOutcomes:
 
 
 class Ending(Enum):
-    """The action that is allowed for a decision."""
+    """The action that the rules of this module allow for a decision."""
 
     #: Commit, for an eighth of the margin.
     COMMIT = auto()
@@ -113,10 +117,10 @@ def end_decided(
 ) -> CommitOutcomes:
     """Commits all transactions of a decision, or aborts all of them.
 
-    All are aborted, and returned as ``lost``, if none is committed and brokers have aborted some of
-    them or are about to. With ``only_lost`` all are aborted only if brokers have already aborted
-    some. Until ``checked_until_ms`` the transactions are known to be young, so they are not
-    described before.
+    All are aborted, and returned as ``lost``, in one case: no transaction is committed, and brokers
+    have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
+    brokers have already aborted some. Until the time ``checked_until_ms``, the transactions are
+    known to be young. So they are not described before that time.
     """
     until_ms = checked_until_ms
     found: Mapping[str, TransactionDescription] = {}
@@ -156,11 +160,12 @@ def ending(
 ) -> Ending | None:
     """The action that is allowed for a decision whose transactions are described by ``found``.
 
-    Follows the times of docs/design/commit-protocol.md. ``away``: a partition of an open
-    transaction has no leader. None when the action depends on an unknown age.
+    Follows the times of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
+    transaction has no leader. Returns None if the action depends on an age that is unknown.
 
-    If one is lost, and none is known to be committed, the rest is neither committed nor aborted
-    while the outcome of another one is not known: an operator ends it, or it times out.
+    One case has no safe action: a transaction is lost, none is known to be committed, and the
+    outcome of a third is unknown. The open transactions are then neither committed nor aborted. An
+    operator ends them, or they time out.
     """
     if not _lost_or_open(transactions, found):
         if _is_doubtful(transactions, found):
@@ -205,8 +210,8 @@ def _age(
     *,
     only_lost: bool,
 ) -> Age:
-    """The age of the open transactions, each compared with its own timeout, because its writer may
-    have had other options than this process.
+    """The age of the open transactions. Each is compared with its own timeout, because its writer
+    may have had another transaction.timeout.ms than this process.
     """
     if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
         return Age.YOUNG
@@ -264,8 +269,8 @@ def commit_all(
 def _overdue(
     client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
 ) -> tuple[str, ...]:
-    """The ``ids`` that brokers should have aborted long ago, by this machine's clock. This is only
-    a hint.
+    """The transactions of ``ids`` that brokers should have aborted long ago, by this machine's
+    clock. The result is only used for a hint.
     """
     now_ms = client.clock.wall_ms()
     return tuple(
@@ -297,7 +302,8 @@ def described_when_ended(
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Aborts each transaction that is open; True if each request got a definite response.
+    """Aborts each of ``transactions`` that is open. Returns True if each request got a definite
+    response.
 
     A transaction that can't be described in time, or whose partition has no leader, stays open: a
     later sweep aborts it, or it times out.
@@ -318,8 +324,8 @@ def undo(
     deadline_ms: int,
     until_ms: int,
 ) -> bool:
-    """Aborts all transactions, unless one is committed; True if all are aborted. The first EndTxn
-    is sent by ``until_ms``.
+    """Aborts all transactions, unless one of them is committed. Returns True if all are aborted. If
+    the first EndTxn can't be sent by ``until_ms``, none is sent.
     """
     ids = [t.transactional_id for t in transactions]
     # Again: one that another driver has committed meanwhile is in no list of open ones, either.
@@ -348,7 +354,9 @@ def _lost_or_open(
 def _is_doubtful(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """One is lost, another one is open, and none is known to be committed."""
+    """Whether a transaction is lost, another transaction is open, and none is known to be
+    committed.
+    """
     seen = [(t, found[t.transactional_id]) for t in transactions]
     is_lost = any(outcome_of(t, now) is Outcome.LOST for t, now in seen)
     is_open = any(is_prepared(t, now) for t, now in seen)
@@ -364,11 +372,11 @@ def near_timeout(
     only_listed: bool = False,
     beside: Beside | None = None,
 ) -> frozenset[str]:
-    """The transactions of ``found`` that are near their timeout: open for longer than the timeout
-    less ``margin_of(timeout)``, in milliseconds.
+    """The transactions of ``found`` that are near their timeout. They have been open for longer
+    than the timeout minus ``margin_of(timeout)``, in milliseconds.
 
-    Brokers before 3.8 don't return ages (see ``TransactionClient.older_than``). With them this
-    machine's clock counts, which may differ from theirs.
+    Brokers before 3.8 don't return ages (see ``TransactionClient.older_than``). For such brokers
+    the age is computed with this machine's clock, which may differ from the brokers' clocks.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():

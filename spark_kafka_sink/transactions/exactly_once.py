@@ -4,9 +4,9 @@ Owns: :class:`ExactlyOnceDriver`, which puts client, log and committer together,
 planning before a task starts, and the connections that a process keeps between two commits. Never:
 the protocol's steps (``table.py``, ``committer.py``).
 
-Spark plans, commits and aborts in short-lived calls of pooled processes. A process that is called
-again within a minute still has its connections (:func:`shared_driver`), and the key that its last
-commit has left open (``Committer``). A planning reads the log each time.
+Spark plans, commits and aborts in short calls of pooled processes. If a process is called again
+within a minute, it still has its connections (:func:`shared_driver`), and the key that its last
+commit has left open (``Committer``). Planning always reads the log again.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class ExactlyOnceDriver:
         self.client.close()
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
-        """The state of ``key``, after every earlier decision was committed. For ``check`` see
-        :meth:`Committer.roll_forward`.
+        """Returns the state of ``key``, after ending the decision of an earlier driver. For
+        ``check`` see :meth:`Committer.roll_forward`.
 
-        Raises before any task starts for missing rights on the transactional ids and on the log's
-        topic, for a transaction.timeout.ms above the broker's limit, and for brokers that are too
-        old.
+        Called before any task starts. Raises an error for missing rights on the transactional ids
+        or on the log's topic, for a transaction.timeout.ms above the broker's limit, and for
+        brokers that are too old.
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:
@@ -85,8 +85,8 @@ def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> No
     """Raises an error if the brokers would refuse transactions of ``prefix``.
 
     The reasons are missing rights on the transactional ids, a timeout above the brokers' limit
-    (ConfigError) and brokers that are too old. No driver is fenced: only this function uses the id
-    that it initializes.
+    (ConfigError) and brokers that are too old. For this check, the function initializes a
+    transactional id that only it uses, so that no driver is fenced.
     """
     transactional_id, weaker = check_id(prefix), "none"
     try:
@@ -114,8 +114,8 @@ _shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = Pro
 
 @contextmanager
 def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
-    """Context manager: the driver that this process keeps for these options. An error closes the
-    driver.
+    """A context manager that yields the driver that this process keeps for these options. If the
+    block raises an error, the driver is closed.
     """
     kept = _shared()
     driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)

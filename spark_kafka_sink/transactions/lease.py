@@ -6,10 +6,11 @@ A batch is decided while its transactions are open, and they must stay open unti
 Brokers abort a transaction when it is ``timeout`` old, so no transaction of a decision may be older
 than ``timeout - margin``.
 
-A decision must not be made long after its check, whatever happens to the driver in between (a
+A decision must not take effect long after its check, even if the driver is delayed in between (by a
 SIGSTOP, a migrating VM, an unavailable coordinator). So the decision is written in a transaction of
-the log, whose timeout is the lease. The lease begins before the check. The log's EndTxn comes
-within the lease and one late scan of the coordinator, or never.
+the log, and the timeout of that transaction is the lease. The lease begins before the check. If the
+log's EndTxn does not arrive within the lease and one late scan of the coordinator, the coordinator
+aborts the log's transaction, and the decision never takes effect.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _LONGEST_MS: Final = 15_000
 def margin_ms(timeout_ms: int) -> int:
     """The part of transaction.timeout.ms that is reserved for the driver's commit, in milliseconds.
 
-    Chosen by judgement: a tenth, and at least 30 s, but never more than half of it.
+    It is a tenth of transaction.timeout.ms, but at least 30 s and at most a half. These numbers are
+    chosen by judgement.
     """
     return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
 
@@ -35,8 +37,8 @@ def margin_ms(timeout_ms: int) -> int:
 def lease_ms(timeout_ms: int) -> int:
     """The longest time between the decision in the log and its EndTxn, in milliseconds.
 
-    Half of the margin after subtracting 10 s for a late scan of the coordinator, at most 15 s and
-    at least 1 s. If transaction.timeout.ms is below ``cross_checks.SHORT_TIMEOUT_MS``, the lease is
-    1 s, which guarantees nothing.
+    First 10 s are subtracted from the margin, for a late scan of the coordinator. The lease is half
+    of the rest, but at most 15 s and at least 1 s. If transaction.timeout.ms is below
+    ``cross_checks.SHORT_TIMEOUT_MS``, the lease is 1 s, which guarantees nothing.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

@@ -2,15 +2,16 @@
 data.
 
 Owns: :class:`GroupOffsets`: the requests that add a group's offsets to a transaction, the brokers
-of these requests, and the errors that are retried. Never: the transaction's end, the source of the
-offsets (``datasource/exactly_once/source_offsets.py``).
+that get these requests, and the errors that are retried. Never: the transaction's end, the source
+of the offsets (``datasource/exactly_once/source_offsets.py``).
 
 The offsets become the group's offsets when the transaction is committed (KIP-98). With transactions
 of version 1, AddOffsetsToTxn first notifies the transaction's coordinator of the group. With
 version 2, the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
 
-The requests name no member, so the offsets are committed even if consumers use that group, like
-with Java's producer without ``ConsumerGroupMetadata``. The requests are idempotent.
+The requests name no member of the group. So the offsets are committed even if consumers use that
+group, as with Java's ``sendOffsetsToTransaction`` that gets only a group id. The requests are
+idempotent.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class GroupOffsets:
 def _error_in_offsets(
     client: TransactionClient, what: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
-    """A function that returns the error of a TxnOffsetCommit response, so that the whole request is
-    retried until every offset is committed.
+    """Creates the function that finds the error in a TxnOffsetCommit response. An error for one
+    partition counts for the whole request, which is then retried until every offset is committed.
     """
     unknown_until: int | None = None
 

@@ -1,7 +1,7 @@
 """The advice for a decided batch with an unknown outcome.
 
-Owns: the hint, by the state of its transactions at the coordinators. Never: an outcome
-(``outcomes.py``), a request.
+Owns: the hint, which depends on the state of the batch's transactions at the coordinators. Never:
+an outcome (``outcomes.py``), a request.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """The arguments of ``kprod txn abort`` for ``ids``: the prefix and the run that wrote all of
-    the batch.
+    """The arguments of ``kprod txn abort`` for ``ids``: the prefix, and the run that wrote the
+    whole batch.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

@@ -3,10 +3,11 @@
 Owns: the outcome for each response of DescribeTransactions. Never: a broker, a retry
 (``ending.py``).
 
-INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED all mean
-"not committable now", both for a transaction that the broker aborted and for a transaction that was
-committed long ago. (Flink treated them as committed, and lost data: FLINK-23839.) The coordinator's
-state distinguishes the two; ``_COMMITS`` has the meaning of each state.
+The errors INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and
+PRODUCER_FENCED only mean that the transaction can't be committed now. A transaction that the broker
+aborted and a transaction that was committed long ago get the same errors. (Flink treated these
+errors as "committed", and lost data: FLINK-23839.) The coordinator's state distinguishes the two
+cases. ``_COMMITS`` has the meaning of each state.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ def is_committed(transaction: PreparedTransaction, found: TransactionDescription
 def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
     """Whether ``transaction`` was aborted.
 
-    With version 1, a later transaction of the same id and epoch that was aborted leaves the same
-    state at the coordinator. Such a state does not count as lost.
+    With transactions of version 1, a later transaction of the same id and epoch may also have been
+    aborted, which leaves the same state at the coordinator. If that is possible, the transaction
+    does not count as lost.
     """
     is_its_own = (
         transaction.transaction_version > 1 or found.producer_epoch == transaction.producer_epoch

@@ -1,4 +1,5 @@
-"""Which run may decide about the batches of a key: the compare half of every compare-and-swap.
+"""The rule that determines which run may decide about the batches of a key. Every write of the log
+is a compare-and-swap, and this rule is the comparison.
 
 Owns: :class:`Owner` and its check against the log's state. Never: the step that follows
 (``table.py``), a transaction of the data.
@@ -12,7 +13,7 @@ two drivers may run the same query. Two drivers A (older) and B (newer) of one q
                B takes over (generation 2, a is superseded). N is done already: dropped
     A commits N+1: opens the log, finds itself superseded, stops
 
-So the later starter wins, at the earlier one's next commit at the latest.
+So the driver that started later wins, at the latest when the earlier driver commits its next batch.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Owner:
     numbering: Numbering = Numbering.STREAM
 
     def may_decide(self, state: CommitState) -> bool:
-        """Whether this run owns the key, or may take it over because no other run has done so since
-        the planning.
+        """Whether this run owns the key, or may take over the key. It may do so if no other run has
+        taken over since this run planned its batch.
         """
         standing = state.standing(self.run_id)
         return standing is Standing.OWNER or (

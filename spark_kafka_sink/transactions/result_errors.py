@@ -1,8 +1,8 @@
 """The exception for a commit, an abort, a planning or an operator's change that failed.
 
-Owns: the type, the text, the kind and the hint, made from a result. The type depends on the rows
-that readers see after the failure. The text depends on its reason. Never:
-the result itself (``results.py``), the next step (``table.py``).
+Owns: the type, the text, the kind and the hint, made from a result. The type of the exception
+depends on the rows that readers see after the failure. The text depends on the reason of the
+failure. Never: the result itself (``results.py``), the next step (``table.py``).
 """
 
 from __future__ import annotations

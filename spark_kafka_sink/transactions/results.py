@@ -26,7 +26,9 @@ from spark_kafka_sink.transactions.outcomes import is_committed, is_lost, is_pre
 
 
 class Visible(Enum):
-    """The rows of one write that readers of committed rows see, now and later."""
+    """The rows of one write that read_committed consumers see, and whether this may change
+    later.
+    """
 
     ALL = "all"
     NONE = "none"
@@ -37,9 +39,9 @@ class Visible(Enum):
 
 
 class Commit(Enum):
-    """How a commit ends. The first four members are successes.
+    """The result of a commit. The first four members are successes.
 
-    Plannings, aborts and operators' changes use the other members for their failures.
+    The other members are failures. Plannings, aborts and operators' changes also use them.
     """
 
     COMMITTED = "committed"
@@ -104,7 +106,7 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class WrittenMeanwhile:
-    """Batch ``last_done`` was committed while ``number`` was being written."""
+    """The batch ``last_done`` was committed while the batch ``number`` was being written."""
 
     number: int
     last_done: int
@@ -172,8 +174,8 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """Before a decision, ``late`` of the ``of`` transactions of a batch are older than
-    ``young_ms``, too near to their timeout.
+    """Before a decision, ``late`` of the ``of`` transactions of a batch are older than ``young_ms``
+    milliseconds, and so too near to their timeout.
     """
 
     number: int
@@ -210,7 +212,9 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """The log may or may not have a write of a block, so the block is not decided."""
+    """It is unknown whether the log has recorded a write of a block, so the block is not
+    decided.
+    """
 
     number: int
     error: KafkaError
@@ -225,8 +229,8 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class InPart:
-    """Brokers have aborted ``ids``, of the ``of`` transactions of a decision, and others are
-    committed.
+    """A decision is committed in part. Of its ``of`` transactions, brokers have aborted ``ids``,
+    and others are committed.
     """
 
     number: int
@@ -236,8 +240,8 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The log may have had a decision that it lacks now, and the decision's transactions can't be
-    described.
+    """The log may have had a decision that it does not have any more, and the decision's
+    transactions can't be described.
     """
 
     number: int
@@ -247,8 +251,8 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The log may have had a decision that it lacks now, and the outcome of the transactions
-    ``ids`` is unknown.
+    """The log may have had a decision that it does not have any more, and the outcome of the
+    transactions ``ids`` is unknown.
     """
 
     number: int
@@ -268,7 +272,7 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
-    """The log may or may not have the decision."""
+    """It is unknown whether the log has the decision."""
 
     number: int
     ids: tuple[str, ...]
@@ -276,7 +280,7 @@ class PerhapsDecided:
 
 
 class Fate(Enum):
-    """The fate of a decision's transactions when a step has failed."""
+    """The state of a decision's transactions after a step has failed."""
 
     NOT_ENDED = "could not all be ended"
     ENDED = "are ended, which could not be recorded in the commit log"
@@ -295,7 +299,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """Batch ``number`` is not decided, because the decision of another batch ended as ``by``."""
+    """Batch ``number`` is not decided, because an earlier decision of another batch failed with the
+    result ``by``.
+    """
 
     number: int
     by: Refuse
@@ -305,7 +311,7 @@ class BatchBefore:
 class Changed:
     """The state has changed since an operator's change was planned.
 
-    ``is_tried``: a write of the change may have been applied before.
+    ``is_tried`` is true if an earlier attempt may have applied the change.
     """
 
     is_tried: bool
@@ -313,8 +319,8 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """An operator resolves a batch as done or as replayed (``done``), and the transactions ``ids``
-    can't be ended accordingly.
+    """The transactions ``ids`` can't be ended as an operator's resolution requires. With ``done``
+    the batch is to count as done, otherwise it is to be written again.
     """
 
     ids: tuple[str, ...]
@@ -338,8 +344,8 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The last step of a goal that failed, with the kind of failure (``how``) and the
-    ``reason``.
+    """The last step of a goal that failed. ``how`` is the kind of failure, and ``reason`` the
+    reason.
     """
 
     how: Commit
@@ -351,7 +357,7 @@ class Refuse:
 
 
 def refused(reason: Reason) -> Refuse:
-    """The failure of a commit that decides nothing, because of ``reason``."""
+    """Creates the failure of a commit that decides nothing. ``reason`` is its reason."""
     return Refuse(Commit.NOT_VISIBLE, reason)
 
 
@@ -393,8 +399,8 @@ def ended_by_others(
 ) -> Commit | Refuse | None:
     """The result of a decision that may have been in the log and is not there any more.
 
-    COMMITTED when all of ``tried`` is committed, a failure when it is committed in part or its
-    outcome is unknown, and None when no row of it is visible.
+    COMMITTED if all transactions of ``tried`` are committed. A failure if they are committed in
+    part, or if their outcome is unknown. None if no row of the decision is visible.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

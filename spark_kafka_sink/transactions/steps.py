@@ -57,8 +57,8 @@ def _expected(_: CommitState) -> None:
 class RollForward:
     """The goal: end the decision of ``key``, if there is one.
 
-    ``refusal`` refuses a state that the caller does not expect. ``only_lost``: a decision is undone
-    only if brokers have aborted a part of it.
+    ``refusal`` returns the reason for a state that the caller does not expect. With ``only_lost``,
+    a decision is undone only if brokers have aborted a part of it.
     """
 
     key: str
@@ -84,8 +84,8 @@ class AbortBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
-    """The goal: abort a batch of ``key`` whose run is unknown, for each run with an open
-    transaction that is ``mine``.
+    """The goal: abort a batch of ``key`` whose run is unknown. All runs with an open transaction
+    that ``mine`` accepts are aborted.
     """
 
     key: str
@@ -97,8 +97,8 @@ class EndByHand:
     """The goal of an operator: abort ``transactions``, if they are still as they were described.
 
     Transactions of a decision are only aborted if they are in ``even_decided``, and transactions of
-    the owner only with ``even_owners``. ``may_decide``: some of their runs may still decide, so the
-    key is opened first, and their runs are recorded as aborted.
+    the owner only with ``even_owners``. If ``may_decide`` is true, some of the transactions' runs
+    may still decide. So the key is opened first, and these runs are recorded as aborted.
     """
 
     key: str
@@ -147,8 +147,9 @@ Goal = CommitBatch | RollForward | AbortBatch | AbortUnknown | EndByHand | Resol
 class Ended:
     """The result of an operator's abort, by transactional id.
 
-    ``meanwhile`` were ended by others. ``failed`` may still be open; each has the error code of the
-    response (None: no response).
+    ``meanwhile`` are transactions that others have ended. ``failed`` are transactions that may
+    still be open, each with the error code of the response. The code is None if there was no
+    response.
     """
 
     aborted: tuple[str, ...] = ()
@@ -184,7 +185,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The knowledge of the process that performs a goal.
+    """The facts about a key and its transactions that the process performing a goal has collected.
 
     ``state`` is the log's state when it was opened or read, and changes with each write.
     ``wall_ms`` is the time when the key was opened.
@@ -277,8 +278,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Opens the key after a pause: a random time between 0 and ``up_to_ms``, but at most
-    ``most_ms``.
+    """Opens the key after a pause. The pause is a random time between 0 and ``up_to_ms``
+    milliseconds, but at most ``most_ms``.
     """
 
     up_to_ms: int = 0
@@ -297,10 +298,10 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Checks that the log was read from its leader: writes the state unchanged, and aborts that
-    write.
+    """Checks that the log was read from its current leader.
 
-    A deposed leader does not accept the write.
+    For this check, the step writes the unchanged state, and aborts that write. A deposed leader
+    does not accept the write.
     """
 
 
@@ -321,10 +322,10 @@ class EndAll:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Replaces the state of the key (None removes the key).
+    """Replaces the state of the key. A state of None removes the key.
 
-    ``how`` is the result of the commit after the write, None if the commit goes on. ``may_fail``:
-    the goal is reached even if the write fails.
+    ``how`` is the result of the commit after the write. It is None if the commit goes on. With
+    ``may_fail``, the goal is reached even if the write fails.
     """
 
     state: CommitState | None
@@ -335,8 +336,8 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Writes the decision of ``state``, the commit point, if its transactions are open and young,
-    and their partitions have leaders.
+    """Writes the decision of ``state`` to the log. This is the commit point. Fails unless the
+    decision's transactions are open and young, and their partitions have leaders.
     """
 
     state: CommitState
@@ -353,7 +354,7 @@ class PrepareOwn:
 
 @dataclass(frozen=True, slots=True)
 class AbortAll:
-    """Aborts those of ``transactions``, which tasks have prepared, that are still open."""
+    """Aborts the transactions of ``transactions`` that are still open. Tasks have prepared them."""
 
     transactions: tuple[PreparedTransaction, ...]
 
@@ -362,7 +363,7 @@ class AbortAll:
 class Search:
     """Lists the runs that have an open transaction of the batch.
 
-    ``when_killed``: the search waits until Spark has killed the batch's tasks.
+    With ``when_killed``, the search begins when Spark has had time to kill the batch's tasks.
     """
 
     when_killed: bool = False
@@ -372,9 +373,9 @@ class Search:
 class Sweep:
     """Aborts the open transactions of ``runs`` and, with ``superseded``, of superseded runs.
 
-    The run ``spared`` and the transactions of a decision are left out. ``when_killed``: the sweep
-    waits until Spark has killed the batch's tasks. ``may_fail``: the goal is reached even if the
-    sweep fails. ``how`` is the result of the commit.
+    The run ``spared`` and the transactions of a decision are left out. With ``when_killed``, the
+    sweep begins when Spark has had time to kill the batch's tasks. With ``may_fail``, the goal is
+    reached even if the sweep fails. ``how`` is the result of the commit.
     """
 
     runs: frozenset[str] = frozenset()
@@ -387,8 +388,8 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class AbortExactly:
-    """Aborts ``transactions``, if they are still as they were described; ``prepared`` lists the
-    transactions of a decision.
+    """Aborts ``transactions``, unless they have changed since they were described. ``prepared``
+    lists the transactions of a decision.
     """
 
     transactions: tuple[TransactionDescription, ...]
@@ -426,10 +427,11 @@ def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """The view after the key was opened; ``before`` is the view before, ``begun_ms`` the time when
-    the opening began.
+    """The view after the key was opened.
 
-    If the log has the decision whose write was unclear, the batch was decided.
+    ``before`` is the view before that, and ``begun_ms`` the time when the opening began. If the
+    outcome of writing a decision was unclear and the log has that decision, the view records that
+    the batch is decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -461,7 +463,9 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
-    """The view after ``step`` failed. A decision whose write is unclear may be in the log."""
+    """The view after ``step`` failed. If the outcome of writing a decision is unclear, the view
+    records that the decision may be in the log.
+    """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR
     tried = view.tried
@@ -525,8 +529,8 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """The view after the write of ``step`` failed, and the goal is reached without it. The key
-    counts as opened by others, who may have decided.
+    """The view after the write of ``step`` failed, if the goal can be reached without this write.
+    The key counts as opened by another process, which may have decided.
     """
     return replace(
         view,

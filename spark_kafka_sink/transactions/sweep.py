@@ -8,8 +8,9 @@ An orphan blocks every read_committed consumer of its partitions until it times 
 exactly the identity that the orphan's coordinator reports (``TransactionClient.abort_exactly``), so
 that a late request does not affect the id's later transactions.
 
-With version 2, Empty ids are ended, too: an attempt has its identity, and its first rows may be in
-flight. Seen on a real broker, where a Produce opens the transaction::
+With transactions of version 2, a Produce opens the transaction. So ids in the state Empty are ended
+as well: the attempt of an Empty id has its producer id and epoch, and its first rows may be in
+flight. Seen on a real broker::
 
     attempt 0: InitProducerId, Produce (delayed)      its process is killed
     attempt 1: writes, prepares; the driver commits and sweeps: attempt 0 is not Ongoing
@@ -41,9 +42,9 @@ _S = TransactionState
 def open_runs(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
 ) -> set[str]:
-    """The run ids with an open transaction of ``key`` that is ``mine``.
+    """The run ids that have an open transaction of ``key`` that ``mine`` accepts.
 
-    The caller acts on the result only once, so this function waits for brokers that don't respond.
+    The caller uses the result only once. So this function waits for brokers that don't respond.
     """
     return {
         one.run
@@ -62,11 +63,13 @@ def sweep(
     spared: str = "",
     patient: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
-    """Aborts the open transactions of ``key`` that are ``is_orphan``, except ``keep``; returns
-    their ids, and whether the run ``spared`` has open transactions.
+    """Aborts the open transactions of ``key`` that ``is_orphan`` accepts, except for ``keep``.
 
-    Transactions of another key are not touched: "a" is not "a.b". For ``patient`` see
-    ``open_transactions``.
+    Returns the ids of the aborted transactions, and whether the run ``spared`` has open
+    transactions.
+
+    Transactions of other keys are not touched, even if the other key begins with ``key`` ("a" and
+    "a.b"). For ``patient`` see ``open_transactions``.
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
@@ -107,7 +110,7 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """Warns that some orphans of ``key`` may still be open, because of ``what``."""
+    """Logs a warning that some orphans of ``key`` may still be open. ``what`` is the reason."""
     warn(
         _log,
         Kind.ORPHANS_UNSEEN,

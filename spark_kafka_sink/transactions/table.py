@@ -116,8 +116,8 @@ def next_step(goal: Goal, view: View) -> Step:
 
     If the log's content is the reason to refuse a batch, or to report it as committed in part, the
     state must have been read from the log's leader. Otherwise the step confirms the state.
-    Exception: a takeover by another run is certain whichever broker returned it, and the confirming
-    write would fence that run.
+    Exception: a takeover by another run is not confirmed. It is certain even if a deposed leader
+    returned it, and the confirming write would fence that run.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -129,8 +129,8 @@ def next_step(goal: Goal, view: View) -> Step:
 def decides_next(goal: Goal, view: View) -> bool:
     """Whether the next write for a key that was kept open is a decision.
 
-    Only a write shows whether another process has opened the key meanwhile. The driver's own
-    transactions may have to be prepared before.
+    Only a write shows whether another process has opened the key meanwhile. It does not matter if
+    the driver's own transactions must be prepared before the decision.
     """
     return isinstance(next_step(goal, replace(view, own=())), Decide)
 
@@ -429,14 +429,16 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 
 def _has_decided(goal: AbortBatch, view: View) -> bool:
-    """Whether its run, which owns the key, has decided about a batch with its number."""
+    """Whether the run of ``goal`` owns the key and has decided about a batch with the number of
+    ``goal``.
+    """
     decision = view.state.decision
     is_its_number = decision is not None and decision.number == goal.number
     return is_its_number and view.state.run_id == goal.owner.run_id
 
 
 def _aborted_run(goal: AbortBatch, view: View) -> frozenset[str]:
-    """The run of the aborted batch, if it can't decide any more."""
+    """The run of the aborted batch, if that run can't decide any more."""
     owner = goal.owner
     standing = view.state.standing(owner.run_id, owner.generation)
     return frozenset([owner.run_id] if standing is Standing.SUPERSEDED else [])
@@ -685,14 +687,16 @@ def decided_ids(state: CommitState) -> frozenset[str]:
 
 
 def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescription, ...]:
-    """The transactions of ``goal`` that are aborted: all except ``kept_by_hand``."""
+    """The transactions of ``goal`` that will be aborted: all except the transactions of
+    :func:`kept_by_hand`.
+    """
     kept = kept_by_hand(goal, state)
     return tuple(one for one in goal.transactions if one.transactional_id not in kept)
 
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
-    """The transactions of ``goal`` that are kept because they are decided or the owner's, by
-    transactional id with the reason.
+    """The transactions of ``goal`` that are kept because they belong to a decision or to the owner.
+    The result has the reason by transactional id.
     """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
@@ -726,8 +730,8 @@ def _with_aborted_runs(state: CommitState, runs: frozenset[str]) -> CommitState:
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The step for another attempt, or None if another attempt would not help or max.block.ms is
-    over.
+    """The step that opens the key for another attempt. None if another attempt would not help, or
+    if max.block.ms is over.
     """
     if failed.how is Failure.UNCLEAR:
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
@@ -782,8 +786,8 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The end of a goal that can't finish the state's decision, which is perhaps of another
-    ``batch``.
+    """The last step of a goal that can't finish the decision in the state. The decision may belong
+    to another batch than ``batch``.
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -801,7 +805,9 @@ def _end(
     is_ours: bool = False,
     only_lost: bool = False,
 ) -> Step:
-    """The step that commits or undoes a decision, and then the step that writes the result."""
+    """The next step to end a decision: first the step that commits or undoes it, then the step that
+    writes the result.
+    """
     state, ended = view.state, view.ended
     if state.lost:
         return in_part(decision, state.lost)
@@ -831,8 +837,8 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The step for a batch whose number is done: the same batch is dropped, a different batch is
-    refused.
+    """The step for a batch whose number is already done. The same batch is dropped, and a different
+    batch is refused.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)

@@ -1,7 +1,7 @@
 """The transactional ids of exactly-once: formatting and parsing. Pure functions.
 
 Owns: the format of an id (docs/design/commit-protocol.md, "Names"), the legal prefixes, the key of
-an id. Never: when an id may be used again (the task's pool), a broker.
+an id. Never: the rule when an id may be used again (``transactional_producers.py``), a broker.
 
 An id contains the generation that the log had when the batch was planned. Once the log has a later
 generation, only the owner of the key decides, so an open transaction of another run is an orphan
@@ -31,8 +31,8 @@ _PLANNED = re.compile(r"g(0|[1-9][0-9]{0,18})\.(.+)")
 class TransactionalId:
     """The parsed transactional id of a task's transaction.
 
-    ``run`` is a stream's run id; for a batch job, planning generates it. ``planned`` is the
-    generation, None in an id without a generation.
+    ``run`` is a stream's run id. For a batch job, planning generates ``run``. ``planned`` is the
+    generation at planning. It is None in an id without a generation.
     """
 
     key: str
@@ -87,7 +87,8 @@ def parse(text: str) -> TransactionalId | None:
 
 
 def log_key(prefix: str, name: str | None = None) -> str:
-    """The key of the commit log: the prefix for a stream, the prefix and ``name`` for a batch job.
+    """The key in the commit log. A stream's key is the prefix, and a batch job's key consists of
+    the prefix and ``name``.
 
     ``name`` is the job's txnAppId or a unique name, so that jobs don't fence each other.
     """
@@ -100,7 +101,9 @@ def prefix_of_key(key: str) -> str:
 
 
 def is_once(key: str, run: str) -> bool:
-    """Whether ``key`` belongs to a job without txnAppId, whose only run is ``run``."""
+    """Whether ``key`` belongs to a job without txnAppId. Such a job is never repeated: ``run`` is
+    its only run.
+    """
     return key == log_key(prefix_of_key(key), run)
 
 
@@ -110,7 +113,8 @@ def log_id(key: str) -> str:
 
 
 def check_id(key: str) -> str:
-    """The transactional id that planning initializes, to find missing rights and limits early.
+    """The transactional id that planning initializes only as a check, to find missing rights and
+    wrong limits early.
 
     The transactional ids of ``kprod check --exactly-once`` begin with this id.
     """

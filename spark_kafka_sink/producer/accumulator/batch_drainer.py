@@ -2,9 +2,9 @@
 
 Owns: the reasons to send an open batch before it is full (linger.ms, age, flush, a writer that
 waits for memory, close), the nodes with data ready and the delay until the next check, fair
-draining, backoff. It drains the accumulator on the sender thread. Never: the filling of batches
-(``batch_filler.py``), the load of partitions (``partition_load.py``), sequences (the
-:class:`DrainControl` decides), a clock, a socket.
+draining, backoff. Runs on the sender thread. Never: the filling of batches (``batch_filler.py``),
+the load of partitions (``partition_load.py``), sequences (the :class:`DrainControl` decides), a
+clock, a socket.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """The milliseconds until the writer has waited linger.ms for input; NEVER if it does not
-        wait.
+        """The milliseconds until the writer has waited for input for linger.ms. NEVER if the writer
+        does not wait.
         """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
-        """The milliseconds of backoff left for a retried batch; 0 if the leader has changed since
+        """The milliseconds of backoff left for a retried batch. 0 if the leader has changed since
         the last attempt.
         """
         batch.maybe_update_leader_epoch(queue.leader_epoch)
@@ -126,10 +126,10 @@ class BatchDrainer:
         """The nodes that lead a partition with a batch to send now, and the delay in ms until the
         next check.
 
-        A node is not ready for a partition whose sequences allow no batch now, for example while a
-        producer's first batch is in flight. (In Java's producer it is ready.) The response wakes
-        the sender anyway. A ready node without a drainable batch would make the sender spin until
-        then.
+        If the sequences of a partition allow no batch now, the partition does not make its leader
+        ready. An example is a producer whose first batch is in flight. (In Java's producer, the
+        node is ready.) The sender would otherwise spin, because the node has no batch to drain. The
+        response to the batch in flight wakes the sender.
         """
         nodes: set[int] = set()
         delay = NEVER

@@ -1,29 +1,31 @@
-"""Fills batches with columns, and closes them: claimed under the accumulator's lock, compressed
-without it.
+"""Fills batches with columns, and closes batches without holding the accumulator's lock while it
+compresses.
 
 Owns: the largest size of a batch, appending slices (step 7 of a record's way), the two steps from
 OPEN to READY, and the recovery of an interrupted closer. Never: records of ``send``
 (``record_appender.py``), the sender's reason to close a batch (``batch_drainer.py``), a clock.
 
-**Closing an open batch.** Encoding needs the open batch's record count and base timestamp, and
-compressing takes long, so neither happens under the lock:
+**Closing an open batch.** Encoding and compressing take long, so neither happens under the lock.
+But encoding needs the open batch's record count and base timestamp, and another thread may close
+the batch meanwhile:
 
 1. The writer calls :meth:`BatchFiller.positions` and encodes for generation g, count n.
 2. Meanwhile the sender finds that g must be sent (linger, flush, waiters in the pool, age, close):
    it *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
    without the lock and marks it READY.
-3. The writer's :meth:`BatchFiller.append` no longer finds g open: it refuses the slice, and every
-   later slice of that partition with it, so that order is kept. The writer requests new positions
-   and encodes those rows again.
+3. The writer's :meth:`BatchFiller.append` finds that g is not open any more. It refuses the slice,
+   and also every later slice of that partition, so that order is kept. The writer requests new
+   positions, and encodes the refused rows again.
 
 The writer claims in the same way when a batch is full. The thread that claims a batch closes it:
 the other thread ignores a CLOSING batch, and the drain skips a CLOSING head of a queue until its
-closer marks it READY and wakes the sender. A closer that is interrupted (KeyboardInterrupt)
-releases its claim; such a batch accepts no more appends, it only waits for the sender to close it.
+closer marks it READY and wakes the sender. If the closing thread is interrupted
+(KeyboardInterrupt), it releases its claim. The batch then accepts no more appends, and waits for
+the sender to close it.
 
-A single record is encoded under the lock (its position is a few bytes before a finished tail), so
-any number of threads may ``send``, concurrently with a thread that writes columns: a slice whose
-batch got a single record meanwhile is refused as above.
+A single record of ``send`` is encoded under the lock, because only a few bytes depend on its
+position. So any number of threads may ``send`` while another thread writes columns. If a batch got
+a single record meanwhile, a slice that was encoded for this batch is refused as above.
 """
 
 from __future__ import annotations
@@ -187,8 +189,8 @@ class BatchFiller:
     # ---- columns -----------------------------------------------------------------------------
 
     def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
-        """The positions in the open batches of ``tps``, for encoding. The caller must then call
-        :meth:`append` soon.
+        """The next positions in the open batches of ``tps``, for which the caller then encodes
+        rows. The caller must call :meth:`append` soon.
         """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition
@@ -210,7 +212,7 @@ class BatchFiller:
         return open_positions(found)
 
     def open_room(self, tp: TopicPartition) -> int | None:
-        """The raw bytes left in the open batch of ``tp``; None without an open batch."""
+        """The number of raw bytes left in the open batch of ``tp``. None if no batch is open."""
         with self._accumulator.lock:
             queue = self._queues.by_partition.get(tp)
             if queue is None or queue.open is None:
@@ -218,7 +220,8 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
-        """Appends ``slices`` to their batches. The module docstring explains why some are refused.
+        """Appends ``slices`` to their batches. The module docstring explains why some slices are
+        refused.
 
         The caller has allocated the memory of the slices in the pool, with a header for each slice
         that opens a batch. Full batches are closed (compressed) here, on the caller's thread.
@@ -280,13 +283,13 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """Three lists with an entry for each slice: its size, its bytes for the batch, and the
-        buffer that these bytes view.
+        """Three lists, each with an entry for each slice: its size, its bytes for the batch, and
+        the buffer that these bytes view.
 
         Small slices are copied, and view no buffer. A viewed buffer stays in memory as a whole
-        until no batch views it (rule R5). So a slice is viewed only if it fills a good part of a
-        batch, which is sent soon, and if the viewed slices are most of the bytes that were encoded
-        together.
+        until no batch views it (rule R5). So a slice is viewed only under two conditions: it fills
+        a good part of a batch, which is then sent soon; and most bytes of the buffer belong to
+        viewed slices.
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
@@ -331,9 +334,9 @@ class BatchFiller:
         is full.
 
         For a batch with a record of ``send``, the limit is Java's linger.ms, from the batch's
-        creation. For other batches, the limit is doubled while the writer encodes for a position in
-        the batch, because refused slices are encoded twice. The limit is not infinite, because the
-        writer may have failed.
+        creation. For other batches, the limit is doubled while the writer encodes rows for a
+        position in the batch, because the writer would have to encode refused slices again. The
+        limit is finite, because the writer may have failed.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
@@ -357,11 +360,12 @@ class BatchFiller:
         return False
 
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
-        """Compresses the batches that this thread claimed, without the lock; each batch is then
+        """Compresses the batches that this thread has claimed, without the lock. Each batch is then
         READY.
 
-        If this is interrupted, the caller returns all memory that it allocated to the pool. Batches
-        already own ``taken`` bytes of that memory, so these bytes are taken from the pool again.
+        If this call is interrupted, the caller returns all memory that it has allocated to the
+        pool. But batches already own ``taken`` bytes of that memory. So this method takes these
+        bytes from the pool again.
         """
         done = 0
         try:

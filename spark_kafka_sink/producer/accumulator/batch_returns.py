@@ -60,9 +60,10 @@ class BatchReturns:
         """Puts ``batch`` at the head of its queue for a retry. Batches with lower sequences stay
         before it.
 
-        ``soon`` chooses a shorter backoff, for CONCURRENT_TRANSACTIONS, because the broker itself
-        has waited before that response. Raises IllegalStateError under idempotence for a batch
-        without a sequence, or a batch that the transaction manager does not track as in flight.
+        ``soon`` chooses a shorter backoff. It is used for CONCURRENT_TRANSACTIONS, because the
+        broker has already waited before it returned that error. With idempotence, raises
+        IllegalStateError for a batch without a sequence, and for a batch that the transaction
+        manager does not track as in flight.
         """
         with self._accumulator.lock:
             self._check_tracked(batch)
@@ -71,8 +72,8 @@ class BatchReturns:
             self._insert(batch)
 
     def begin_again(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Puts batches at the heads of their queues without their sequences, because their
-        partitions have moved on to another epoch. Batches of a partition keep their order.
+        """Puts batches back at the heads of their queues and removes their sequences, because their
+        partitions now use another epoch. Batches of a partition keep their order.
         """
         with self._accumulator.lock:
             for batch in reversed(batches):
@@ -87,8 +88,9 @@ class BatchReturns:
         """Splits a batch that a broker rejected as too large. Returns the number of split batches.
 
         The split batches go to the head of the queue, in order, without backoff. They take over the
-        memory of ``batch``, and are tracked as in flight in its place if it has a sequence. From
-        now on, batches of this topic are limited to half of the rejected size (rule R7).
+        memory of ``batch``. If ``batch`` has a sequence, they are tracked as in flight in its
+        place. From now on, batches of this topic are limited to half of the rejected size (rule
+        R7).
         """
         incomplete = self._accumulator.incomplete
         with self._accumulator.lock:
@@ -141,8 +143,8 @@ class BatchReturns:
         self._accumulator.queued(batch.created_ms)
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Removes ``batch`` from its queue, if it is there, because a later response proved that it
-        need not be sent again.
+        """Removes ``batch`` from its queue, because a later response has proved that it need not be
+        sent again. Does nothing if ``batch`` is not queued.
         """
         with self._accumulator.lock:
             queue = self._queues.by_partition[batch.tp]

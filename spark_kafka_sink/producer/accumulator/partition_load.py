@@ -1,7 +1,7 @@
 """The load of partitions and brokers, for the choice of a partition for rows without a key.
 
 Owns: :class:`PartitionLoad`, the partitions to choose from and their weights: by queues, slow
-brokers and racks (KIP-794, KIP-1123), and by the leaders of a task. Never: which row goes where,
+brokers and racks (KIP-794, KIP-1123), and by the leaders of a task. Never: the partition of a row,
 the choice of a task's leaders (both ``records/partitioning``), the queues themselves
 (``record_accumulator.py``), a lock.
 """
@@ -24,8 +24,8 @@ _SLOW_MS = 5_000
 
 
 class _NodeLatency:
-    """The last time when a node had data ready, and the last time when it could be sent to
-    (KIP-794).
+    """Two times of a node: when data was last ready for it, and when its connection last accepted
+    data (KIP-794).
     """
 
     __slots__ = ("drain_ms", "ready_ms")
@@ -40,7 +40,7 @@ class PartitionLoad:
 
     The weights follow from queue sizes, unavailable nodes, racks and leaders, by the options
     ``partitioner.adaptive.partitioning.enable``, ``.availability.timeout.ms``, ``.rack.aware`` and
-    the sink's ``maxLeadersPerTask``. They serve step 5 of a record's way.
+    the sink's ``maxLeadersPerTask``. The weights are used in step 5 of a record's way.
 
     Java's ``BuiltInPartitioner.updatePartitionLoadStats`` recomputes the weights of each topic in
     every pass of the sender. Here they are computed when a sticky partition is chosen. No lock is
@@ -102,8 +102,9 @@ class PartitionLoad:
     def _slow_leaders(self) -> set[int]:
         """The leaders of partitions with a batch that has waited in its queue for too long.
 
-        :meth:`node_delay_ms` measures only nodes that are ready. A node is not ready while each of
-        its partitions has five batches in flight, so a slow node would be missed there.
+        This complements :meth:`node_delay_ms`, which measures only nodes that are ready. A slow
+        node whose partitions all have five batches in flight is not ready, so :meth:`node_delay_ms`
+        does not detect it.
         """
         since = self._clock.now_ms() - (self._timeout_ms or _SLOW_MS)
         slow = set()
@@ -121,8 +122,8 @@ class PartitionLoad:
     def _weights(
         self, topic: str, available: Sequence[int], infos: PartitionInfos | None
     ) -> list[int] | None:
-        """The weight of each of the ``available`` partitions (0: excluded); None if all are
-        equal.
+        """The weight of each of the ``available`` partitions. The weight 0 excludes a partition.
+        Returns None if all weights are equal.
         """
         leaders: Sequence[int] = ()
         if infos is not None and (self._rack or self._timeout_ms > 0):
@@ -136,7 +137,9 @@ class PartitionLoad:
         return weights
 
     def next_partition(self, topic: str, cluster: Cluster) -> int:
-        """A random partition, by the weights, for the next sticky records of ``topic``."""
+        """Chooses a random partition, according to the weights, for the next sticky records of
+        ``topic``.
+        """
         infos = cluster.topics.get(topic)
         led = () if infos is None else infos.available
         among, weights = self.candidates(
@@ -193,8 +196,8 @@ class PartitionLoad:
         return 0 if stats is None else stats.ready_ms - stats.drain_ms
 
     def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """The weights with 0 for leaders in other racks. Unchanged if no leader in our rack has a
-        weight.
+        """Sets the weights of partitions whose leader is in another rack to 0. Leaves all weights
+        unchanged if no partition with a leader in our rack has a weight.
         """
         own = {node for node in set(leaders) if self._is_near(node)}
         local = [
@@ -205,8 +208,8 @@ class PartitionLoad:
 
 
 def frequencies(queue_sizes: Sequence[int | None]) -> list[int] | None:
-    """Weights of partitions from their numbers of queued batches: the longest queue has weight 1,
-    an empty queue the highest weight.
+    """Computes weights of partitions from their numbers of queued batches. The longest queue gets
+    weight 1, and an empty queue gets the highest weight.
 
     None in ``queue_sizes`` excludes a partition (weight 0). Returns None if all weights are equal,
     or if every partition is excluded.

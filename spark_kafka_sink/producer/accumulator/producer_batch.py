@@ -1,4 +1,4 @@
-"""One record batch with its states: opened, filled, closed, sent, completed.
+"""One record batch, from opening to completion.
 
 Owns: a batch's record bytes (encoded by the records room), its header (written at drain) and its
 states. The accumulator queues it, the sender sends it. Never: a lock (the accumulator's lock guards
@@ -93,7 +93,7 @@ class BatchRecords(Protocol):
         ...
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
-        """Moves the records to ``halves``, the two batches that the batch was split into."""
+        """Moves the records to ``halves``, the two parts of a batch that was split."""
         ...
 
 
@@ -237,10 +237,10 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Notes that the last ``size`` appended bytes are a view of ``buffer``.
+        """Records that the last ``size`` appended bytes are a view of ``buffer``.
 
-        Returns the number of bytes to add to the pool's count: the rest of the buffer if no batch
-        viewed it before, otherwise -``size``.
+        Returns the number of bytes to add to the pool's count. If no batch viewed the buffer
+        before, it is the size of the rest of the buffer. Otherwise it is -``size``.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -267,7 +267,7 @@ class ProducerBatch:
 
     def take_memory(self) -> int:
         """Gives up the batch's share of the pool when the records are no longer needed. Returns the
-        number of bytes to deallocate, 0 at the second call.
+        number of bytes to deallocate. A second call returns 0.
 
         Called under the accumulator's lock. A viewed buffer is deallocated with its last view.
         """
@@ -281,8 +281,8 @@ class ProducerBatch:
         return size
 
     def release_claim(self) -> None:
-        """Moves CLOSING to OPEN after the closer was interrupted. A batch that is DONE by now stays
-        DONE.
+        """Moves the batch from CLOSING back to OPEN, after the closing thread was interrupted. A
+        batch that is already DONE stays DONE.
         """
         if self.state is BatchState.CLOSING:
             self.move(BatchState.OPEN)
@@ -299,7 +299,9 @@ class ProducerBatch:
         return codec.compress(chunks if self.records is None else [b"".join(chunks)])
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
-        """Moves OPEN or CLOSING to READY: from now on the record bytes do not change."""
+        """Moves the batch from OPEN or CLOSING to READY. From now on, the record bytes do not
+        change.
+        """
         if self.state is not BatchState.OPEN and self.state is not BatchState.CLOSING:
             raise self._refuse()
         self.state = BatchState.READY
@@ -313,8 +315,8 @@ class ProducerBatch:
             self.chunks = _join_copies(self.chunks)
 
     def close(self, codec: Codec) -> None:
-        """Moves OPEN to READY in one step, for a single thread. The accumulator runs the steps
-        separately.
+        """Moves the batch from OPEN to READY in one step, if only one thread uses it. The
+        accumulator calls :meth:`compress` and :meth:`finish_close` separately.
         """
         self.finish_close(self.compress(codec), codec)
 
@@ -363,8 +365,8 @@ class ProducerBatch:
         self.buffers = [header, *self.chunks]
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
-        """Moves READY to IN_FLIGHT. ``leader_epoch`` is the epoch of the leader that gets the
-        batch, -1 if unknown.
+        """Moves the batch from READY to IN_FLIGHT. ``leader_epoch`` is the epoch of the leader that
+        gets the batch, or -1 if it is unknown.
         """
         if self.state is not BatchState.READY:
             raise self._refuse()
@@ -374,8 +376,8 @@ class ProducerBatch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def reenqueued(self, retry_at_ms: int) -> None:
-        """Moves IN_FLIGHT to READY, and counts an attempt. The batch may be drained again at
-        ``retry_at_ms``.
+        """Moves the batch from IN_FLIGHT to READY, and counts an attempt. The batch may be drained
+        again at the time ``retry_at_ms``.
         """
         self.move(BatchState.READY)
         self.attempts += 1
@@ -398,8 +400,8 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Stores the partition's leader epoch (-1: unknown), and the attempt at which the epoch
-        rose.
+        """Stores the partition's leader epoch, and the attempt at which the epoch rose. An
+        ``epoch`` of -1 is unknown.
         """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
@@ -424,8 +426,8 @@ class ProducerBatch:
         return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Marks the batch as acknowledged, and completes its futures. Returns False for a late
-        response: the batch has failed before (aborted, expired).
+        """Marks the batch as acknowledged, and completes its futures. Returns False if the response
+        is late because the batch has already failed (aborted, expired).
 
         The caller reports the batch to the listener, together with the other batches of the
         response. ``base_offset`` is -1 if unknown (acks=0, a duplicate). Raises IllegalStateError
@@ -443,8 +445,8 @@ class ProducerBatch:
     def complete_exceptionally(
         self, error: KafkaError, record_errors: Sequence[RecordError] = ()
     ) -> bool:
-        """Marks the batch as failed permanently, and reports it. Returns False if the batch has
-        failed before.
+        """Marks the batch as failed permanently, and reports the failure. Returns False if the
+        batch has already failed.
 
         Raises IllegalStateError if the batch was already acknowledged.
         """
@@ -475,8 +477,10 @@ class ProducerBatch:
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """Returns False for a batch that has failed. Raises IllegalStateError if it was
-        acknowledged.
+        """Handles a second completion of a batch that is DONE. Returns False if the batch has
+        failed before.
+
+        Raises IllegalStateError if the batch was acknowledged before.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
@@ -486,10 +490,11 @@ class ProducerBatch:
         """Splits the batch into two READY batches with its records, in order. The batch is then
         DONE, without a report.
 
-        The split is at the record boundary nearest to half of the raw bytes. The generations are
-        ``first_generation`` and the next number. The two batches keep creation time and attempts,
-        and have the sequence ranges [s, s+k) and [s+k, s+n) (rule R7). Repeated splits lead to
-        batches of a single record, which can't be split (IllegalStateError).
+        The split is at the record boundary nearest to half of the raw bytes. Their generations are
+        ``first_generation`` and the next number. The two batches keep creation time and attempts.
+        If the batch has n sequences from s on, and the first part gets k records, the parts have
+        the sequence ranges [s, s+k) and [s+k, s+n) (rule R7). Repeated splits lead to batches of a
+        single record, which can't be split (IllegalStateError).
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
             raise self._refuse()

@@ -1,10 +1,10 @@
 """The queued batches of a producer: the state that filling, draining and returning batches share.
 
 Owns: the queues by partition, the incomplete batches and the flushes that wait for them, the one
-lock, failure and close of all this. It is between the writer's encoder and the sender (step 7 of a
+lock, failure and close. The accumulator is between the writer's encoder and the sender (step 7 of a
 record's way). Never: filling and closing batches (``batch_filler.py``), sending them
-(``batch_drainer.py``), requeueing and expiring them (``batch_returns.py``), sockets; it reads no
-clock, only a flush waits on one.
+(``batch_drainer.py``), requeueing and expiring them (``batch_returns.py``), sockets, reading a
+clock. (Only a flush waits, by the clock's ``wait``.)
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 class PartitionQueue:
     """The queued batches of one partition.
 
-    ``open`` is the batch that accepts appends, which is the last batch, or None. ``leader`` is a
-    node id, -1 without a leader; :meth:`PartitionQueues.group_by_leader` updates it. While the
-    queue is ``muted``, its batches are not drained.
+    ``open`` is the last batch if it accepts appends, otherwise None. ``leader`` is a node id, or -1
+    without a leader. :meth:`PartitionQueues.group_by_leader` updates the leader. While the queue is
+    ``muted``, its batches are not drained.
     """
 
     __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
@@ -43,8 +43,8 @@ class PartitionQueue:
 
 
 class _ByPartition(dict[TopicPartition, PartitionQueue]):
-    """The queues by partition; a missing queue is created. A dict, because it is read for each
-    slice.
+    """The queues by partition. Reading a missing key creates the queue. The class is a dict for
+    speed, because it is read for each slice.
     """
 
     __slots__ = ("_new",)
@@ -98,8 +98,8 @@ class PartitionQueues:
         self.cluster = cluster
 
     def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
-        """Sets the leader of ``queue``. Returns the list of this leader's queues, in partition
-        order.
+        """Sets the leader of ``queue``. Returns the list with this leader's queues, in the order of
+        partitions.
         """
         found = cluster.partition(queue.tp)
         if found is None or found.leader not in cluster.nodes:
@@ -164,8 +164,8 @@ def _partition(queue: PartitionQueue) -> TopicPartition:
 
 
 class Flush:
-    """One call of flush. It counts down the batches that existed when the call began, and their
-    split batches.
+    """One call of flush. It counts how many of the batches that existed at the beginning of the
+    call are not complete yet. If such a batch is split, the split batches count.
     """
 
     __slots__ = ("remaining", "upto")
@@ -238,8 +238,8 @@ class IncompleteBatches:
         return list(self._batches.values())
 
     def begin_flush(self) -> Flush:
-        """Starts a flush of the existing batches. Later batches have higher generations, so it does
-        not wait for them.
+        """Starts a flush of the existing batches. The flush does not wait for later batches, which
+        have higher generations.
         """
         flush = Flush(self.generation, len(self._batches))
         self.flushes.append(flush)
@@ -298,8 +298,8 @@ class RecordAccumulator:
         return bool(self.queues.closed_heads) or bool(self.queues.open)
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """Sets the time since which the writer has waited for input; None if it is working. Returns
-        True if a batch is open.
+        """Sets the time since when the writer has been waiting for input. It is None if the writer
+        does not wait. Returns True if a batch is open.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
@@ -345,11 +345,11 @@ class RecordAccumulator:
         self.next_expiry_ms = next_expiry_ms
 
     def note_columns(self) -> None:
-        """Notes that columns are about to be appended."""
+        """Records that columns are about to be appended to batches."""
         self.has_columns = True
 
     def note_records(self) -> None:
-        """Notes that a record of ``send`` is about to be appended."""
+        """Records that a record of ``send`` is about to be appended to a batch."""
         self.has_records = True
 
     def failed(self, error: KafkaError) -> None:
@@ -360,8 +360,8 @@ class RecordAccumulator:
     # ---- completion, failure, close ------------------------------------------------------------
 
     def next_expiry_time_ms(self) -> int:
-        """A time (monotonic ms) before which no queued batch expires; NEVER without queued
-        batches.
+        """A time (monotonic ms) before which no queued batch expires. NEVER if no batch is
+        queued.
         """
         queues = self.queues
         return self.next_expiry_ms if queues.closed_heads or queues.open else NEVER
@@ -369,7 +369,7 @@ class RecordAccumulator:
     def deallocate(self, *batches: ProducerBatch) -> None:
         """Returns the memory of completed batches to the pool. Idempotent.
 
-        For a batch that expired in flight this is called when its response arrives, because until
+        If a batch expires in flight, its memory is only returned when its response arrives. Until
         then the socket may still use the batch's bytes.
         """
         size = 0
@@ -398,8 +398,8 @@ class RecordAccumulator:
     def abort_undrained_batches(self, error: KafkaError) -> None:
         """Fails batches that were never sent, and so have no sequence.
 
-        A batch that was sent once has its sequence (or, without idempotence, a pending response).
-        It is kept, because only its response shows whether its records are in the log.
+        A batch that was sent before is kept, because only a response shows whether its records are
+        in the log.
         """
         with self.lock:
             batches = []
@@ -434,10 +434,11 @@ class RecordAccumulator:
             batch.report_done()
 
     def close(self, *, forced: bool = False) -> None:
-        """Rejects further appends, and makes all queued batches sendable.
+        """Closes the accumulator: it rejects further appends, and all queued batches become
+        sendable.
 
-        The lock ensures that an append in progress is finished before the sender finds the producer
-        closed. So the sender also sends the batch of that append.
+        Because of the lock, an append in progress is finished before the sender finds that the
+        producer is closed. So the sender also sends the batch of that append.
         """
         with self.lock:
             self.lifecycle.close(forced=forced)

@@ -1,7 +1,7 @@
 """Counts the events of an attempt, including the outcome of each batch, for the attempt's report.
 
-Owns: :class:`ProduceRecorder`. The sender calls it for each event, and it is notified of every
-completed batch. It decides whether a failed batch fails the attempt. Its result is a
+Owns: :class:`ProduceRecorder`, which the sender calls for each event and for every completed batch;
+the decision whether a failed batch fails the attempt. The result is a
 ``produce_report.ProduceReport``. Never: any cost per row, an outcome (``producer_batch.py``).
 """
 
@@ -105,8 +105,9 @@ class ProduceRecorder:
     def _fails_alone(self, batch: ProducerBatch) -> bool:
         """True if the failure of ``batch`` does not fail the producer.
 
-        In a transaction, the transaction manager handles the failure, and the commit fails.
-        Otherwise all records of the batch must have futures, which get the error.
+        This is so in two cases. In a transaction, the transaction manager handles the failure, and
+        the commit fails. Without a transaction, all records of the batch have futures, which get
+        the error.
         """
         return self._transactional or batch.has_futures_only
 
@@ -153,13 +154,13 @@ class ProduceRecorder:
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
     ) -> None:
-        """Counts a ``batch`` that is requeued because of ``error``, returned by ``node_id``.
+        """Counts a ``batch`` that is requeued because the node ``node_id`` returned ``error``.
 
         CONCURRENT_TRANSACTIONS is no failure, and is not counted. Each leader adds its partitions
         to the transaction (KIP-890), and the coordinator writes only one change of a transaction at
-        a time. So it may be busy with another leader's change, or with the end of the id's previous
-        transaction. A leader repeats its request for 100 ms
-        (add.partitions.to.txn.retry.backoff.max.ms) before it returns the code, so only busy
+        a time. So the coordinator may be busy with another leader's change, or with the end of the
+        previous transaction of the same id. A leader repeats its request for 100 ms
+        (add.partitions.to.txn.retry.backoff.max.ms) before it returns this code, so only busy
         brokers return it. Measured: never with one leader, and for a tenth of the batches of eight
         new transactions on three brokers and two cores.
         """
@@ -229,7 +230,9 @@ class ProduceRecorder:
         return report
 
     def _waits(self) -> tuple[int, int]:
-        """The total waits for memory and for topics since the producer was created, in ms."""
+        """The total time of waiting for memory, and for the metadata of topics, since the producer
+        was created, in ms.
+        """
         total = self._metrics.total
         return int(total(Measurement.POOL_WAIT)), int(total(Measurement.METADATA_WAIT))
 

@@ -25,8 +25,8 @@ _NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
 class NodeReport:
     """The number and the latency (ms) of the Produce requests to one broker.
 
-    ``last_answer`` is the last response that caused a retry; empty without a retry. ``latencies``
-    is the number of requests in each interval of :data:`LATENCY_BOUNDS_MS`.
+    ``last_answer`` describes the last response that caused a retry. It is empty if there was no
+    retry. ``latencies`` has the number of requests in each interval of :data:`LATENCY_BOUNDS_MS`.
     """
 
     requests: int = 0
@@ -65,12 +65,13 @@ class NodeReport:
 class ProduceReport:
     """The result of one attempt. Picklable. Only its recorder changes it.
 
-    The report of a Spark write has these fields under the same names, and ``WriteReport`` describes
-    them. A retried batch counts once. With acks=0 a batch counts when it is written to the socket.
-    The other fields:
+    Most fields exist under the same names in the report of a Spark write, and ``WriteReport``
+    describes them. A retried batch counts once. With acks=0 a batch counts when it is written to
+    the socket. Only the following fields are not in ``WriteReport``:
 
     * ``batch_bytes``: the size of the batches before compression.
-    * ``queue_ms``: the sum of the batches' times in ms from the first row to the (last) send.
+    * ``queue_ms``: the time in ms from a batch's first row to its last send, summed over all
+      batches.
     * ``offsets``: the first and the last known offset of each partition.
     * ``by_partition``: each partition's rows, bytes, and sum of its batches' CRC-32C.
     * ``producer_ids``: the producer ids and epochs of the batches, (-1, -1) without idempotence.
@@ -102,7 +103,7 @@ class ProduceReport:
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
-        """The sum of the reports of several attempts, which the driver logs."""
+        """The sum of the reports of several attempts. The driver reports this sum."""
         total = ProduceReport()
         for report in reports:
             for name in _COUNTS:

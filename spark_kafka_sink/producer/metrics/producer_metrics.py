@@ -5,9 +5,9 @@ Owns: the table of all metrics (:data:`METRICS`, the source of docs/metrics.md),
 clock except for :meth:`ProducerMetrics.snapshot`. The callers are the sender (requests), the memory
 pool (waits), the selector (polls) and the public API (blocking calls).
 
-Units are Java's: milliseconds and nanoseconds as the names say, bytes, seconds for metadata-age;
-rates are per second. Nanoseconds are counted on a clock of milliseconds: a single value is coarse,
-a sum is accurate, because the errors cancel out.
+Units are Java's: milliseconds or nanoseconds according to the name, bytes, and seconds for
+metadata-age. Rates are per second. Values in nanoseconds are measured with a clock of milliseconds.
+So a single value is coarse, but a sum is accurate, because the errors cancel out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Group(Enum):
 
     @property
     def tag(self) -> str | None:
-        """The group's tag in addition to client-id; None without another tag."""
+        """The group's tag in addition to client-id. None if client-id is the only tag."""
         return {Group.TOPIC: "topic", Group.NODE: "node-id"}.get(self)
 
 
@@ -97,7 +97,7 @@ class Measurement(Enum):
 
 
 class Statistic(Enum):
-    """A statistic of a measurement; the value describes it."""
+    """A statistic of a measurement. The value of a member is its description in the docs."""
 
     RATE = "sum per second"
     EVENT_RATE = "count per second"
@@ -112,7 +112,7 @@ class Statistic(Enum):
 
 
 class Gauge(Enum):
-    """A value that is read when a snapshot is taken."""
+    """A metric whose current value is read when a snapshot is taken."""
 
     REQUESTS_IN_FLIGHT = "requests-in-flight"
     METADATA_AGE = "metadata-age"
@@ -318,8 +318,9 @@ class _TopicSums:
 class ProducerMetrics:
     """All metrics of a producer; see the module docstring.
 
-    One lock (``_lock``) guards the sensors. It is taken once for each request, response, poll with
-    events, and wait. No other code is called while it is held. Gauges are read without it.
+    One lock (``_lock``) guards the sensors. The lock is taken once for each request, response, poll
+    with events, and wait. No other code is called while the lock is held. Gauges are read without
+    the lock.
     """
 
     def __init__(
@@ -436,7 +437,7 @@ class ProducerMetrics:
             self._producer[measurement].record(value, now)
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None:
-        """Records a writer's wait for memory; ``exhausted`` if the wait timed out."""
+        """Records a writer's wait for memory. ``exhausted`` is true if the wait timed out."""
         with self._lock:
             self._producer[Measurement.POOL_WAIT].record(waited_ms, now)
             if exhausted:
@@ -454,9 +455,9 @@ class ProducerMetrics:
     ) -> None:
         """Records a poll of the selector.
 
-        ``connected`` are the nodes that it connected to, and ``connections`` is the number of
-        connections after the poll. ``waited_ms`` is its time waiting, ``io_ms`` its time reading
-        and writing.
+        ``connected`` are the nodes to which the selector connected, and ``connections`` is the
+        number of connections after the poll. The selector waited for ``waited_ms``, and read and
+        wrote for ``io_ms``.
         """
         with self._lock:
             self._latest_ms = now
@@ -490,7 +491,7 @@ class ProducerMetrics:
         self.record(failed, 1, now)
 
     def connection_closed(self, connections: int, now: int) -> None:
-        """Counts a closed connection; ``connections`` is the number of connections left."""
+        """Counts a closed connection. ``connections`` is the number of connections left."""
         with self._lock:
             self._producer[Measurement.CLOSED].record(1, now)
             self._connections = connections
@@ -501,7 +502,9 @@ class ProducerMetrics:
             of[measurement].record(value, now)
 
     def _new(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> _Sensors | None:
-        """Creates the sensors of a topic or node; None if there are too many of them."""
+        """Creates the sensors of a topic or node. Returns None if there are already too many
+        sensors.
+        """
         if len(known) >= MAX_TAGS:
             return None
         found = known[tag] = _sensors(group, self._windows)
@@ -518,8 +521,8 @@ class ProducerMetrics:
         return self._producer[measurement].count
 
     def snapshot(self) -> Mapping[MetricName, float]:
-        """The current value of every metric; NaN without samples, like in Java. Any thread may call
-        it.
+        """The current value of every metric. A metric without samples is NaN, like in Java. Any
+        thread may call this method.
         """
         now = self._clock.now_ms()
         client = ("client-id", self._client_id)

@@ -1,4 +1,5 @@
-"""Logs retried batches, with few lines for many retries (Java's ``Sender`` warns of each).
+"""Logs retried batches, with few lines for many retries. (Java's ``Sender`` logs a line for each
+retry.)
 
 Owns: :class:`RetryLines`, the choice of retries that are logged. Never: the decision to retry.
 """
@@ -20,8 +21,9 @@ class RetryLines:
     """Logs the first retry with a cause, and then one line every half minute with the number of
     other retries.
 
-    A cause is the error code of a response. A thousand partitions of a dead broker fail with the
-    same cause, and there are only some hundred codes. Only one thread may use an instance.
+    The cause is the error code of a response. The number of lines is limited: a thousand partitions
+    of a dead broker fail with the same cause, and there are only some hundred codes. Only one
+    thread may use an instance.
     """
 
     __slots__ = ("_last_ms", "_unlogged")
@@ -31,8 +33,8 @@ class RetryLines:
         self._unlogged: dict[str, int] = {}
 
     def log(self, error: KafkaError, what: str, now: int) -> None:
-        """Notes that a batch is retried because of ``error``, and maybe logs it. ``what`` names
-        partition and broker.
+        """Counts a batch that is retried because of ``error``, and logs a line if it is time for
+        one. ``what`` names partition and broker.
         """
         code = error.kind.kp_code
         last, others = self._last_ms.get(code), self._unlogged.get(code, 0)

@@ -2,7 +2,7 @@
 
 Owns: :class:`Sensor`, one series of measurements and its statistics (Java's ``Sensor`` with its
 ``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over one ``SampledStat``). Never: a clock, a lock, a
-name (``producer_metrics.py``). It is called at most once for each request.
+name (``producer_metrics.py``). A sensor is called at most once for each request.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class _Sample:
 class Sensor:
     """A series of measurements, with statistics over the last windows.
 
-    Times are monotonic milliseconds. The owner holds the lock. The rules of Java's SampledStat
-    hold. A new sample begins with the first measurement after the previous window is over. One
-    sample more than ``samples`` is kept, because the oldest still overlaps the span. A sample
-    without a measurement in the span is reset to now. Java keeps samples for each statistic. Here
-    all statistics share the samples, so that a measurement is one call.
+    Times are monotonic milliseconds. The owner holds the lock. The rules are those of Java's
+    SampledStat: a new sample begins with the first measurement after the end of the previous
+    sample's window. The statistics cover a time span of ``samples`` windows. One more sample is
+    kept, because the oldest sample still overlaps the span. A sample without a measurement in the
+    span is reset. Java keeps separate samples for each statistic. Here all statistics share the
+    samples, so that recording a measurement is one call.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")
@@ -97,28 +98,32 @@ class Sensor:
     # ---- statistics --------------------------------------------------------------------------
 
     def average(self, now: int) -> float:
-        """The average of the span; NaN without a measurement in the span, like in Java."""
+        """The average of the measurements in the span. NaN if there is no measurement, like in
+        Java.
+        """
         samples = self._purge(now)
         count = sum(sample.count for sample in samples)
         return sum(sample.total for sample in samples) / count if count else _NAN
 
     def maximum(self, now: int) -> float:
-        """The maximum of the span; NaN without a measurement in the span, like in Java."""
+        """The maximum of the measurements in the span. NaN if there is no measurement, like in
+        Java.
+        """
         return max((s.maximum for s in self._purge(now) if s.count), default=_NAN)
 
     def rate(self, now: int) -> float:
-        """The sum of the span's measurements per second."""
+        """The sum of the measurements in the span, divided by the seconds of :meth:`_seconds`."""
         return sum(sample.total for sample in self._purge(now)) / self._seconds(now)
 
     def event_rate(self, now: int) -> float:
-        """The number of the span's measurements per second."""
+        """The number of measurements in the span, divided by the seconds of :meth:`_seconds`."""
         return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
 
     def _seconds(self, now: int) -> float:
         """The time in seconds that the samples cover. Called after :meth:`_purge`.
 
-        Until all windows have elapsed, missing windows count as empty (Java's Rate.windowSize).
-        Otherwise a burst in the first second would be shown as the rate.
+        At the beginning, windows that have not begun yet count as empty (Java's Rate.windowSize).
+        Without this rule, a burst in the first second would be shown as the rate.
         """
         window = self._windows.window_ms
         elapsed = now - min((sample.start_ms for sample in self._samples), default=now)

@@ -5,7 +5,7 @@ and the append to a batch, under the accumulator's lock; the notification of cal
 interceptors when a step fails. Thread-safe. Never: opening and closing a batch
 (``batch_filler.py``), the network, columns (``column_appender.py``).
 
-max.block.ms limits the sum of all waits here: for metadata and for memory.
+max.block.ms limits the total time of all waits in ``send``: for metadata and for memory.
 """
 
 from __future__ import annotations
@@ -79,9 +79,10 @@ _TOUCH_MS = 1_000
 
 
 class Memory:
-    """The pool's bytes that a sending thread holds: ``size`` bytes, allocated at ``allocated_ms``.
+    """Memory of the pool that a sending thread holds for its record.
 
-    ``size`` is 0 once a batch owns the bytes.
+    ``size`` is the number of bytes, and ``allocated_ms`` the time of the allocation. ``size``
+    becomes 0 when a batch owns the bytes.
     """
 
     __slots__ = ("allocated_ms", "size")
@@ -121,13 +122,13 @@ class RecordFiller:
         """Appends a record to the open batch of ``tp``, or to a new batch
         (RecordAccumulator.append).
 
-        ``memory`` was allocated in the pool for the record. The batch owns it once a future is
-        returned.
+        ``memory`` was allocated in the pool for the record. If a future is returned, the batch now
+        owns this memory.
 
-        Returns the record's future if the record was appended. PARTITION_CHANGED means that the
-        caller must call the partitioner again. Another number is the number of bytes to allocate
-        before the next call. Raises the error of a producer that has failed, and IllegalStateError
-        if the producer is closed.
+        Returns the record's future if the record was appended. Returns PARTITION_CHANGED if the
+        caller must call the partitioner again. Otherwise returns the number of bytes that the
+        caller must allocate before it calls this method again. Raises the error of a producer that
+        has failed, and IllegalStateError if the producer is closed.
         """
         accumulator = self._accumulator
         claimed: list[ProducerBatch] = []
@@ -179,10 +180,11 @@ class RecordFiller:
         memory: Memory | None,
         claimed: list[ProducerBatch],
     ) -> tuple[ProducerBatch | None, int, bool]:
-        """The batch for ``record``, with memory for it. Called under the accumulator's lock.
+        """Finds or opens the batch for ``record``, and moves ``memory`` to it. Called under the
+        accumulator's lock.
 
-        Also returns the number of bytes to allocate, if the batch is None for lack of memory; and
-        whether the sender must be woken.
+        Returns three values: the batch, or None if memory must be allocated first; the number of
+        bytes to allocate; and whether the sender must be woken.
         """
         timestamp, key, value, headers, _ = record
         raw_limit = self._filler.limits.raw_limit
@@ -260,7 +262,7 @@ class RecordAppender:
         self._touched_until: dict[str, int] = {}
 
     def append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
-        """Appends ``record``; see ``KafkaProducer.send``.
+        """Appends ``record``, as ``KafkaProducer.send`` describes.
 
         An ApiError goes into the future and the callback, and the transaction can then only be
         aborted. Any other error is raised. Interceptors are notified of both kinds of errors.
@@ -323,8 +325,8 @@ class RecordAppender:
     def _failed(
         self, record: ProducerRecord, callback: Callback | None, error: ApiError
     ) -> RecordFuture:
-        """The future of a record that was not appended, after callback, interceptors and
-        transaction were notified.
+        """Notifies callback, interceptors and transaction of a record that could not be appended.
+        Returns the record's future.
         """
         tp = tp_of(record)
         if callback is not None:
@@ -372,8 +374,9 @@ class RecordAppender:
         placed: RecordFuture | int,
         deadline: int | None,
     ) -> RecordFuture:
-        """Repeats the append until memory is allocated and the sticky partition has not changed,
-        like Java's loop. ``placed`` is the result of the first try.
+        """Repeats the append until it succeeds, like Java's loop. Allocates memory, and chooses the
+        partition again if the sticky partition has changed. ``placed`` is the result of the first
+        try.
         """
         topic = partitions.topic
         now = self._clock.now_ms()
@@ -406,8 +409,8 @@ class RecordAppender:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> tuple[int, StickyPartition | None]:
-        """The partition for a record without an explicit partition, and its
-        :class:`StickyPartition` if load decided.
+        """Chooses the partition for a record without an explicit partition. Also returns the
+        :class:`StickyPartition` if the choice depends on load, otherwise None.
         """
         choice = self._partitioner.partition(topic, key, value, partitions)
         number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)
@@ -462,7 +465,9 @@ class RecordAppender:
             )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
-        """Allocates ``size`` bytes of the pool, after returning ``memory`` of another size."""
+        """Allocates ``size`` bytes in the pool. If ``memory`` of another size was allocated before,
+        returns that memory to the pool first.
+        """
         pool = self._pool
         if memory is None:
             memory = Memory()

@@ -1,8 +1,8 @@
 """The result of ``send``: the future of one record's outcome (Java's FutureRecordMetadata).
 
 Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, a batch's outcome, which the records'
-futures share; :class:`FutureRecords`, the records of ``send`` in one batch. It is the last step of
-a record's way. Never: the outcome itself (``producer_batch.py`` has it).
+futures share; :class:`FutureRecords`, the records of ``send`` in one batch. The future is the last
+step of a record's way. Never: the outcome itself, which ``producer_batch.py`` has.
 
 A future needs little memory and no lock: it refers to its batch's result, and has its index in that
 batch. Its metadata is created on demand. If a batch is split, its futures are transferred to the
@@ -53,9 +53,9 @@ RecordErrors = Callable[[int], KafkaError]
 class ProduceRequestResult:
     """The outcome of a batch (Java's ProduceRequestResult).
 
-    One lock (``lock``) guards all fields until the outcome is set; nothing changes after that.
-    ``wanted`` is true if a future of the batch has callbacks. It is set under the accumulator's
-    lock when a record with a callback is appended.
+    One lock (``lock``) guards all fields until the outcome is set. After that, no field changes.
+    ``wanted`` is true if a future of the batch has callbacks. It is set, under the accumulator's
+    lock, when a record with a callback is appended.
     """
 
     __slots__ = (
@@ -169,8 +169,9 @@ class ProduceRequestResult:
     def is_done(self) -> bool:
         """True after :meth:`release_waiters`.
 
-        On the thread that runs the callbacks it is true once the outcome is set, because the
-        waiters are released only after the callbacks.
+        On the thread that runs the callbacks, it is already true when the outcome is set. Otherwise
+        a callback that waits for its own future would wait forever, because waiters are released
+        only after the callbacks.
         """
         return self._done or (self.is_set and self._teller == threading.get_ident())
 
@@ -253,8 +254,9 @@ class RecordFuture:
     # ---- the caller's side -------------------------------------------------------------------
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """The place where the record was written. Blocks for at most ``timeout`` seconds; None is
-        no limit. Raises the error of the record, or KafkaTimeoutError after ``timeout``.
+        """Returns the place where the record was written. Blocks for at most ``timeout`` seconds,
+        or without a limit if it is None. Raises the error of the record, or KafkaTimeoutError after
+        ``timeout``.
         """
         return self._outcome(self._await(timeout))
 
@@ -285,8 +287,8 @@ class RecordFuture:
         _call(function, self)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        """Waits in asyncio (``await future``) for the outcome, like :meth:`result`, without
-        blocking the loop. Cancelling the waiting task does not cancel the record.
+        """Waits for the outcome in asyncio (``await future``). Returns the same as :meth:`result`,
+        but does not block the event loop. Cancelling the waiting task does not cancel the record.
         """
         import asyncio  # a task of Spark does without it
 
@@ -420,9 +422,9 @@ class FutureRecords:
 def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
     """The error of record ``index`` of a failed batch (Sender.failBatch).
 
-    If a broker reports record errors, it returns one error code for the batch. Only if it reports a
-    single record, this record's error has the class of the code. Records that are not reported get
-    a general error.
+    A broker returns one error code for the whole batch, and may report single records that caused
+    the error. If it reports exactly one record, the error of this record has the class of the code.
+    Records that are not reported get a general error.
     """
     error = batch.error
     assert error is not None
@@ -472,8 +474,8 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
 
 
 def _warn_of(metadata: RecordMetadata, raised: BaseException) -> None:
-    """Logs the exception of a callback: only its class and place, because its text may contain a
-    row.
+    """Logs the exception of a callback. Only the class and the place of the exception are logged,
+    because its text may contain a row.
     """
     warn(
         _log,

@@ -1,11 +1,13 @@
-"""Chooses the partition of a single record (Java's ``KafkaProducer.partition``, exactly KIP-794).
+"""Chooses the partition of a single record, exactly as Java's ``KafkaProducer.partition`` does
+(KIP-794).
 
 Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
 without a key. Never: columns (``records/partitioning`` has the same rules for many rows), a lock.
 
-A sticky partition is only read here. The accumulator, under its lock, switches a topic to another
-sticky partition, and checks whether another thread has switched the topic meanwhile
-(:meth:`StickyPartition.changed`). If so, the record's partition is chosen again.
+A sticky partition is only read here. When a record is appended, the accumulator checks under its
+lock whether another thread has switched the topic to another sticky partition
+(:meth:`StickyPartition.changed`). If so, the record's partition is chosen again. The accumulator
+also switches the topic when the partition has enough bytes.
 """
 
 from __future__ import annotations
@@ -59,10 +61,10 @@ class StickyPartition:
         self.partition = partition
 
     def changed(self, *, all_full: bool) -> bool:
-        """True if another record has switched the topic to another partition, or if the switch is
-        due now.
+        """True if the topic now has another sticky partition: another record has switched the
+        topic, or this call does so because the switch is due.
 
-        Called under the accumulator's lock. ``all_full``: the queue has no batch with room.
+        Called under the accumulator's lock. ``all_full`` is true if no batch in the queue has room.
         """
         if not self._owner.is_current(self._topic, self):
             return True
@@ -116,8 +118,8 @@ class RecordPartitioner:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> int | StickyPartition:
-        """The partition for a record without an explicit partition. A :class:`StickyPartition` if
-        load decides.
+        """Chooses the partition for a record without an explicit partition. Returns a
+        :class:`StickyPartition` if the choice depends on load.
         """
         if self._own is not None:
             return self._own.partition(topic, key, value, self._cluster())
@@ -154,7 +156,7 @@ class RecordPartitioner:
 
 
 def uniform(topic: str, cluster: Cluster) -> int:
-    """A random partition with a leader. If no partition has a leader, any partition."""
+    """A random partition with a leader. If no partition has a leader, a random partition of all."""
     partitions = cluster.topics.get(topic)
     if partitions is None:
         return 0
@@ -163,8 +165,8 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """Calls a partitioner of columns for a single record, which is slow, because the record becomes
-    columns. The round-robin partitioner needs no columns.
+    """Calls a partitioner of columns for single records. This is slow, because each record is
+    converted to columns. (Not for the round-robin partitioner, which needs no columns.)
 
     One lock (``_lock``) guards the partitioner, which only one thread may use at a time.
     """

@@ -1,10 +1,11 @@
 """Serializes keys and values of single records (Java's ``common.serialization``).
 
-Owns: the built-in serializers, by Java's class names and short ones, and the import of a user's
+Owns: the built-in serializers, by Java's class names and by short names, and the import of a user's
 class. A step of ``send``. Never: columns, which are bytes or strings already; headers of a record,
 except to pass them to a serializer.
 
-Numbers are big-endian, as Java writes them. None is null everywhere: no serializer gets it.
+Numbers are big-endian, as Java writes them. A None key or value is written as null, and no
+serializer is called for it.
 """
 
 from __future__ import annotations
@@ -126,9 +127,10 @@ class VoidSerializer:
 class ListSerializer:
     """Serializes list or tuple, each item by ``inner``, in the layout of Java's ``ListSerializer``.
 
-    If all items have the same size: a byte 0, the number of null items and their indexes, the
-    number of items, and the bytes of the items that are not null. Otherwise: a byte 1, the number
-    of items, and for each item its size, -1 for null, and its bytes. Numbers are 4 bytes.
+    If all items have the same size, the layout is a byte 0, the number of null items and their
+    indexes, the number of items, and the bytes of the items that are not null. Otherwise it is a
+    byte 1, the number of items, and for each item its size and its bytes. The size of a null item
+    is -1. Numbers are 4 bytes.
     """
 
     def __init__(self, inner: Serializer) -> None:
@@ -182,9 +184,11 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """The serializer that ``given`` stands for: an instance, a class, a name or an import path.
+    """Returns the serializer that ``given`` describes: an instance, a class, a name or an import
+    path.
 
-    None stands for :class:`BytesSerializer`. Raises ConfigError, which names ``option``.
+    If ``given`` is None, it is :class:`BytesSerializer`. Raises ConfigError, which names
+    ``option``.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -215,8 +219,8 @@ def serializer(given: object, option: str) -> Serializer:
 def serialize(
     by: Serializer, option: str, topic: str, data: object, headers: Headers
 ) -> bytes | None:
-    """The bytes that the serializer ``by`` makes of ``data``. Raises SerializationError, which
-    never shows ``data``.
+    """Serializes ``data`` with the serializer ``by``. Raises SerializationError, whose message
+    never contains ``data``.
     """
     if data is None:
         return None

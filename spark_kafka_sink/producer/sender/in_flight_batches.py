@@ -1,8 +1,8 @@
 """The batches that were sent and are not completed (Java's ``Sender.inFlightBatches``).
 
-Owns: the in-flight batches and their nodes, the batches that wait for a later acknowledgement to
-prove them, the last response for each batch, and the earliest expiry. Never: a decision
-(``sender.py``), sequences, memory. Only the sender thread may use it.
+Owns: the in-flight batches and their nodes; the batches whose outcome is unclear, until a later
+acknowledgement proves that they are in the log; the last response for each batch; and the earliest
+expiry. Never: a decision (``sender.py``), sequences, memory. Only the sender thread may use it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class InFlightBatches:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """Adds a batch that waits for a later acknowledgement, or for the next epoch of its
-        partition.
+        """Adds a batch whose outcome is unclear. It waits for a later acknowledgement, or for the
+        next epoch of its partition.
         """
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
@@ -71,12 +71,12 @@ class InFlightBatches:
 
     def last_answer(self, batch: ProducerBatch) -> tuple[str, ErrorCode] | None:
         """The last response to ``batch``: the broker (host, port and id) and the error code. None
-        without a response.
+        if there was no response.
         """
         return self._last_answers.get(batch)
 
     def node_of(self, batch: ProducerBatch) -> int | None:
-        """The node that has not yet responded to ``batch``; None if the batch is not in flight."""
+        """The node to which ``batch`` was sent. None if the batch is not in flight."""
         return self._on_wire.get(batch)
 
     def by_node(self, now: int) -> dict[int, tuple[int, int]]:

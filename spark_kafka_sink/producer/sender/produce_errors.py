@@ -1,7 +1,7 @@
 """Builds the errors of failed batches, with partition, broker, attempts, age and cause.
 
-Owns: turning a response, a lost request, a timeout or a bug into the exception that fails a batch.
-Never: a decision to fail (``sender.py``), a row's content.
+Owns: the exception that fails a batch after an error response, a lost request, a timeout or a bug.
+Never: the decision that a batch fails (``sender.py``), a row's content.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def refusal_error(
 ) -> ApiError:
     """The error of a batch after ``broker`` returned ``answer``.
 
-    ``reason`` explains why the failure is final, if the error code alone does not. If the code is
-    NONE, the acknowledgement is inconsistent: the log has lost records.
+    ``reason`` explains why the failure is final. It is None if the error code explains this. If the
+    code is NONE, the broker has acknowledged the batch, but the acknowledgement shows that the log
+    has lost records.
     """
     where = (
         f"{batch.tp} on broker {broker}, attempt {batch.attempts + 1}, "
@@ -86,11 +87,11 @@ def delivery_timeout_error(
 
 
 def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
-    """The error of a batch that may be in the log, because no acknowledgement can prove it any
-    more.
+    """The error of a batch whose outcome is unknown: it may be in the log, but no later
+    acknowledgement can prove this any more.
 
-    The cause is the failure ``cause`` of another batch in the partition. The error is not ``cause``
-    itself, because that error means that a batch is not in the log.
+    ``cause`` is the error of another batch in the partition. The result is not ``cause`` itself,
+    because ``cause`` means that a batch is not in the log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(

@@ -1,9 +1,9 @@
 """Limits the size of a Produce request to each node.
 
-Owns: the size, learned from the time of a node's responses. Never: the choice of batches, a clock.
-A broker limits a batch by message.max.bytes, but a request only by socket.request.max.bytes (100
-MiB). A large request saves work on both sides. But the whole request must arrive within
-request.timeout.ms, and its connection gets no other response until then.
+Owns: the size limit of each node, which is adjusted according to the time of the node's responses.
+Never: the choice of batches, a clock. A broker limits a batch by message.max.bytes, but a request
+only by socket.request.max.bytes (100 MiB). A large request saves work on both sides. But the whole
+request must arrive within request.timeout.ms, and its connection gets no other response until then.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class RequestSizes:
         """Reduces the limit of a node after a request without a response: a disconnect or a
         timeout.
 
-        A broker closes the connection if a request is too large for it. So no later request is
-        larger than the largest request with a response.
+        A broker closes the connection if a request exceeds the broker's limit. So no later request
+        is larger than the largest request that got a response.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

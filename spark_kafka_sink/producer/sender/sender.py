@@ -1,22 +1,22 @@
 """The loop that sends batches to brokers and handles the responses (Java's ``Sender``).
 
 Owns: the phases of the network thread (:meth:`Sender.run`), one iteration (:meth:`run_once`), the
-outcome of every sent batch: completed, split, retried or failed. On a record's way it is between
-the accumulator and the network, in both directions. Never: a socket, an encoder, the meaning of
+outcome of every sent batch: completed, split, retried or failed. The sender is between the
+accumulator and the network, in both directions. Never: a socket, an encoder, the meaning of
 sequences (``partition_sequences.py``).
 
-All of it runs on the network thread, a daemon, except :meth:`initiate_close`, :meth:`force_close`
-and :meth:`on_wire`. Responses arrive as callbacks inside ``client.poll``.
+All methods run on the network thread, a daemon, except for :meth:`initiate_close`,
+:meth:`force_close` and :meth:`on_wire`. Responses arrive as callbacks inside ``client.poll``.
 
 The differences to Java's ``Sender`` (rules R1 and R2):
 
 * Bytes are never changed, so a retry sends the same objects.
-* If a batch with rows of columns fails permanently, an idempotent producer fails with it: nothing
-  more is sent, the loop stops, connections are closed (no Produce request of a failed attempt stays
-  pending), and every batch and waiter gets the error. An unexpected exception stops the loop in the
-  same way.
-* An iteration that drained nothing does not spin. The batch that can't be sent waits for a
-  response, which wakes the loop.
+* If a batch with rows of columns fails permanently, an idempotent producer also fails. The loop
+  stops, and nothing more is sent. Connections are closed, so that no Produce request of the failed
+  attempt stays pending. Every batch and waiter gets the error. An unexpected exception stops the
+  loop in the same way.
+* If no batch can be sent now, the loop does not spin. It waits in ``client.poll`` for the response
+  that allows the next batch.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ _OF_CONTENT = frozenset(
 
 
 def answer_of(code: ErrorCode, *, lost: bool = False) -> Answer:
-    """Classifies a produce error code for the sequence logic. ``lost`` means that no response has
-    the code.
+    """Classifies a produce error code for the sequence logic. ``lost`` is true if there was no
+    response, and the code stands for a lost request.
     """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Answer.ACKNOWLEDGED

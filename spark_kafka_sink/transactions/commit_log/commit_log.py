@@ -4,8 +4,8 @@ Owns: :class:`CommitLog` and its sessions, the topic's creation and its configs,
 key. Never: a decision (``transactions/committer.py``), bytes of records (``log_parts.py``), the
 requests (``log_reader.py``, ``log_writer.py``).
 
-A log in the data's cluster fails together with the data and needs no other credentials, and
-InitProducerId fences its writers without a further service.
+The log is in the same cluster as the data. So the log is available whenever the data is, and needs
+no other credentials. InitProducerId fences its writers, so no further service is needed.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """A state read from the log. ``settled`` is False while a write is in progress: then ``state``
-    is the state before that write.
+    """A state read from the log. If ``settled`` is False, a write was in progress, and ``state`` is
+    the state before that write.
     """
 
     state: CommitState | None
@@ -84,8 +84,8 @@ class LogRead(NamedTuple):
 class CommitLog:
     """The commit log: the state of each key (``transactional_ids.log_key``), on ``topic``.
 
-    Every call may also raise ConfigError for a topic that is not compacted, and an
-    AuthorizationError that names the topic and the missing rights.
+    In addition to the errors of each method, every method may raise ConfigError for a topic that is
+    not compacted, and an AuthorizationError that names the topic and the missing rights.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class CommitLog:
         self._reader = LogReader(client, self._rights)
 
     def read(self, key: str, deadline_ms: int) -> LogRead:
-        """The newest state of ``key``, read without fencing and without waiting for a write in
-        progress.
+        """Reads the newest state of ``key``, without fencing a writer, and without waiting for a
+        write in progress.
         """
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
@@ -116,9 +116,9 @@ class CommitLog:
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """The error that decoding the records of ``key`` raises, or None.
+        """Reads the records of ``key``, and returns the error if they can't be decoded.
 
-        None means that the records are a state, that the key has no records, or that the topic is
+        Returns None if the records can be decoded, if the key has no records, or if the topic is
         missing. Raises NewerStateError for a state of a newer version.
         """
         known = self._topic in self._client.loop.cluster.topics
@@ -136,10 +136,10 @@ class CommitLog:
         return None
 
     def remove(self, key: str, deadline_ms: int) -> None:
-        """Removes all records of ``key``, also records that can't be decoded, after fencing its
-        writers.
+        """Fences the writers of ``key``, and removes all records of the key, also records that
+        can't be decoded.
 
-        Raises like :meth:`LogSession.write`.
+        Raises the same errors as :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
 
@@ -171,11 +171,12 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """The session that an earlier commit of this process has kept for ``key``; removed from the
+        """Takes the session that an earlier commit of this process has kept for ``key`` out of the
         cache.
 
-        None when the session is too old, or when the topic was deleted and created again. Only a
-        write shows whether another process has opened the key meanwhile: the write fails then.
+        Returns None if there is no session, if it is too old, or if the topic was deleted and
+        created again. Another process may have opened the key meanwhile. Only a write shows this:
+        the write then fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -211,11 +212,11 @@ class CommitLog:
         return snapshot, writer, is_newest
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """The states of all keys of exactly this prefix, by key; reads the whole log and fences
-        nobody.
+        """Reads the whole log, and returns the states of all keys with exactly this prefix, by key.
+        Fences no writer.
 
-        Includes all writes that had begun before the call. None when the topic is missing; the
-        topic is not created.
+        The result includes all writes that began before the call. Returns None if the topic is
+        missing, and does not create it.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -242,8 +243,9 @@ class CommitLog:
     ) -> LogSnapshot:
         """Repeats ``read`` until each write that was in progress at first has ended.
 
-        The markers follow an EndTxn in milliseconds, except when a broker is lost. Waits at most
-        ``wait_ms``. None waits until the deadline, and then raises KafkaTimeoutError.
+        The markers usually follow an EndTxn within milliseconds. It takes longer only if a broker
+        is lost. Waits at most ``wait_ms``. If ``wait_ms`` is None, waits until the deadline, and
+        then raises KafkaTimeoutError.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -288,13 +290,13 @@ class CommitLog:
         return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
 
     def _partitions(self) -> int:
-        """The number of partitions that keys are hashed over."""
+        """The number of the topic's partitions, which determines the partition of a key."""
         count = len(self._client.loop.cluster.topics[self._topic])
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """Finds the topic or creates it; False when the topic is missing and ``create``
-        is False.
+        """Finds the topic, or creates it. With ``create`` False, returns False if the topic is
+        missing.
         """
         client, topic = self._client, self._topic
         try:
@@ -321,7 +323,9 @@ class CommitLog:
         return True
 
     def check_creation(self, deadline_ms: int) -> None:
-        """Raises the errors that creating the missing topic would raise; creates nothing."""
+        """Checks whether the missing topic could be created, without creating it. Raises the errors
+        that the creation would raise.
+        """
         try:
             self._create(deadline_ms, validate_only=True)
         except AuthorizationError as error:
@@ -338,8 +342,8 @@ class CommitLog:
         return max(0, deadline_ms - self._client.clock.now_ms())
 
     def _create(self, deadline_ms: int, *, validate_only: bool = False) -> None:
-        """Creates the topic with all configs, or without the configs that managed clusters refuse
-        (small segments).
+        """Creates the topic with all configs. If the cluster refuses that, creates it without the
+        configs for small segments, which managed clusters refuse.
         """
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         create = partial(self._client.create_topic, validate_only=validate_only)
@@ -352,9 +356,10 @@ class CommitLog:
             create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
-        """Checks the topic's configs: deletion and unclean leader election both lose decisions.
+        """Checks the topic's configs. Decisions could be lost with cleanup.policy=delete, and with
+        unclean leader election.
 
-        Without the right to read the configs nothing is checked.
+        Checks nothing if the principal has no right to read the configs.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -391,9 +396,9 @@ class LogSession:
     ``state`` was read after every earlier writer was fenced; it is empty if the key has no record.
     After an error of :meth:`write` the key must be opened again.
 
-    ``is_newest`` is called for the first write, with its offset and deadline, before the write
-    counts. Without this check a batch may be committed twice, when the old leader of the partition
-    is cut off from the other brokers, but not from this driver::
+    ``is_newest`` is called once, for the first write, with the offset of the written record and the
+    deadline, before the write is committed. Without this check a batch may be committed twice, if
+    the old leader of the partition is cut off from the other brokers, but not from this driver::
 
         run 0: DECIDED 1, DONE 1 at the new leader; crashes before Spark records batch 1
         run 1: plans, and later opens the log: the old leader returns DONE 0; batch 1 is written
@@ -419,7 +424,8 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Whether the session's last write succeeded, so that :attr:`state` was the newest then.
+        """Whether the session's last write succeeded. :attr:`state` was then the newest state at
+        that time.
 
         If another process has opened the key since, the next write fails.
         """
@@ -432,17 +438,16 @@ class LogSession:
         *,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Replaces the state durably (None removes the key).
+        """Replaces the state durably. If ``state`` is None, removes the key.
 
         Writes the documents of the state that have changed, at least one record. ``check`` is
         called when the record is in the log but not committed yet. From then on the write is a
-        lease: a broker aborts it when it isn't ended within seconds, whatever happens to this
-        process. If ``check`` raises, the exception is raised, and nothing is written.
+        lease: if this process does not end it within seconds, a broker aborts it. If ``check``
+        raises an exception, nothing is written.
 
-        Raises LogChangedError if another session was opened meanwhile, or if :attr:`state` was not
-        the newest because a deposed leader returned it: nothing was written. Raises
-        LogOutcomeUnknownError if the state may or may not be written. After any other KafkaError it
-        is not written.
+        Raises LogChangedError if another session was opened meanwhile, or if a deposed leader had
+        returned an old :attr:`state`. Nothing is written then. Raises LogOutcomeUnknownError if it
+        is unknown whether the new state is written. After any other KafkaError, it is not written.
         """
         if state is None and not self._records and check is None:
             return  # there is nothing to remove
@@ -470,8 +475,8 @@ class LogSession:
         """Raises LogChangedError if :attr:`state` is not the newest because a deposed leader
         returned it.
 
-        Only a write detects a deposed leader, so the state is written, and that write is aborted.
-        After an earlier write of this session nothing is done.
+        Only a write detects a deposed leader. So this method writes the unchanged state, and aborts
+        that write. If this session has written before, it does nothing.
         """
         if self._is_newest is None:
             return

@@ -25,8 +25,8 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The documents of a state: the state itself and each part of its block, by the key of the
-    document's first record.
+    """The documents of a state: the state itself, and each part of its block. Each document is
+    under the key of its first record.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
@@ -80,15 +80,17 @@ def cut(
 
 
 def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """The document whose first record has the key ``name``, or None.
+    """Joins the records of the document whose first record has the key ``name``. Returns None if
+    there is no such record.
 
-    Raises CommitLogError when one of its records is missing or was written by another program.
+    Raises CommitLogError if another record of the document is missing, or was written by another
+    program.
     """
     return _read(name, records)[0]
 
 
 def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, set[bytes]]:
-    """The document, and the keys of all its records."""
+    """Joins the records of a document. Returns the document, and the keys of all its records."""
     first = records.get(name)
     if first is None or not first.startswith(_PIECE):
         return first, set() if first is None else {name}

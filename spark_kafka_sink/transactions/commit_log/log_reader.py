@@ -3,19 +3,21 @@
 Owns: :class:`LogSnapshot` (the offset up to which keys were read, and their records),
 :class:`LogReader`. Never: the meaning of a record (``log_parts.py``), a write.
 
-**The end** is the high watermark by ListOffsets, not by Fetch: a leader that was just elected may
-lack acknowledged records, and only ListOffsets fails until it has caught up (KIP-207). It may still
-be stale: a deposed leader that hasn't noticed returns its own end. A write detects that
-(:meth:`LogReader.has_records`). The first Fetch is sent right after ListOffsets, on the same
-connection. The leader answers in order, so the Fetch has all records below the end.
+**The end** is the high watermark that ListOffsets returns, not the one in a Fetch response. The
+high watermark of a leader that was just elected may be too low, and only ListOffsets fails until
+the leader has caught up (KIP-207). The end may still be stale: a deposed leader that does not know
+its successor returns its own end. A write detects that (:meth:`LogReader.has_records`). The first
+Fetch is sent right after ListOffsets, on the same connection. The leader answers in order, so the
+Fetch has all records below the end.
 
-**Uncommitted** records are read, and each transaction's marker decides whether they count. So no
-reader waits for another key's writer that crashed between its record and EndTxn in the same
+**Uncommitted** records are read as well, and each transaction's marker decides whether its records
+count. So a reader of one key never waits for the crashed writer of another key in the same
 partition. A transaction without a marker is a write in progress.
 
-**A snapshot** saves reading the partition from its beginning. It stays valid while the topic has
-the same id and the log still has its offset: compaction removes a record only when a newer record
-of the same key follows, which has a higher offset and will be read.
+**A snapshot** makes it unnecessary to read the partition from its beginning again. A snapshot stays
+valid while the topic has the same id and the log still has the snapshot's offset. Compaction does
+no harm: it removes a record only if a newer record of the same key follows, and the reader will
+read the newer record.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ class _CutOffError(Exception):
 class LogSnapshot:
     """The records below ``next_offset``, by record key.
 
-    ``end`` is the end of the partition that was read. ``next_offset`` is below ``end`` while a
-    write is in progress.
+    ``end`` is the end of the partition that was read. If a write was in progress, ``next_offset``
+    is below ``end``.
     """
 
     next_offset: int = 0
@@ -56,10 +58,9 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """A filter for one key or, with ``prefix``, for every key of a prefix.
+    """A filter for one key. With ``prefix``, it accepts every key of a prefix.
 
-    Only batches with a matching key are decompressed, so a corrupt batch of another key does no
-    harm.
+    Other batches are not decompressed, so a corrupt batch of another key does no harm.
     """
 
     key: bytes
@@ -104,8 +105,8 @@ class LogReader:
         deadline_ms: int,
         fetched: FetchedPartition | None = None,
     ) -> LogSnapshot:
-        """Reads up to ``end``; ``fetched`` are the first batches, if an earlier request has fetched
-        them.
+        """Reads the partition up to ``end``. ``fetched`` contains the first batches if an earlier
+        request has already fetched them.
         """
         records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
@@ -122,8 +123,8 @@ class LogReader:
     def has_records(
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
     ) -> bool:
-        """Whether offsets [first, end) have a record of ``key``, committed or not, or can't be
-        read.
+        """Whether the offsets from ``first`` up to ``end`` - 1 have a record of ``key``, committed
+        or not. Also true if these offsets can't be read.
         """
         batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
         try:
@@ -140,12 +141,13 @@ class LogReader:
         deadline_ms: int,
         ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
-        """Fetches the transactional batches and markers from ``first`` on, up to the Fetch that
+        """Fetches the transactional batches and the markers from ``first`` on, until a response
         reaches ``end``.
 
-        Other batches are not ours, and are skipped: a principal that may write to the topic must
-        not block every key of the partition. Raises CommitLogError when a wanted batch can't be
-        read, and KafkaTimeoutError when the batches take until the deadline.
+        Batches without a transaction are skipped: this package does not write such batches to the
+        log, and another principal with the right to write must not block the keys of the partition.
+        Raises CommitLogError if a wanted batch can't be decoded, and KafkaTimeoutError if the
+        deadline passes.
         """
         attempts = 0
         while first < end:

@@ -10,11 +10,13 @@ One write, and the outcome when each step fails::
     the caller's check               as before; the broker aborts the transaction when it times out
     EndTxn(commit)                   NONE: written. No definite response: unknown
 
-A Produce without a definite response is retried with the same bytes; DUPLICATE_SEQUENCE_NUMBER
-means that the first request had arrived. **No (producer id, epoch) is used for two transactions.**
-With version 2, the response to EndTxn has the next epoch. With version 1 it does not. Then
-InitProducerId is sent with the current producer id and epoch, and fails if another producer has
-used the transactional id since (KIP-360).
+A Produce without a definite response is retried with the same bytes. The error
+DUPLICATE_SEQUENCE_NUMBER then means that the first request had arrived.
+
+**No pair of producer id and epoch is used for two transactions.** With transactions of version 2,
+the response to EndTxn has the next epoch. With version 1, it does not. So InitProducerId is sent
+with the current producer id and epoch. It fails if another producer has used the transactional id
+since (KIP-360).
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ _ABORT_MS: Final = 1_000
 class LogWriter:
     """Writes the transactions of one transactional id to one partition. Not usable after an error.
 
-    ``producer`` is a new identity by InitProducerId.
+    ``producer`` is the identity (producer id and epoch) that InitProducerId has returned for this
+    writer.
     """
 
     client: TransactionClient
@@ -91,9 +94,10 @@ class LogWriter:
     ) -> Mapping[bytes, bytes | None]:
         """Writes records in one transaction, all or none, and returns them.
 
-        ``records_of`` gets a number that is unique in the log, and returns the values by key (None:
-        a tombstone). ``check`` is called before EndTxn with the offset of the first record (-1: the
-        broker no longer has it). If ``check`` raises, nothing is written.
+        ``records_of`` gets a number that is unique in the log, and returns the values by key. The
+        value None is a tombstone. ``check`` is called before EndTxn with the offset of the first
+        record. The offset is -1 if the broker no longer has it. If ``check`` raises an exception,
+        nothing is written.
 
         Raises LogChangedError and every other KafkaError when nothing is written, and
         LogOutcomeUnknownError when the outcome is unknown.
@@ -146,8 +150,9 @@ class LogWriter:
     def _await_markers(self, deadline_ms: int) -> None:
         """Waits until the coordinator has written the markers of the previous transaction.
 
-        Otherwise the leader would wait for them when it gets the new transaction, 20 ms at a time
-        (Kafka's add.partitions.to.txn.retry.backoff.ms), although they take a few milliseconds.
+        The markers usually take a few milliseconds. Without this wait, the leader would wait for
+        them at the start of the new transaction, in steps of 20 ms (Kafka's
+        add.partitions.to.txn.retry.backoff.ms).
         """
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0

@@ -1,8 +1,8 @@
 """The open transactions in a topic, which block its read_committed consumers.
 
 Owns: the search for open transactions of any client, and the advice to end each. Never: the end of
-a transaction. By KIP-664 leaders report their producers (DescribeProducers), coordinators their
-transactional ids (ListTransactions).
+a transaction. The APIs are those of KIP-664: leaders report their producers (DescribeProducers),
+and coordinators report their transactional ids (ListTransactions).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from spark_kafka_sink.transactions.transactional_ids import is_drivers, is_once,
 
 
 class Whose(StrEnum):
-    """The owner of an open transaction. The order of the members is the order of the display."""
+    """The kind of owner of an open transaction. The members are in the order in which the command
+    lists transactions.
+    """
 
     #: A run that another run has replaced: no driver ends the transaction.
     ORPHAN = "orphan"
@@ -58,14 +60,14 @@ class Whose(StrEnum):
 class Blocker:
     """An open transaction in a topic, identified by its producer.
 
-    ``starts`` has the offset of its first record by partition. In the partitions of ``held`` it is
-    the oldest transaction, which holds the last stable offset.
+    ``starts`` has the offset of the transaction's first record, by partition. In the partitions of
+    ``held``, no other open transaction is older, so this transaction holds the last stable offset.
 
     ``transactional_id`` is None when no coordinator lists the transaction as open. ``committed`` is
     the transactional id of a transaction that is committed and nevertheless open in a partition:
-    the partition had no leader at that time, and brokers dropped the marker. ``standing`` is the
-    standing of the transaction's run, None for another client. ``age_ms`` is by this machine's
-    clock, None when it is unknown.
+    the partition had no leader at the commit, and brokers dropped the marker. ``standing`` is the
+    standing of the transaction's run. It is None for another client's transaction. ``age_ms`` is
+    the age in milliseconds by this machine's clock. It is None if it is unknown.
     """
 
     topic: str
@@ -162,10 +164,11 @@ _ADVICE: Final = {
 def blockers(
     client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
-    """Every open transaction in ``topic``, sorted by owner.
+    """Finds every open transaction in ``topic``. The result is sorted by owner.
 
-    Transactions that hold a last stable offset come first. Raises AuthorizationError without READ
-    on the topic, KafkaTimeoutError, and the error of a missing topic.
+    Among the transactions of an owner, those that hold a last stable offset come first. Raises
+    AuthorizationError if the principal may not READ the topic. Also raises KafkaTimeoutError, and
+    the error for a missing topic.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -207,9 +210,9 @@ def _producers_with_ids(
     """The producers with an open transaction, by partition, and the transactional ids that
     coordinators list as open, by producer id.
 
-    A transaction may end between the request to the leader and the request to the coordinators,
-    which then don't list it as open. So a second request goes to the leader: only a transaction
-    that is still open there hangs::
+    A transaction may end between the request to the leader and the request to the coordinators. The
+    coordinators then don't list it as open. So a second request is sent to the leader. Only a
+    transaction that is still open there is a hanging transaction::
 
         leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
         coordinators: 7 is not open      leader, again: 7 is not open
@@ -285,9 +288,11 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """The transactional id of each of ``identities`` whose transaction is committed, by identity.
+    """The transactional ids of committed transactions, by identity. The keys are the members of
+    ``identities`` whose transaction is committed.
 
-    An identity is a producer id with an epoch. Version 2 raises the epoch with the commit.
+    An identity is a producer id with an epoch. With transactions of version 2, the commit raises
+    the epoch.
     """
     if not identities:
         return {}
@@ -311,11 +316,11 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """The transactions in ``states`` of every client, from every broker, as far as the principal
-    may DESCRIBE them.
+    """The transactions of all clients that are in one of ``states``, from every broker.
+    Transactions that the principal may not DESCRIBE are missing.
 
-    With ``producer_ids`` only the transactions of these producers. Raises KafkaTimeoutError when a
-    broker does not respond, because its transactions are not known.
+    If ``producer_ids`` are given, only the transactions of these producers are listed. Raises
+    KafkaTimeoutError if a broker does not respond, because its transactions are then unknown.
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
@@ -326,7 +331,9 @@ def every_listed(
 def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-    """The producers with an open transaction, by partition; without partitions that have none."""
+    """The producers with an open transaction, by partition. Partitions without an open transaction
+    are left out.
+    """
     calls = [
         Call(
             describe_producers(tp),

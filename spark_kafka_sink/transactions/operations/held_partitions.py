@@ -3,7 +3,7 @@
 Owns: :class:`HeldPartition`, and the requests ListOffsets, ListGroups and OffsetFetch. Never: the
 owner of the transaction (``blockers.py``).
 
-No API of Kafka has the host of a transaction's client.
+The host of a transaction's client is not shown, because no API of Kafka returns it.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class HeldPartition:
 def held_partitions(
     client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
 ) -> tuple[HeldPartition, ...]:
-    """The held partitions for ``stable``, which has the last stable offset of each partition.
+    """Describes the partitions in ``stable``. ``stable`` has the last stable offset of each
+    partition.
 
-    Raises KafkaTimeoutError, and AuthorizationError for the offsets. Groups are left out when
-    brokers can't list them by state (before 3.0).
+    Raises KafkaTimeoutError, and AuthorizationError if the offsets of a partition may not be read.
+    No groups are returned if brokers can't list groups by state (before 3.0).
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)
@@ -92,8 +93,8 @@ def _ends(
 def _committed(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """The committed offsets of every group with members, by group, as far as brokers and rights
-    allow.
+    """The committed offsets of every group with members, by group. Groups that brokers can't list,
+    or that the principal may not describe, are left out.
     """
     try:
         groups = _groups(client, deadline_ms)
@@ -128,7 +129,9 @@ def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> Offse
 
 
 def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, int]:
-    """The committed offsets in a response to OffsetFetch, without partitions that have none."""
+    """The committed offsets in a response to OffsetFetch. Partitions without a committed offset are
+    left out.
+    """
     group = response.groups[0]
     if group.error_code is not ErrorCode.NONE:
         return {}
@@ -160,7 +163,7 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """The error code to raise. NONE for a group that may not be described or is gone, which counts
-    as a group without offsets.
+    """The error code to raise for a group. NONE if the group does not exist any more, or may not be
+    described: the group then counts as a group without offsets.
     """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

@@ -49,7 +49,8 @@ class DecidedBy:
 class OpenTransaction:
     """An open transaction with the standing of its run, and the decision that names it.
 
-    ``age_ms`` is by this machine's clock, None when the coordinator doesn't report a start.
+    ``age_ms`` is the age in milliseconds by this machine's clock. It is None if the coordinator
+    doesn't report a start.
     """
 
     id: TransactionalId
@@ -70,8 +71,8 @@ class DecidedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """A key of the commit log, with the transactions of its decision (none without a decision in
-    progress).
+    """A key of the commit log, with the transactions of the decision in progress. Without a
+    decision in progress, there are no transactions.
     """
 
     key: str
@@ -86,8 +87,8 @@ class KeyReport:
 class Overview:
     """The open transactions and the keys of one prefix.
 
-    ``keys`` is None when the log's topic is missing. ``silent`` are the brokers that did not
-    respond: their open transactions are not known.
+    ``keys`` is None if the log's topic is missing. ``silent`` are the brokers that did not respond,
+    so their open transactions are unknown.
     """
 
     open: tuple[OpenTransaction, ...]
@@ -95,8 +96,8 @@ class Overview:
     silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
-        """The keys of the prefix. Raises RefusedError when the log's topic is missing: another
-        topic may hold decisions.
+        """The keys of the prefix. Raises RefusedError if the log's topic is missing, because
+        another topic may be the commit log.
         """
         return _known(self.keys)
 
@@ -127,9 +128,10 @@ class Inspector:
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
-        """The transactions ``ids``, oldest first, as their coordinators describe them.
+        """Requests the descriptions of the tasks' transactions ``ids`` from their coordinators, and
+        returns them, oldest first.
 
-        ``ids`` are ids of tasks. Ended transactions are left out, except with ``all_``.
+        Ended transactions are left out, unless ``all_`` is true.
         """
         if not ids:
             return ()
@@ -147,7 +149,8 @@ class Inspector:
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
     def describe(self, name: str) -> tuple[KeyReport, ...]:
-        """The report of key ``name``, or of every key of the prefix ``name``.
+        """The report of the key ``name``. If ``name`` is a prefix, returns the reports of all keys
+        of that prefix.
 
         Raises RefusedError when there is no such key; the error lists the existing keys.
         """
@@ -166,15 +169,15 @@ class Inspector:
         return self.report(key, keys[key])
 
     def keys(self, prefix: str) -> Mapping[str, CommitState]:
-        """The reports of all keys of the prefix. Raises RefusedError like
-        :meth:`Overview.known_keys`.
+        """The states of all keys of the prefix. Raises RefusedError if the log's topic is
+        missing.
         """
         check_part("PREFIX", prefix)
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """The report of ``key`` with state ``state``: the transactions of its decision as their
-        coordinators describe them.
+        """Creates the report of ``key``, whose state is ``state``. The coordinators describe the
+        transactions of the decision.
         """
         if state.decision is None:
             return KeyReport(key, state)
@@ -212,7 +215,7 @@ def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
 
 
 def check_key(key: str) -> str:
-    """``key``, if it is a legal key: a prefix, or a prefix and a name. Raises ConfigError
+    """Returns ``key`` if it is a legal key: a prefix, or a prefix and a name. Raises ConfigError
     otherwise.
     """
     parts = key.split(SEPARATOR)

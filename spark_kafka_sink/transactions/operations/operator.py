@@ -4,17 +4,18 @@ Owns: :class:`Operator`, the refusals with their reasons, and the order of fenci
 and changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running driver
 (``transactions/committer.py``). No write uses it.
 
-Each change has two steps. ``plan_...`` only reads: it returns a plan of the change, or raises
-RefusedError. Then the change **reads again after fencing**, since a driver may be running::
+Each change has two steps. First a method ``plan_...`` only reads: it returns a plan of the change,
+or raises RefusedError. Then the change itself **reads again after fencing**. This is necessary
+because a driver may be running::
 
     we read: no decision names transaction T        driver: all are prepared
     we abort T                                      driver: writes DECIDED with T: a partial batch
 
 So before T is aborted, the key of its driver's decisions is opened (InitProducerId of the log's
-id): this shows a DECIDED that was written before, and fences every earlier session. Then T's run is
-recorded as aborted, so that a later session of that run decides nothing, either. The driver's
-commit fails, and nothing of its batch is visible. Transactions of superseded runs need neither
-step, because their driver finds itself superseded when it opens the key.
+id). This shows a DECIDED that was written before, and fences every earlier session. Then T's run is
+recorded as aborted, so that a later session of that run can't decide either. The driver's commit
+fails, and no row of its batch is visible. For transactions of superseded runs, neither step is
+needed: their driver finds that it is superseded when it opens the key.
 """
 
 from __future__ import annotations
@@ -97,9 +98,10 @@ class EndPlan:
     """A plan to abort ``transactions``. ``kept`` are not aborted, by transactional id with the
     reason.
 
-    At the second check, decided transactions are kept as well, except ``even_decided``, which were
-    already decided when the plan was made. Without ``even_owners`` the owner's transactions are
-    also kept. ``silent`` are brokers whose open transactions are unknown.
+    The second check, after fencing, also keeps decided transactions. Exception: ``even_decided``
+    were already decided when the plan was made, and are aborted. Unless ``even_owners`` is true,
+    the owner's transactions are also kept. ``silent`` are brokers whose open transactions are
+    unknown.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -113,8 +115,9 @@ class EndPlan:
 class Aborted:
     """The result of an abort, by transactional id.
 
-    ``kept`` has the reasons, ``failed`` the errors; failed transactions may still be open. ``runs``
-    can't commit any more.
+    ``kept`` has the transactions that were not aborted, with the reasons. ``failed`` has the
+    transactions that may still be open, with the errors. ``runs`` are the runs that can't commit
+    any more.
     """
 
     ended: tuple[str, ...] = ()
@@ -160,8 +163,8 @@ class Operator:
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """The report of ``key``, whose decision would be committed; without a decision there is
-        nothing to commit.
+        """Returns the report of ``key``. It shows the decision that :meth:`commit` would commit, if
+        there is a decision.
 
         Raises RefusedError for a key that does not exist, or whose batch is PARTIAL.
         """
@@ -180,12 +183,14 @@ class Operator:
     def commit(self, report: KeyReport) -> Committed:
         """Commits every transaction of the decision, and checks that its rows are visible.
 
-        No transaction is aborted, with one exception: if brokers have aborted some and none is
-        committed, the batch is undone. The result comes from the transactions, not from the log,
-        because the batch's driver or another command may have ended the batch since ``report``.
+        No transaction is aborted, with one exception: if brokers have aborted some transactions and
+        none is committed, the batch is undone. The result comes from the transactions, not from the
+        log, because the batch's driver or another command may have ended the batch since
+        ``report``.
 
-        Raises PartialCommitError, CommitOutcomeUnknownError, RefusedError when others have ended
-        the batch and not all of it is committed, and KafkaTimeoutError when markers are missing.
+        Raises PartialCommitError and CommitOutcomeUnknownError. Raises RefusedError if another
+        driver or command has ended the batch and not all of it is committed. Raises
+        KafkaTimeoutError if markers are missing.
         """
         state = self._committer.roll_forward(report.key, only_lost=True)
         decision = report.state.decision
@@ -208,8 +213,8 @@ class Operator:
         return Committed(state, committed=True)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
-        """The number of the decided batch's transactions that had each outcome. Waits until the
-        markers of all of them are written.
+        """Counts the transactions of the decided batch by outcome. Waits until the markers of all
+        of them are written.
         """
         wait_ms = self._client.config.max_block_ms
         deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
@@ -226,8 +231,8 @@ class Operator:
         return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
 
     def _check_visible(self, report: KeyReport, decision: Decision) -> None:
-        """Waits until the partitions' leaders have the markers of all transactions, as far as the
-        principal may READ the topics.
+        """Waits until the partitions' leaders have the markers of all transactions. Topics that the
+        principal may not READ are not checked.
 
         A coordinator drops the marker of a partition without a leader, and still reports
         CompleteCommit.
@@ -281,8 +286,8 @@ class Operator:
             attempts += 1
 
     def _partitions(self, topics: Collection[str] | None) -> set[TopicPartition]:
-        """The partitions of these topics, or of all topics, as far as the principal may DESCRIBE
-        them.
+        """The partitions of ``topics``, or of all topics if ``topics`` is None. Topics that the
+        principal may not DESCRIBE are left out.
         """
         client = self._client
         names = client.topic_names(client.deadline()) if topics is None else topics
@@ -295,8 +300,8 @@ class Operator:
     def _open_producers(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[tuple[int, int]]]:
-        """The producer ids and epochs with an open transaction, by partition, without topics that
-        the principal may not READ.
+        """The producer ids and epochs with an open transaction, by partition. Topics that the
+        principal may not READ are left out.
         """
         found: dict[TopicPartition, Collection[tuple[int, int]]] = {}
         for topic in dict.fromkeys(tp.topic for tp in partitions):
@@ -310,10 +315,12 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Plans to abort exactly the transactions ``ids``. For ConfigError see :func:`task_ids`.
+        """Plans to abort exactly the transactions ``ids``. Raises ConfigError like
+        :func:`task_ids`.
 
-        Raises RefusedError for transactions that are not open, and without ``force`` also for
-        transactions of a decision or of the run that owns the key.
+        Raises RefusedError for transactions that are not open. Without ``force``, also raises
+        RefusedError for transactions of a decision, and for transactions of the run that owns the
+        key.
         """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
@@ -361,13 +368,13 @@ class Operator:
         older_than_ms: int | None = None,
         force: bool = False,
     ) -> EndPlan:
-        """Plans to abort orphans of ``prefix``: open transactions that no decision names, and whose
-        run owns no key of the log.
+        """Plans to abort the orphans of ``prefix``. An orphan is an open transaction that no
+        decision names, and whose run owns no key of the log.
 
         A run that has not committed a batch yet is not in the log and looks like an orphan.
-        ``older_than_ms`` is by the brokers' clocks if they support that (since 3.8). With ``force``
-        owners' transactions are aborted too. Without ``force``, raises RefusedError when ``run``
-        owns a key.
+        ``older_than_ms`` is the least age, by the brokers' clocks if they support that (since 3.8).
+        With ``force``, owners' transactions are also aborted. Without ``force``, raises
+        RefusedError if ``run`` owns a key.
         """
         overview = self.inspector.overview(prefix)
         states = overview.known_keys()
@@ -399,12 +406,12 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Performs an abort, key by key: fences the key, checks again, records the runs as aborted,
-        and aborts.
+        """Performs the planned abort, key by key. Fences the writers of the key, checks again,
+        records the runs as aborted, and aborts their transactions.
 
-        Raises KafkaTimeoutError, AuthorizationError, and SupersededError when a driver keeps
-        opening the log. With several keys, an error of one key is reported as the failure of the
-        key's transactions.
+        Raises KafkaTimeoutError and AuthorizationError. Raises SupersededError if a driver keeps
+        opening the log. If there are several keys, an error with one key is not raised: it is
+        reported in the result as the failure of that key's transactions.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
@@ -446,8 +453,8 @@ class Operator:
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
         """Plans to end the PARTIAL batch ``number`` of ``key``.
 
-        With ``force`` a DECIDED batch is ended too, if its outcome is unknown because ids have
-        expired. Raises RefusedError in all other cases.
+        With ``force``, a DECIDED batch can also be ended if its outcome is unknown because
+        transactional ids have expired. Raises RefusedError in all other cases.
         """
         report = self.inspector.key(key)
         decision = report.state.decision
@@ -476,9 +483,9 @@ class Operator:
         return Resolution(report, done, force)
 
     def resolve(self, plan: Resolution) -> CommitState:
-        """Resolves the batch, after fencing. Open transactions of the batch are committed when it
-        counts as done, and aborted when it is to be written again, because no driver would end them
-        later. Raises RefusedError when the state has changed, or a transaction can't be ended.
+        """Resolves the batch, after fencing. If the batch counts as done, its open transactions are
+        committed. If it is to be written again, they are aborted. No driver would end them later.
+        Raises RefusedError if the state has changed, or if a transaction can't be ended.
         """
         report = plan.report
         goal = Resolve(report.key, report.state, frozenset(_gone(report)), plan.done, plan.force)
@@ -527,14 +534,15 @@ class Operator:
         self._committer.perform(Reset(report.key, report.state))
 
     def damage(self, key: str) -> CommitLogError | None:
-        """The reason why the records of ``key`` can't be read; None when they can be read.
+        """The reason why the records of ``key`` can't be decoded. None if they can be decoded.
 
         Raises NewerStateError for a state of a newer version, which is not damaged.
         """
         return self._log.damage(key, self._client.deadline())
 
     def forget(self, key: str) -> None:
-        """Removes the records of ``key``, which can't be read, after fencing.
+        """Removes the records of ``key``, whose state can't be decoded, after fencing the key's
+        writers.
 
         Whether the last batch of the key is committed stays unknown.
         """
