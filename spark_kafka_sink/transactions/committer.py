@@ -221,10 +221,10 @@ class _Performance:
                 return self._looked_at(decision, view)
             case EndAll():
                 return self._ended(step, view)
-            case PrepareOwn(number):
+            case PrepareOwn():
                 goal = self._goal
                 assert isinstance(goal, CommitBatch)
-                own = prepared_once(client, goal.owner, goal.batch, number, view.prepared)
+                own = prepared_once(client, goal.owner, goal.batch, step, view.prepared)
                 return replace(view, own=own, prepared=own)
             case AbortAll(transactions):
                 is_aborted = abort_all(client, transactions, client.deadline())

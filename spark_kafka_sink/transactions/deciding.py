@@ -34,6 +34,7 @@ from spark_kafka_sink.transactions.results import (
     TooOld,
     refused,
 )
+from spark_kafka_sink.transactions.steps import PrepareOwn
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def prepared_once(
     client: TransactionClient,
     owner: Owner,
     batch: Batch,
-    number: int,
+    step: PrepareOwn,
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
     """Returns the driver's own transactions of ``batch``. Prepares them if an earlier attempt of
@@ -70,11 +71,11 @@ def prepared_once(
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
         return before
-    return _prepared_by_us(client, owner, batch, number)
+    return _prepared_by_us(client, owner, batch, step)
 
 
 def _prepared_by_us(
-    client: TransactionClient, owner: Owner, batch: Batch, number: int
+    client: TransactionClient, owner: Owner, batch: Batch, step: PrepareOwn
 ) -> tuple[PreparedTransaction, ...]:
     """Prepares and returns the driver's own transactions of ``batch``. The decision of the batch
     includes them.
@@ -82,7 +83,7 @@ def _prepared_by_us(
     deadline = client.deadline()
     try:
         return tuple(
-            prepare(client, _own_id(client, owner, name, number, deadline), content, deadline)
+            prepare(client, _own_id(client, owner, name, step, deadline), content, deadline)
             for name, content in ((_REPORT, batch.report), (_OFFSETS, batch.offsets))
             if content is not None
         )
@@ -93,16 +94,19 @@ def _prepared_by_us(
         raise error_of(owner.key, ended) from error
 
 
-def _own_id(client: TransactionClient, owner: Owner, name: str, number: int, deadline: int) -> str:
+def _own_id(
+    client: TransactionClient, owner: Owner, content: str, step: PrepareOwn, deadline: int
+) -> str:
     """The first transactional id that is new, or whose last transaction was committed.
 
     Workers choose their transactional ids by the same rule (``transactional_producers.py``).
     """
+    name = f"{content}.{step.name}" if step.name else content
     tried = 0
     while True:
         # (Each retry of a commit may skip one: more at a time, the more there are.)
         ids = [
-            str(TransactionalId(owner.key, owner.run_id, worker, number, owner.generation))
+            str(TransactionalId(owner.key, owner.run_id, worker, step.number, owner.generation))
             for n in range(tried, 2 * tried + 1)
             for worker in [f"{name}.{n}" if n else name]
         ]

@@ -193,7 +193,7 @@ class View:
 
     state: CommitState = _NEVER_WRITTEN
     wall_ms: int = 0
-    #: Of all openings: the name of this commit in a block, a decision that the log may have, one
+    #: Of all openings: the name of this commit, a decision that the log may have, one
     #: that it had, and the driver's own transactions that were prepared.
     name: str = ""
     tried: Decision | None = None
@@ -346,10 +346,11 @@ class Decide:
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
     """Writes the report and the offsets, each in a transaction of the driver whose id contains
-    ``number``.
+    ``number``, and ``name`` if no other commit may have the id.
     """
 
     number: int
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

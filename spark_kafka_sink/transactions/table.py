@@ -342,7 +342,9 @@ def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     if isinstance(decision, Refuse):
         return decision
     if view.own is None:
-        return PrepareOwn(0)
+        # Threads of one run commit versions: of two that choose one id, one aborts the other's.
+        is_shared = goal.owner.numbering is Numbering.VERSIONS
+        return PrepareOwn(0, view.name if is_shared else "")
     decision = replace(decision, transactions=decision.transactions + view.own)
     if decision.transactions:
         return Decide(state.decided(decision))

@@ -222,3 +222,8 @@ def s18_other_rows_are_dropped() -> AbstractContextManager[Any]:
 
 def s19_a_dropped_version_sweeps_its_run() -> AbstractContextManager[Any]:
     return with_text(table, "_sweep", "is_own = ", "is_own = True or ")
+
+
+def s20_versions_share_the_id_of_a_report() -> AbstractContextManager[Any]:
+    """Threads of one run choose it at once, and the later one aborts what the other has decided."""
+    return with_row_text("it_is_to_be_decided", 'view.name if is_shared else ""', '""')

@@ -33,6 +33,7 @@ from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import block_mutants as of_blocks
 from tests.simulation import careless_mutants as careless
 from tests.simulation import reviewed_mutants as reviewed
+from tests.simulation import test_edges_ids as ids
 from tests.simulation import test_edges_late_requests as late_requests
 from tests.simulation import test_edges_log_reading as log_reading
 from tests.simulation import test_edges_sweeping as sweeping
@@ -357,6 +358,11 @@ FOUND = (
         reviewed.s11_invalid_txn_state_stops_the_healthy,
         a_fence_is_half_done,
         "the successor stops",
+    ),
+    Directed(
+        reviewed.s20_versions_share_the_id_of_a_report,
+        ids.test_threads_of_one_job_never_share_the_id_of_a_report,
+        "has lost its report",
     ),
     Directed(of_blocks.f5_a_group_may_have_members, a_group_has_members, "its offsets are moved"),
 )

@@ -17,8 +17,9 @@ from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scheduler import Task
 from tests.simulation.seeded_cluster import NODES
-from tests.simulation.spark_scene import Written, ends_data, of_a_sweep, of_id
+from tests.simulation.spark_scene import Written, ends_data, of_a_sweep, of_data, of_id
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, Run
 
 pytestmark = VERSIONS
@@ -51,6 +52,10 @@ def next_batch_takes_others(scene: EdgeScene, run: Run, loser: TransactionDescri
     assert scene.commit(*written) is Commit.COMMITTED
     assert scene.open_ids() == []
     scene.ends_with(0, 1, 2)
+
+
+def initializes_a_report(request: Request) -> bool:
+    return request.api == ApiKey.INIT_PRODUCER_ID and ".report" in request.body.transactional_id
 
 
 def of_the_sweep(request: Request) -> bool:
@@ -169,3 +174,30 @@ def test_a_blocks_threads_need_no_more_ids_of_reports_than_writes(scene: EdgeSce
     ids = [i for i in scene.cluster.transactions.transactions if ".report" in i]
     assert len(ids) == 8, "four before the first take-over, and four after it"
     scene.ends_with(*(10 * number + i for number in range(4) for i in range(4)))
+
+
+@pytest.mark.life(rows=2, new_worker=0.0)
+def test_threads_of_one_job_never_share_the_id_of_a_report(scene: EdgeScene) -> None:
+    """One thread has chosen the id of its report, and has not initialized it. Meanwhile an earlier
+    version of the run is decided, with a report of its own.
+    """
+    run = scene.run("driver")
+    scene.cluster.create_topic("reports", 1)
+
+    def write(number: int) -> None:
+        options = scene.options(txnAppId="app", txnVersion=number, reportTopic="reports")
+        scene.job(run, options, number)
+
+    def earlier_is_decided() -> None:
+        unheard = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+        earlier.append(scene.beside(run.process, lambda: write(2)))
+        scene.wait(lambda: unheard.fired)
+        scene.cluster.at(scene.cluster.now + 1_000, unheard.stop)
+
+    write(1)
+    earlier: list[tuple[Task, list[object]]] = []
+    assert scene.before_send(run, initializes_a_report, earlier_is_decided) == []
+    later, told = scene.beside(run.process, lambda: write(3))
+    scene.wait(lambda: later.done and earlier and earlier[0][0].done)
+    assert (earlier[0][1], told) == ([None], [None]), "a decided version has lost its report"
+    scene.ends_with(1, 2, 3)
