@@ -273,16 +273,18 @@ def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
     """The log may have had the decision, and does not have it now: its transactions are described.
     If all are committed, the commit has succeeded. If some are committed, or that is not known, the
-    commit fails.
+    commit fails. Exception: if another thread of this run has recorded the batch as done, an
+    outcome that is not known counts as committed.
     """
     if view.tried is None:
         return None
-    by_us = view.state.newest_run == goal.owner.run_id  # a thread of this driver
-    if by_us and view.decided is not None and view.state.has_done(view.decided):
-        return _sweep(goal, Commit.COMMITTED)
     if view.seen is None:
         return LookAt(view.tried)
     found = ended_by_others(view.tried, view.seen)
+    by_us = view.state.newest_run == goal.owner.run_id
+    is_done = by_us and view.decided is not None and view.state.has_done(view.decided)
+    if is_done and isinstance(found, Refuse) and found.how is Commit.UNKNOWN:
+        found = Commit.COMMITTED
     return _sweep(goal, found) if isinstance(found, Commit) else found
 
 
@@ -374,9 +376,24 @@ COMMIT: Final = (
 # --- the abort of a batch ----------------------------------------------------------------------
 
 
+def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
+    """The batch is decided: a decision is never undone by an abort, and no transaction is aborted.
+    (An abort without a commit message finds it by its run and its number.)
+    """
+    decision = view.state.decision
+    if decision is None:
+        return None
+    ids = {t.transactional_id for t in goal.transactions}
+    if ids:
+        return Return() if ids & set(decision.ids) else None
+    is_its_run = view.state.run_id == goal.owner.run_id
+    return Return() if is_its_run and decision.number == goal.number else None
+
+
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     """The run is put into `superseded`: no commit of the run decides anything, not even a commit
-    that begins now.
+    that begins now. Another thread of the run may have decided a batch with this number. That
+    decision may be undone later, so the run is put into `superseded` then, too.
 
     Fencing alone stops only a commit that has opened the log before. Spark may call abort while a
     commit still runs that Spark no longer waits for (a user stopped a query that hung)::
@@ -390,20 +407,9 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     log that is older than the run's plan, the write fails.
     """
     owner, state = goal.owner, view.state
-    if _has_decided(goal, view):
-        return None
     if state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED:
         return None
     return Write(state.with_aborted_run(owner.run_id), Writing.ABORTED)
-
-
-def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
-    """The batch is decided: a decision is never undone by an abort, and no transaction is aborted.
-    (An abort without a commit message finds it by its run and its number.)
-    """
-    ids = {t.transactional_id for t in goal.transactions}
-    is_decided = ids & decided_ids(view.state) if ids else _has_decided(goal, view)
-    return Return() if is_decided else None
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
@@ -415,10 +421,10 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """All open transactions of this run and of superseded runs are aborted. A batch that was rolled
-    forward had no commit that swept superseded runs. Exception: if another thread of the run has
-    decided a batch with this number, the run may decide the next batch, and is not swept.
+    forward had no commit that swept superseded runs.
     """
-    return None if view.sweeps else Sweep(_aborted_run(goal, view), superseded=True)
+    runs = frozenset([goal.owner.run_id])
+    return None if view.sweeps else Sweep(runs, superseded=True)
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
@@ -427,23 +433,7 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
-    return Sweep(_aborted_run(goal, view), superseded=True, when_killed=True)
-
-
-def _has_decided(goal: AbortBatch, view: View) -> bool:
-    """Whether the run of ``goal`` owns the key and has decided about a batch with the number of
-    ``goal``.
-    """
-    decision = view.state.decision
-    is_its_number = decision is not None and decision.number == goal.number
-    return is_its_number and view.state.run_id == goal.owner.run_id
-
-
-def _aborted_run(goal: AbortBatch, view: View) -> frozenset[str]:
-    """The run of the aborted batch, if that run can't decide any more."""
-    owner = goal.owner
-    standing = view.state.standing(owner.run_id, owner.generation)
-    return frozenset([owner.run_id] if standing is Standing.SUPERSEDED else [])
+    return Sweep(frozenset([goal.owner.run_id]), superseded=True, when_killed=True)
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
@@ -461,8 +451,8 @@ def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
 ABORT: Final = (
     a_step_has_failed,
     the_key_is_not_open,
-    its_run_may_still_decide,
     it_was_decided,
+    its_run_may_still_decide,
     its_transactions_may_be_open,
     its_run_may_have_more_open,
     its_tasks_may_still_run,

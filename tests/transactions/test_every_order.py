@@ -215,6 +215,27 @@ def test_a_rest_is_not_committed_for_an_outcome_that_is_not_known() -> None:
     assert not found.counterexample, "\n".join(found.counterexample)
 
 
+#: Two threads write one version, of which one fails: Spark aborts it while the other one commits.
+TWICE = (
+    THREADS[0],
+    THREADS[1]._replace(number=0),
+    Actor("a", ("abort",), "a1", 0, Numbering.VERSIONS),
+)
+
+
+@pytest.mark.parametrize(
+    "most",
+    [
+        pytest.param(1_000, id="a sample"),
+        pytest.param(sys.maxsize, id="all", marks=pytest.mark.long),
+    ],
+)
+def test_an_abort_of_a_version_that_another_thread_writes_too(most: int) -> None:
+    """The decision of the other thread is perhaps undone later, and then this one may decide."""
+    found = sound(*TWICE, faults=(), most=most, a1=2)
+    assert ("committed", "superseded", "abort: over") in found.ends
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("fault", FAULTS if IS_WHOLE else FAULTS[:1])
@@ -316,6 +337,23 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
         ),
         (DRIVER, ABORT), (),
     ),
+    "a run with another decision is not superseded by an abort": (
+        lambda: with_row_text(
+            "its_run_may_still_decide", "return Write(",
+            "return None if state.decision and state.run_id == owner.run_id else Write(",
+            goal=AbortBatch,
+        ),
+        TWICE, (),
+    ),
+    "a thread's undone decision counts as done by another": (
+        lambda: with_row_text(
+            "others_may_have_ended_its_decision", "if view.seen is None",
+            "if view.decided and view.state.has_done(view.decided):\n"
+            "        return _sweep(goal, Commit.COMMITTED)\n"
+            "    if view.seen is None",
+        ),
+        TWICE, (),
+    ),
     "an undone decision is done": (
         lambda: with_text(table, "_end", "state.undone()", "state.finished()"), (DRIVER,), ()
     ),
@@ -348,6 +386,7 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
 #: What they need to show it.
 MORE: dict[str, dict[str, int]] = {
     "a version's own run is swept, and may decide": {"a1": 2},
+    "a run with another decision is not superseded by an abort": {"a1": 2},
     "a batch is lost in part while one is open": {"a": 3},
 }
 
@@ -369,7 +408,8 @@ def test_a_changed_row_is_found(name: str) -> None:
     change, actors, faults = CHANGES[name]
     ends = explored(*actors, faults=faults).ends if name in LOSES_AN_END else frozenset()
     with change():
-        found = explored(*actors, faults=faults, **MORE.get(name, {}))
+        most = 1_000 if actors is TWICE else sys.maxsize
+        found = explored(*actors, faults=faults, most=most, **MORE.get(name, {}))
     assert found.counterexample or ends - found.ends
 
 
