@@ -90,7 +90,7 @@ class Ending(Enum):
     COMMIT = auto()
     #: Commit, for a shorter time, because brokers are about to abort.
     HURRY = auto()
-    #: Commit all transactions: one is committed, or its outcome is not known.
+    #: Commit all transactions: one is committed already.
     FINISH = auto()
     WAIT = auto()
     UNDO = auto()
@@ -128,6 +128,7 @@ def end_decided(
         ended = commit_all(client, transactions, deadline_ms, first_by_ms=until_ms)
         begun_ms = client.clock.now_ms()
         if not ended.unclear or begun_ms >= deadline_ms:
+            ended = _with_described(ended, transactions, found)
             return replace(ended, overdue=_overdue(client, ended.unclear, found))
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
@@ -163,13 +164,18 @@ def ending(
     Follows the times of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
     transaction has no leader. Returns None if the action depends on an age that is unknown.
 
-    One case has no safe action: a transaction is lost, none is known to be committed, and the
-    outcome of a third is unknown. The open transactions are then neither committed nor aborted. An
-    operator ends them, or they time out.
+    If the outcome of a transaction is unknown, and none is known to be committed, that transaction
+    may be aborted. The open ones are then committed only while they are young, and only if none is
+    lost. Otherwise they are neither committed nor aborted: an operator ends them, or they time out.
     """
     if not _lost_or_open(transactions, found):
+        outcomes = {outcome_of(t, found[t.transactional_id]) for t in transactions}
         if _is_doubtful(transactions, found):
-            return Ending.WAIT
+            if Outcome.LOST in outcomes:
+                return Ending.WAIT
+            if age is None:
+                return None
+            return Ending.COMMIT if age is Age.YOUNG and not away else Ending.WAIT
         if not away:
             return Ending.FINISH
         # Brokers drop markers for a partition without a leader. It may get one in time.
@@ -266,6 +272,35 @@ def commit_all(
     return CommitOutcomes(those(Outcome.LOST), unknown, tuple(open_), expired)
 
 
+def _with_described(
+    ended: CommitOutcomes,
+    transactions: Sequence[PreparedTransaction],
+    found: Mapping[str, TransactionDescription],
+) -> CommitOutcomes:
+    """``ended`` with the outcomes of the transactions that got no EndTxn, or no response to it, as
+    far as ``found`` shows them.
+    """
+    left = [t for t in transactions if t.transactional_id in ended.unclear]
+    how = {
+        t.transactional_id: outcome_of(t, found[t.transactional_id])
+        if t.transactional_id in found
+        else Outcome.RETRY
+        for t in left
+    }
+
+    def those(wanted: Outcome) -> tuple[str, ...]:
+        return tuple(i for i, outcome in how.items() if outcome is wanted)
+
+    unknown = those(Outcome.UNKNOWN)
+    gone = tuple(i for i in unknown if found[i].error is not ErrorCode.NONE)
+    return CommitOutcomes(
+        (*ended.lost, *those(Outcome.LOST)),
+        (*ended.unknown, *unknown),
+        those(Outcome.RETRY),
+        (*ended.expired, *gone),
+    )
+
+
 def _overdue(
     client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
 ) -> tuple[str, ...]:
@@ -354,13 +389,10 @@ def _lost_or_open(
 def _is_doubtful(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """Whether a transaction is lost, another transaction is open, and none is known to be
-    committed.
-    """
+    """Whether a transaction is open, and none is known to be committed."""
     seen = [(t, found[t.transactional_id]) for t in transactions]
-    is_lost = any(outcome_of(t, now) is Outcome.LOST for t, now in seen)
     is_open = any(is_prepared(t, now) for t, now in seen)
-    return is_lost and is_open and not any(is_committed(t, now) for t, now in seen)
+    return is_open and not any(is_committed(t, now) for t, now in seen)
 
 
 def near_timeout(

@@ -18,41 +18,57 @@ NOTHING_UNDONE: Final = (
 )
 
 
-def hint_for(ended: CommitOutcomes, key: str, number: int) -> str:
-    """The hint of an error for the decided batch ``number`` of ``key``; ``ended`` has the ids whose
-    outcome is unknown.
+def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
+    """The hint of an error for the decided batch ``number`` of ``key``, which has ``of``
+    transactions; ``ended`` has the ids that are not known to be committed.
     """
+    lost, unknown = len(ended.lost), len(ended.unknown)
+    committed = of - lost - unknown - len(ended.unclear)
     if ended.overdue:
+        then = (
+            f"'kprod txn describe {key}' shows then what is to be done"
+            if committed or unknown
+            else "the next start writes the batch again"
+        )
         return (
             f"{len(ended.overdue)} of them are open for longer than kafka.transaction.timeout.ms, "
             "and the broker has not aborted them: if it never does, no start resolves the batch. "
             f"Stop the query, then 'kprod txn abort {_named(ended.overdue, key)} --force' aborts "
-            "them, and the next start writes the batch again"
+            f"them, and {then}"
         )
-    lost = len(ended.lost)
-    if ended.unclear:
-        aborted = f"; brokers have aborted {lost} others, whose rows are missing" if lost else ""
+    if not unknown:
+        aborted = f"; brokers have aborted {lost} others, " if lost else ""
+        if lost and committed:
+            aborted += "whose rows are missing"
+        elif lost:
+            aborted += "so a start aborts the rest, too, if it is not committed by then"
         return (
             f"brokers or a partition's leader were away, or this driver was paused; "
             f"{NOTHING_UNDONE}{aborted}"
         )
     if ended.expired:
-        why = "their transactional ids have expired (transactional.id.expiration.ms)"
+        why = f"{unknown} transactional ids have expired (transactional.id.expiration.ms)"
     else:
         why = (
-            "their transactional ids were initialized again, or their broker describes an abort "
-            "otherwise than Apache Kafka ('kprod check --exactly-once' shows whether it does)"
+            f"{unknown} transactional ids were initialized again, or their broker describes an "
+            "abort otherwise than Apache Kafka ('kprod check --exactly-once' shows whether it does)"
         )
-    missing = (
-        f"brokers have aborted {lost} others, whose rows are missing in either case; look whether "
-        "the rest of its rows is visible"
-        if lost
-        else "look whether its rows are visible"
-    )
+    if ended.unclear:
+        why += f", and {len(ended.unclear)} others are not ended"
+    rest = "the rest of its rows is visible" if lost or committed else "its rows are visible"
+    missing = f"look whether {rest}"
+    if lost:
+        missing = (
+            f"brokers have aborted {lost} others, whose rows are missing in either case; {missing}"
+        )
+    twice = ""
+    if committed:
+        missing = f"{committed} others are committed; {missing}"
+        twice = " (the rows that are visible come twice)"
     return (
         f"{why}, so no restart can resolve the batch; {missing}, then "
         f"continue with 'kprod txn resolve {key} --batch {number} --as done --force' if they are, "
-        "or with '--as replay', which has the batch written again, if they are not"
+        f"or with '--as replay', which has the batch written again{twice}, if they are not"
     )
 
 

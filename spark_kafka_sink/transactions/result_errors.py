@@ -327,7 +327,7 @@ def _outcome_unknown(reason: OutcomeUnknown, key: str) -> _Text:
     return _Text(
         f"batch {reason.number} of '{key}' is decided, but the outcome of {len(reason.ids)} of its "
         f"{reason.of} transactions is not known ({named(reason.ids, _NAMED)})",
-        hint_for(reason.ended, key, reason.number),
+        hint_for(reason.ended, key, reason.number, reason.of),
         ids=reason.ids,
     )
 

@@ -26,12 +26,13 @@ from spark_kafka_sink.transactions.commit_state import (
     Payload,
 )
 from spark_kafka_sink.transactions.ending import Age, CommitOutcomes, Ending
-from spark_kafka_sink.transactions.outcomes import Outcome, is_committed, outcome_of
+from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.results import Commit, Refuse
 from spark_kafka_sink.transactions.steps import Failure, Goal, View
 from spark_kafka_sink.transactions.sweep import is_superseded
 from tests.transactions.explored_things import (
+    AT_WILL,
     COMMIT,
     DONE,
     FIRST,
@@ -64,6 +65,7 @@ class Moves(Things):
     def begin(self, *actors: Actor, **faults: int) -> Surroundings:
         self.is_quiet = not any(faults.values())
         self.is_by_hand = any("by hand" in actor.todo for actor in actors)
+        self.is_at_will = any(actor.todo[0] in AT_WILL for actor in actors)
         ends, ages = tuple(OPEN for _ in self.nth), tuple(YOUNG for _ in self.works)
         kept = self.keep(FIRST)
         world = Surroundings((), ends, ages, kept, kept, **faults)  # type: ignore[arg-type]  # counts of faults
@@ -415,7 +417,9 @@ class Moves(Things):
         age, by_hand = self.age(world, decision), actor.todo[0] == "by hand"
         if open_:
             gone = tuple(i for i, how in outcomes.items() if how is Outcome.LOST)
-            over = self.adds(actor, ended=CommitOutcomes(lost=gone, unclear=open_))
+            unknown = tuple(i for i, how in outcomes.items() if how is Outcome.UNKNOWN)
+            ended = CommitOutcomes(gone, unknown, open_, expired=unknown)
+            over = self.adds(actor, ended=ended)
             yield "gives up", world, over
         if not actor.stage:
             seen = (
@@ -429,14 +433,8 @@ class Moves(Things):
             todo = rules.ending(decision.transactions, found, seen, away=away, only_lost=by_hand)
             whole = len(open_) == len(decision.ids)
             assert todo is not None
-            how = set(outcomes.values())
-            is_shown = any(
-                is_committed(t, found[t.transactional_id]) for t in decision.transactions
-            )
-            if open_ and todo is Ending.FINISH and Outcome.LOST in how and not is_shown:
-                raise IllegalStateError("a rest is committed, and no row of the lost ones is known")
             stage: tuple[Hashable, ...] = {
-                Ending.COMMIT: ("commit", GAP), Ending.HURRY: ("commit", LAST),
+                Ending.COMMIT: ("commit", max(GAP, age + 1)), Ending.HURRY: ("commit", LAST),
                 Ending.FINISH: ("commit", TIMED_OUT), Ending.WAIT: (),
                 Ending.UNDO: ("abort", LATER if whole else TIMED_OUT),
             }[todo]  # fmt: skip
@@ -457,6 +455,11 @@ class Moves(Things):
         is_allowed = age <= until or (what == "commit" and DONE in self.truly(world, decision.ids))
         if open_ and is_allowed:
             how = DONE if what == "commit" else SWEPT
+            truly = self.truly(world, decision.ids)
+            # (An operator may abort a part by force.)
+            is_torn = DONE not in truly and {GONE, SWEPT} & truly and not self.is_at_will
+            if how == DONE and is_torn:
+                raise IllegalStateError("a rest is committed, and none of the others is")
             yield f"{what}s {open_[0]}", self.ended(world, open_[0], how), actor
         yield "looks again", world, actor._replace(stage=())
 

@@ -123,6 +123,8 @@ class Things:
         #: Without faults an abort leaves nothing open.
         self.is_quiet = True
         self.is_by_hand = True
+        #: An operator has a command that may tear a batch.
+        self.is_at_will = False
         #: An id may be initialized again while other transactions are open.
         self.is_forgotten_early = False
         self.works = {

@@ -207,12 +207,34 @@ def test_an_abort_without_messages_beside_the_commit_of_a_job() -> None:
     assert ("committed", "abort: over") in found.ends
 
 
-def test_a_rest_is_not_committed_for_an_outcome_that_is_not_known() -> None:
-    """One of three is aborted, the id of another one is initialized again: the third one waits."""
-    model = Model({"a": 3})
+def with_an_id_initialized_again(tasks: int, *actors: Actor) -> Explored:
+    model = Model({"a": tasks})
     model.is_forgotten_early = True
-    found = explore(model, model.begin(DRIVER, **{**NO_FAULTS, "forgotten": 1}))
+    return explore(model, model.begin(*actors, **{**NO_FAULTS, "forgotten": 1}))
+
+
+@pytest.mark.parametrize("others", [(), (RESTART,), (OPERATOR,)], ids=["nobody", *NAMES[:2]])
+@pytest.mark.parametrize("tasks", [2, 3])
+def test_a_rest_is_not_committed_for_an_outcome_that_is_not_known(
+    tasks: int, others: tuple[Actor, ...]
+) -> None:
+    """The id of one is initialized again. Another one may be aborted: the rest waits for its end.
+    None is committed at an age at which the first one may be aborted.
+    """
+    found = with_an_id_initialized_again(tasks, DRIVER, *others)
     assert not found.counterexample, "\n".join(found.counterexample)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if _is_doubtful", "if False and _is_doubtful"),
+        ("if age is Age.YOUNG and not away", "if True"),
+    ],
+)
+def test_a_rest_that_is_committed_beside_such_an_outcome_is_found(old: str, new: str) -> None:
+    with with_text(ending, "ending", old, new):
+        assert with_an_id_initialized_again(3, DRIVER).counterexample
 
 
 #: Two threads write one version, of which one fails: Spark aborts it while the other one commits.

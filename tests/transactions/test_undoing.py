@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.steps import (
     Failure,
     Forget,
@@ -66,6 +67,26 @@ def test_a_start_pauses_beside_an_expired_id(world: CommittingWorld) -> None:
     with few_descriptions(world):
         hint_of_a_start(world)
     assert world.visible() == []
+
+
+def test_an_old_rest_is_not_committed_beside_an_expired_id(world: CommittingWorld) -> None:
+    """The expired one may be aborted, as far as a start knows; then the rest would be a part."""
+    expired, rest = decided(world)
+    world.cluster.transactions.expire(expired.transactional_id)
+    timeout_ms = world.config.transaction_timeout_ms
+    world.scheduler.sleep(timeout_ms - margin_ms(timeout_ms) // 2 + 1_000)
+    hint = hint_of_a_start(world)
+    assert world.settled(rest.transactional_id) in ("Ongoing", "CompleteAbort")
+    assert "no restart can resolve the batch" in hint
+
+
+def test_a_young_rest_is_committed_beside_an_expired_id(world: CommittingWorld) -> None:
+    """Brokers abort no young transaction, so the expired one was committed."""
+    expired, rest = decided(world)
+    world.cluster.transactions.expire(expired.transactional_id)
+    hint = hint_of_a_start(world)
+    assert world.settled(rest.transactional_id) == "CompleteCommit"
+    assert "1 others are committed" in hint
 
 
 def test_a_removal_that_is_always_shut_out_ends() -> None:
