@@ -54,8 +54,8 @@ MISSING_TOPIC_TIMEOUT_MS: Final = 10_000
 class AdminClient:
     """Sends admin requests, one call at a time, on the caller's thread. A context manager.
 
-    Every call is bounded by its ``deadline_ms`` (of the clock), or by its ``timeout_ms``. A
-    ``timeout_ms`` of None is max.block.ms. If no broker responds in time, the call raises
+    The time limit of a call is its ``deadline_ms`` (a time of the clock) or its ``timeout_ms``. If
+    ``timeout_ms`` is None, it is max.block.ms. If no broker responds in time, the call raises
     KafkaTimeoutError with each address that was tried and the reason of its failure. Three errors
     are raised immediately: AuthenticationError, UnsupportedVersionError, and ConfigError if no
     bootstrap server can be resolved.
@@ -84,7 +84,9 @@ class AdminClient:
         self.loop.close()
 
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """The clock's time ``timeout_ms`` from now, in ms. A timeout of None is max.block.ms."""
+        """The clock's time in ms when ``timeout_ms`` will be over. If ``timeout_ms`` is None, it is
+        max.block.ms.
+        """
         return self.clock.now_ms() + (
             self.config.max_block_ms if timeout_ms is None else timeout_ms
         )
@@ -97,17 +99,16 @@ class AdminClient:
         missing_topic_timeout_ms: int | None = None,
         allow_auto_topic_creation: bool = True,
     ) -> Cluster:
-        """The cluster: its brokers, and the partitions of all ``topics``. Without topics, only the
-        brokers.
+        """Requests the brokers of the cluster, and the partitions of all ``topics``.
 
-        Metadata of a missing topic are requested until the timeout, as Java's client does: the
-        topic may have been created a moment ago, or the broker may create it. After the timeout,
-        KafkaTimeoutError names the missing topics, and its hint has the brokers' error for each
-        topic. InvalidTopicError and AuthorizationError are raised immediately.
+        Metadata of a missing topic are requested until the timeout, as in Java's client, because
+        the topic may have been created a moment ago, or the broker may create it. After the
+        timeout, KafkaTimeoutError names the missing topics, and its hint has the brokers' error for
+        each topic. InvalidTopicError and AuthorizationError are raised immediately.
 
         The wait for a missing topic ends earlier if every response of the last
-        ``missing_topic_timeout_ms`` was UNKNOWN_TOPIC_OR_PARTITION. A missing response, or any
-        other error, restarts that period.
+        ``missing_topic_timeout_ms`` was UNKNOWN_TOPIC_OR_PARTITION. If a response is missing, or
+        has any other error, this period begins again.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
@@ -188,8 +189,9 @@ class AdminClient:
         return self._await_topics([topic.name], left_ms, has_leaders)
 
     def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
-        """True if the topic exists after one request, False if the caller should try again. The
-        topic also exists if an earlier request, whose response was lost, has created it.
+        """Sends one request to create the topic. Returns True if the topic then exists, and False
+        if the caller should try again. If the response to an earlier request was lost, that request
+        may already have created the topic.
         """
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
@@ -290,8 +292,8 @@ class AdminClient:
         )
 
     def _near(self, missing: Collection[str]) -> str:
-        """A question that names the existing topics with names similar to the missing topics'
-        names.
+        """A hint in the form of a question, with the names of existing topics that are similar to
+        the names of the missing topics.
         """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)

@@ -1,4 +1,4 @@
-"""One call to a broker: the request, its target, and whether its response is final. Values only.
+"""One call to a broker: the request, its target, and the decision whether its response is final.
 
 Owns: :class:`Call`, its targets, the one table from a response's error code to the next step, and
 the distribution of items over requests. Never: a connection (``request_loop.py``).
@@ -78,18 +78,18 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its target and its response. ``done`` is true once the response
+    """One request to a broker, with its target and its response. ``done`` is true when the response
     is final.
 
-    * ``request``: None for a call that only finds the coordinator ``to``.
+    * ``request``: the request. It is None for a call that only finds the coordinator ``to``.
     * ``what``: the name of the call in errors.
-    * ``error_in``: returns the error code of a response. If ``error_in`` or :meth:`retry_code`
-      raises, all calls of the loop end.
+    * ``error_in``: a function that returns the error code of a response. If ``error_in`` or
+      :meth:`retry_code` raises an exception, all calls of the loop end.
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``once``: the call ends at the first lost connection, although it is not done. Its caller then
-      chooses the next target.
-    * ``last_status``: the reason why the call is not done. ``last_code`` is the error code, if an
-      error code is the reason.
+    * ``once``: true if the call ends when its connection is lost, although it is not done. The
+      caller then chooses the next target.
+    * ``last_status``: the reason why the call is not done yet. If the reason is an error code, it
+      is in ``last_code``.
     * ``sent``, ``answered``: the numbers of requests and responses.
     """
 
@@ -109,7 +109,7 @@ class Call(Generic[ResponseT]):
     last_code: ErrorCode | None = None
 
     def retry_code(self, response: ResponseT) -> ErrorCode | None:
-        """The error code of ``response`` if the call must be retried, None if the response is
+        """The error code of ``response`` if the call must be retried. None if the response is
         final.
         """
         code = self.error_in(response)
@@ -119,10 +119,10 @@ class Call(Generic[ResponseT]):
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """The error ``code`` if the call must be retried, None if the response is final.
+    """The error ``code`` if the call must be retried. None if the response is final.
 
-    Raises :func:`refusal` for errors that no retry can resolve. With ``success_only`` it also
-    raises for every other final error.
+    Raises the exception of :func:`refusal` for errors that no retry can resolve. If
+    ``success_only`` is true, also raises it for every other final error.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:
@@ -133,7 +133,9 @@ def retry_code(
 
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """The exception for the error ``code``. An authorization error names the ``right`` if given."""
+    """Creates the exception for the error ``code``. An authorization error names the missing
+    ``right``, unless ``right`` is empty.
+    """
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)
     return AuthorizationError(
@@ -144,8 +146,8 @@ def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
 
 
 def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """Distributes ``items`` over lists, one for each request, of at most ``most_bytes`` bytes. An
-    item that is larger has a list for itself.
+    """Distributes ``items`` over lists of at most ``most_bytes`` bytes, one list for each request.
+    A larger item is alone in its list.
     """
     found: list[T] = []
     size = 0

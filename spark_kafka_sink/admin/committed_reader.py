@@ -2,8 +2,8 @@
 
 Owns: :class:`CommittedReader`: the offsets of the partitions, and their committed records with all
 of their fields. A batch that can't be read is an error. Never: the meaning of a record
-(``records/letters/letter_fields.py``), or a search that must survive any bytes
-(``records/log_records.py``).
+(``records/letters/letter_fields.py``), or reading a topic in which other clients may write invalid
+bytes (``records/log_records.py``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 
 class CommittedReader:
-    """Reads the committed records of ``topic`` over the connections of ``client``. Each request is
-    bounded by max.block.ms. Raises KafkaTimeoutError if the topic does not exist.
+    """Reads the committed records of ``topic`` over the connections of ``client``. The time limit
+    of each request is max.block.ms. Raises KafkaTimeoutError if the topic does not exist.
 
     ``left_out`` counts the records of transactions that are still open at the end of a partition.
     """
@@ -49,8 +49,8 @@ class CommittedReader:
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """Yields all committed records of the partition before the offset ``end``.
 
-        The records of a transaction are yielded when its commit marker is read, and records of an
-        open transaction are left out. Raises CorruptRecordError for a damaged batch. Raises
+        The records of a transaction are yielded when its commit marker is read. Records of an open
+        transaction are left out. Raises CorruptRecordError for a damaged batch. Raises
         KafkaTimeoutError if no batch arrives for max.block.ms, because the log was truncated before
         ``end``.
         """

@@ -29,7 +29,9 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
 
 
 def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """Like :func:`existing`, for a topic to read: the hint of an AuthorizationError names READ."""
+    """The cluster with the partitions of ``topic``, like :func:`existing`, for a topic that will be
+    read. The hint of an AuthorizationError names the right READ.
+    """
     try:
         return existing(admin, topic, timeout_ms)
     except AuthorizationError as error:  # whose hint is that of a write

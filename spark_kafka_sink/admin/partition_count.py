@@ -1,4 +1,4 @@
-"""Counts committed records of given producers in ranges of partitions, by the headers of batches.
+"""Counts the committed records that given producers have written to ranges of partitions.
 
 Owns: :class:`RangeCount`, the count of one range, and :func:`count_ranges`, which reads many ranges
 with bounded memory. Only the headers of batches are parsed, and their checksums are checked. Never:
@@ -38,21 +38,24 @@ _AT_ONCE: Final = 8
 class RangeCount:
     """The count of one range of offsets in a partition: the batches that ``producers`` wrote there.
 
-    The range is from offset ``at`` to ``last``, and ``at`` advances with each fetch; ``fetches`` is
-    the number of fetches left. ``producers`` None stands for all producers.
+    The range is from offset ``at`` to ``last``. ``at`` advances with each fetch, and ``fetches`` is
+    the number of fetches left. If ``producers`` is None, the batches of all producers count.
 
-    * ``rows``: committed records of ``producers``.
-    * ``aborted_rows``: their aborted records.
-    * ``other``: offsets of other producers' records, of markers and of aborted records.
+    * ``rows``: the number of committed records of ``producers``.
+    * ``aborted_rows``: the number of aborted records of ``producers``.
+    * ``other``: the number of offsets of other producers' records, of markers and of aborted
+      records.
     * ``checksum``: the sum of the committed batches' checksums.
-    * ``gaps``: offsets without a record; ``deleted``: offsets before the start of the log.
-    * ``first_batch``: the base offset of the first batch of ``producers``; -1 without a batch.
-    * ``last_row``: the last offset of their last batch; -1 without a batch.
+    * ``gaps``: the number of offsets without a record.
+    * ``deleted``: the number of offsets before the start of the log.
+    * ``first_batch``: the base offset of the first batch of ``producers``, or -1 if there is no
+      batch.
+    * ``last_row``: the last offset of the last batch of ``producers``, or -1 if there is no batch.
     * ``hole``: the offset of the first batch that does not continue its producer's sequence,
-      because ``hole_rows`` records are missing before it; -1 without a hole. With ``from_zero`` a
-      producer's first sequence must be 0.
-    * ``repeated_at``: the offset of the first batch with a sequence that its producer already used;
-      -1 without such a batch.
+      because ``hole_rows`` records are missing before it. It is -1 if there is no such batch. With
+      ``from_zero``, a producer's first sequence must be 0.
+    * ``repeated_at``: the offset of the first batch with a sequence that its producer has already
+      used, or -1 if there is no such batch.
     * ``damage``: the reason why the batch at ``damaged_at`` can't be read.
     * ``problem``: the reason why the range was not read to its end.
     * ``log_end``: the end offset of a log that ends in the range.
@@ -112,7 +115,9 @@ class RangeCount:
         return moved or self.damaged_at >= 0
 
     def skip_to(self, start: int) -> None:
-        """Continues at ``start``, the new first offset of the log; older records are deleted."""
+        """Continues at ``start``, the new first offset of the log, because older records were
+        deleted.
+        """
         begin = min(start, self.last + 1)
         self.deleted += begin - self.at
         self.at = begin
@@ -158,8 +163,8 @@ class RangeCount:
 
 
 class _Aborted:
-    """The aborted transactions of one Fetch response, compared with its batches in offset order
-    (Java's ``CompletedFetch``).
+    """Finds the batches of aborted transactions in one Fetch response. Must be called with the
+    batches in the order of their offsets (Java's ``CompletedFetch``).
     """
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
@@ -187,9 +192,9 @@ def count_ranges(
 ) -> None:
     """Counts all ``ranges`` of partitions of one topic, and stores the counts in the ranges.
 
-    Each request, and each wait for a transaction to end, is bounded by max.block.ms of ``client``.
-    The whole count ends at the clock's time ``until_ms``. A range that can't be read to its end
-    gets a ``problem``. Raises AuthorizationError if the topic may not be read.
+    max.block.ms of ``client`` is the time limit of each request, and of each wait for the end of a
+    transaction. The whole count ends at the clock's time ``until_ms``. A range that can't be read
+    to its end gets a ``problem``. Raises AuthorizationError if the topic may not be read.
     """
     reader = PartitionReader(client, "", "READ on the topic")
     total = sum(one.last + 1 - one.at for one in ranges)
@@ -253,10 +258,10 @@ def _moved(
 
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
-    """Notes that a fetch of the range was empty; sets its ``problem`` after max.block.ms of empty
-    fetches.
+    """Records that a fetch of the range was empty. After max.block.ms of empty fetches, sets the
+    ``problem`` of the range.
 
-    An open transaction, or the end of the log, is the reason. An empty fetch may also be temporary:
+    The reason is an open transaction, or the end of the log. An empty fetch may also be temporary:
     the markers of a commit follow a moment later, and a new leader has no high watermark at first.
     """
     now = client.clock.now_ms()

@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse
 class PartitionReader:
     """Reads partitions over the connections of ``client``, whose metadata must have the topic.
 
-    ``what`` is the text before a partition in messages. ``rights`` are the rights that an
+    ``what`` is the text that precedes a partition in messages. ``rights`` are the rights that an
     AuthorizationError names.
     """
 
@@ -37,13 +37,15 @@ class PartitionReader:
         self._rights = rights
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        """The partition's first offset, or the offset after its last record (by ``spec``)."""
+        """The partition's first offset or the offset after its last record, as ``spec``
+        determines.
+        """
         call = self._offset_call(tp, spec)
         return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
 
     def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        """Batches of the partition from ``offset`` on, of open and aborted transactions as well.
-        The result's ``error`` may be OFFSET_OUT_OF_RANGE.
+        """Fetches batches of the partition from ``offset`` on, including batches of open and
+        aborted transactions. The result's ``error`` may be OFFSET_OUT_OF_RANGE.
         """
         call, request = self._fetch_call(tp, offset)
         return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))
@@ -51,8 +53,8 @@ class PartitionReader:
     def end_and_fetch(
         self, tp: TopicPartition, offset: int, deadline_ms: int
     ) -> tuple[int, FetchedPartition | None]:
-        """The offset after the partition's last record, and the batches from ``offset`` on, in one
-        round trip.
+        """Requests the offset after the partition's last record and the batches from ``offset`` on,
+        in one round trip.
 
         The leader answers the requests of a connection in order, so the batches include every
         record before the returned end. If a request was sent twice, the order is not known, and

@@ -1,12 +1,11 @@
-"""The request loop: many requests in parallel, on the caller's thread, until all responses are
-final.
+"""Runs many requests in parallel, on the caller's thread, until all responses are final.
 
 Owns: :class:`RequestLoop`, which sends calls (``call.py``) over the connections of one network
 client. It finds coordinators, for many ids in one request, and caches them. Never: the content of a
 request, the meaning of a response, a thread, a decision.
 
-A broker processes one request of a connection at a time. So pipelining saves the round trips
-between calls to one broker, but the broker does not process them in parallel.
+Several requests may be in flight on one connection. This saves round trips, but the broker still
+processes the requests of a connection one after another.
 """
 
 from __future__ import annotations
@@ -75,8 +74,9 @@ _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """A producer's metadata for admin calls, so that driver and tasks raise the same errors. It
-    also keeps the errors that ``await_topics`` does not raise. Only one thread may use it.
+    """The metadata of a producer, used for admin calls, so that driver and tasks raise the same
+    errors. This class also keeps the errors that ``await_topics`` does not raise. Only one thread
+    may use an instance.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -106,8 +106,8 @@ class RequestLoop:
     """Sends many calls in parallel over one network client. Only one thread at a time may use it.
 
     Raises ConfigError if no bootstrap server can be resolved. A KeyboardInterrupt during a call
-    closes the connections: the next call opens new connections, and never receives a response to an
-    earlier request.
+    closes the connections. The next call opens new connections, so it can't receive a response to
+    an earlier request.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class RequestLoop:
 
     @property
     def cluster(self) -> Cluster:
-        """The current metadata; only the bootstrap servers before the first response."""
+        """The current metadata. Before the first response, they have only the bootstrap servers."""
         return self.metadata.cluster
 
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
@@ -219,7 +219,8 @@ class RequestLoop:
 
     @contextmanager
     def _reset_after_interrupt(self) -> Iterator[None]:
-        """The context of every poll, which opens new connections after an interrupted poll.
+        """A context manager around every poll. After an interrupted poll, closes the connections,
+        so that new connections are opened.
 
         An interrupted poll may have read a response and lost it.
         """
@@ -237,8 +238,8 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """The error of the first call that is not done at its deadline, or had a retriable error.
-        If no broker was ever reached, the error lists each address with the reason of its failure.
+        """Creates the error of the first call that is not done at its deadline. If no broker was
+        ever reached, the error lists each address with the reason of its failure.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -267,9 +268,9 @@ class RequestLoop:
 class _Dispatcher:
     """The calls of one :meth:`RequestLoop.run`, with the reason why each call waits.
 
-    Each call is in exactly one place: ``_queues`` (its broker is known), ``_awaiting_coordinator``
-    (its coordinator is being found), ``_backing_off`` (it waits for its backoff), or in flight,
-    held by its callback.
+    Each call is in exactly one place. It is in ``_queues`` if its broker is known, in
+    ``_awaiting_coordinator`` while its coordinator is being found, and in ``_backing_off`` while it
+    waits for its backoff. A call in flight is only in the callback of its response.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
@@ -295,8 +296,8 @@ class _Dispatcher:
 
     def advance(self, now: int) -> int | None:
         """Sends at most one request to each broker, because a connection accepts the next request
-        only after the last one is written. Returns the next poll timeout in ms, or None if all
-        calls have ended.
+        only when the previous request is written. Returns the next poll timeout in ms, or None if
+        all calls have ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -377,8 +378,8 @@ class _Dispatcher:
     def _reroute(
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
     ) -> None:
-        """Schedules a retry of the call, which then chooses its broker again. The current broker is
-        not available, or is not the coordinator or leader.
+        """Schedules a retry of the call, for which the broker is then chosen again. Called if the
+        current broker is not available, or is no longer the coordinator or leader.
         """
         if isinstance(call.to, CoordinatorKey):
             self._loop.found.pop(call.to, None)
@@ -406,8 +407,8 @@ class _Dispatcher:
         self.open -= 1
 
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
-        """The least loaded broker if its connection is ready, otherwise None; and the poll timeout
-        in ms.
+        """Returns the least loaded broker if its connection is ready, otherwise None. Also returns
+        the poll timeout in ms.
         """
         node = self._client.least_loaded_node(now)
         if node is None:
@@ -438,7 +439,7 @@ class _Dispatcher:
         handle: Callable[[ClientResponse], None],
     ) -> None:
         """Sends ``request`` to ``node``, and passes the response to ``handle``. If ``handle``
-        raises, the run ends with this error.
+        raises an exception, the run ends with this exception.
         """
 
         def callback(response: ClientResponse) -> None:

@@ -4,8 +4,9 @@ Owns: :class:`TransactionClient`: the request, its broker, and the errors that a
 the meaning of an outcome for a batch (``transactions/``), the sending of calls
 (``request_loop.py``).
 
-All of these requests may be sent twice: they are retried until the deadline (``call.py`` lists the
-errors). Missing rights and unsupported versions are raised; every other response is returned.
+All of these requests may safely be sent twice. So they are retried until the deadline (``call.py``
+lists the errors). For missing rights and unsupported versions, an exception is raised. Every other
+response is returned.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class Beside:
     round trips.
 
     Brokers answer the requests of a connection in order, so each coordinator describes its
-    transactions before it lists their ages. A response is only used if the description shows that
-    its request was the right one.
+    transactions before it lists their ages. The requests are chosen before the descriptions are
+    known. A response is only used if the descriptions show that its request was useful.
     """
 
     ids: Collection[str]
@@ -145,18 +146,21 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts the open transactions ``found`` by :meth:`describe`, and fences their writers.
+        """Aborts the open transactions that :meth:`describe` has ``found``, and fences their
+        writers.
 
-        The requests have the identities in the descriptions.
+        The requests contain the producer ids and epochs of the descriptions.
 
-        * Version 2: EndTxn(abort), which bumps the epoch, also for an id that is Empty. A request
-          that arrives late does not affect a later transaction of the id.
-        * Version 1: InitProducerId, because EndTxn would not change the epoch. If that request
-          arrives late, it aborts the transaction that the id has open by then, so the id must not
-          be used again. (With the identity, KIP-360, a coordinator that has just aborted the
-          transaction for its timeout would reject the request.)
-        * The writers of ``prepared`` get EndTxn(abort) without a fence, because a fence would
-          remove their outcome.
+        * With transactions of version 2, EndTxn(abort) is sent, which raises the epoch, also for an
+          id in the state Empty. A request that arrives late does not affect a later transaction of
+          the id.
+        * With version 1, InitProducerId is sent, because EndTxn would not change the epoch. If that
+          request arrives late, it aborts the transaction that the id has open at that time, so the
+          id must not be used again. (The request does not contain the identity, KIP-360: a
+          coordinator that has just aborted the transaction because of its timeout would reject such
+          a request.)
+        * For ``prepared`` transactions, EndTxn(abort) is sent without a fence in both versions,
+          because a fence would make it impossible to find out their outcome later.
 
         Transactions that are :meth:`leaderless` are left open.
         """
@@ -187,9 +191,9 @@ class TransactionClient(AdminClient):
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
-        """The requests that can be sent together with a description of ``ids``: the transactions
-        older than ``age_ms``, and the leaders of their partitions. None before the first check of
-        this client.
+        """Prepares the requests that can be sent together with a description of ``ids``. They
+        request the transactions older than ``age_ms``, and the leaders of their partitions. Returns
+        None before the first check of this client.
         """
         if not self._list_ages or not self._written:
             return None
@@ -207,7 +211,8 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
-        """The descriptions of transactional ids, by id (DescribeTransactions).
+        """Requests the descriptions of transactional ids (DescribeTransactions), and returns them
+        by id.
 
         The description of an unknown id has the ``error`` TRANSACTIONAL_ID_NOT_FOUND. Raises
         KafkaTimeoutError if a coordinator does not respond.
@@ -272,14 +277,16 @@ class TransactionClient(AdminClient):
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
-        """The Ongoing transactions of ids that begin with ``prefix``, listed by all brokers.
+        """Requests the Ongoing transactions of ids that begin with ``prefix``, from all brokers.
 
-        With ``idle`` the result also has Empty ids, whose writer has an identity and has sent
-        nothing since. Brokers silently omit ids that the principal may not describe.
+        With ``idle``, the result also has ids in the state Empty: their writer has a producer id
+        and epoch, and has not begun a transaction since. Brokers silently omit ids that the
+        principal may not describe.
 
-        The requests are sent in rounds, because other brokers become coordinators of a lost
-        broker's ids. With ``patient`` every call retries a broker that can't be reached for some
-        seconds. Otherwise calls skip this broker for a while.
+        The requests are sent in several rounds. If a broker is lost, other brokers become the
+        coordinators of its ids, and are asked in the next round. With ``patient``, a broker that
+        can't be reached is retried for some seconds in every call. Otherwise later calls skip this
+        broker for a while.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -310,12 +317,12 @@ class TransactionClient(AdminClient):
         only_listed: bool = False,
         beside: Beside | None = None,
     ) -> frozenset[str] | None:
-        """The ids whose transaction has been open for longer than ``age_ms``, by their
-        coordinator's clock.
+        """The ids whose transaction has been open for longer than ``age_ms``, by the clock of their
+        coordinator.
 
-        Ids that the coordinator does not list as open are also returned, except with
-        ``only_listed``. None is returned if a broker is older than 3.8 and does not support the
-        query. Only the ids' coordinators are queried.
+        Unless ``only_listed`` is true, ids that the coordinator does not list as open are also
+        returned. Returns None if a broker is older than 3.8, because such brokers do not support
+        the query. Only the ids' coordinators are queried.
 
         While an id moves to another coordinator, no broker lists it. So the coordinators of
         unlisted ids are found and queried again. An id counts as younger only if a broker lists it
@@ -373,8 +380,8 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """The partitions without a leader of each open transaction, by id; other transactions are
-        left out.
+        """The partitions without a leader of each open transaction, by transactional id.
+        Transactions whose partitions all have leaders are left out.
 
         Kafka 4 drops the commit and abort markers of such partitions. The metadata come from a
         coordinator that has just responded, because another broker may be frozen.
@@ -416,7 +423,9 @@ class TransactionClient(AdminClient):
         return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """The cluster's transaction.version: 2 (KIP-890), otherwise 1. Requested once."""
+        """The version of transactions in the cluster: 2 with KIP-890, otherwise 1. Requested
+        once.
+        """
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
             versions = NodeApiVersions.of(self.loop.send_and_receive(call, deadline_ms))
@@ -435,13 +444,13 @@ class TransactionClient(AdminClient):
         """Sends InitProducerId, which fences every earlier writer of the id and aborts its open
         transaction.
 
-        With ``ours`` (KIP-360, brokers since 2.5) this happens only if ``ours`` is still the
-        identity of the id. Otherwise ProducerFencedError is raised, and the newer writer is not
-        fenced.
+        With ``ours`` (KIP-360, brokers since 2.5), this happens only if ``ours`` is still the
+        producer id and epoch of the transactional id. Otherwise ProducerFencedError is raised, and
+        the newer writer is not fenced.
 
-        With ``once`` the request is not sent again if it gets no response: a second request could
-        arrive late, and abort a transaction that was begun since. ``timeout_ms`` is the timeout of
-        the next transaction. Raises ConfigError if it is above the broker's
+        With ``once``, the request is not sent again if it gets no response. Otherwise the first
+        request could arrive late, and abort a transaction that was begun since. ``timeout_ms`` is
+        the timeout of the next transaction. Raises ConfigError if it is above the broker's
         transaction.max.timeout.ms, and KafkaTimeoutError if no definite response arrives in time.
         """
 

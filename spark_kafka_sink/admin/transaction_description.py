@@ -51,10 +51,10 @@ class TransactionState(Enum):
 class TransactionDescription:
     """The description of one transactional id by its coordinator.
 
-    ``start_ms`` is the coordinator's clock when the first partition was added, -1 if no transaction
-    was opened yet. ``partitions`` are topics with their partition numbers; in PREPARE_COMMIT and
-    PREPARE_ABORT they are only the partitions without a marker. With an ``error`` all other fields
-    are unset: UNKNOWN, -1 and empty.
+    ``start_ms`` is the time when the first partition was added, by the coordinator's clock. It is
+    -1 if no transaction was opened yet. ``partitions`` are topics with their partition numbers. In
+    the states PREPARE_COMMIT and PREPARE_ABORT, they are only the partitions that have no marker
+    yet. If ``error`` is set, all other fields are unset: UNKNOWN, -1 and empty.
     """
 
     error: ErrorCode

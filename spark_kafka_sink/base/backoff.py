@@ -18,11 +18,12 @@ _CONCURRENT_MS = 20
 
 
 class ExponentialBackoff:
-    """The milliseconds ``initial * multiplier ** attempts``, at most ``max``, spread by
-    +-``jitter``.
+    """The wait in milliseconds: ``initial * multiplier ** attempts``, at most ``max``, varied at
+    random by the fraction ``jitter`` up or down.
 
-    The spread never raises a value above ``max_ms``. When ``initial_ms >= max_ms`` the result is
-    always ``max_ms``, without spread (Java's ``expMax == 0``). ``random`` gives floats in [0, 1).
+    The variation never raises a value above ``max_ms``. If ``initial_ms >= max_ms``, the result is
+    always ``max_ms``, without variation (Java's ``expMax == 0``). ``random`` returns floats in [0,
+    1).
     """
 
     __slots__ = ("_exponent_max", "_initial", "_jitter", "_max", "_multiplier", "_random")
@@ -48,7 +49,9 @@ class ExponentialBackoff:
         )
 
     def backoff(self, attempts: int) -> int:
-        """The milliseconds to wait after ``attempts`` failures in a row (0: the first wait)."""
+        """The milliseconds to wait. ``attempts`` is the number of earlier waits in a row, so it is
+        0 for the first wait.
+        """
         if self._exponent_max == 0:
             return self._initial
         term = self._initial * self._multiplier ** min(attempts, self._exponent_max)
@@ -61,8 +64,8 @@ def concurrent_backoff(
 ) -> ExponentialBackoff:
     """The backoff of a producer after CONCURRENT_TRANSACTIONS, in milliseconds.
 
-    The first wait is 20, or ``retry_ms`` (retry.backoff.ms) if that is less. Each wait is twice the
-    previous wait, up to ``retry_max_ms``.
+    The first wait is 20 ms, or ``retry_ms`` (retry.backoff.ms) if that is less. Each wait is twice
+    the previous wait, up to ``retry_max_ms``.
     """
     soon = min(_CONCURRENT_MS, retry_ms)
     return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

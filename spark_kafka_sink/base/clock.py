@@ -1,9 +1,10 @@
 """The producer's only source of time, and its only way to wait.
 
 Owns: reading clocks and blocking; :class:`Latch` and :class:`Waiters`, on which threads wait.
-Never: any decision. Everything below the two loops (the writer's and the sender's) takes ``now`` as
-an argument, and blocks only in :meth:`Clock.wait`. So tests can run the whole producer on a
-simulated clock.
+Never: any decision.
+
+All code below the two loops (the writer's and the sender's) takes ``now`` as an argument, and
+blocks only in :meth:`Clock.wait`. So tests can run the whole producer on a simulated clock.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ NEVER = 2**63 - 1
 class Latch:
     """An event that happens once, for which one thread waits.
 
-    A ``threading.Condition`` is not safe here, because a KeyboardInterrupt lands after any call,
-    also after a call inside the Condition's Python code. Between ``lock.__enter__()`` and the end
-    of ``Condition.__enter__`` it leaves the lock held forever. Around the release and the second
-    acquire in ``Condition.wait`` it makes the caller's ``with`` release a lock that the caller does
-    not hold. A raw lock has no such gap: ``with`` takes and frees it in one step each, and a thread
-    that waits for a latch holds no lock.
+    A ``threading.Condition`` is not safe here, because a KeyboardInterrupt may be raised after any
+    call, also inside the Condition's Python code. If it is raised between ``lock.__enter__()`` and
+    the end of ``Condition.__enter__``, the lock stays held forever. If it is raised in
+    ``Condition.wait``, around the release and the second acquire, the caller's ``with`` releases a
+    lock that the caller does not hold. A raw lock has no such gap: ``with`` takes and frees a raw
+    lock in one step each, and a thread that waits for a latch holds no lock.
     """
 
     __slots__ = ("_gate",)
@@ -39,13 +40,15 @@ class Latch:
         return not self._gate.locked()
 
     def open(self) -> None:
-        """Opens the latch. Has no effect when the latch is open, or when no thread waits."""
+        """Opens the latch. Does nothing if the latch is already open. No thread need wait for
+        it.
+        """
         with contextlib.suppress(RuntimeError):
             self._gate.release()
 
     def wait(self, seconds: float) -> bool:
-        """Waits at most ``seconds`` (-1: indefinitely); True when the latch is open. Only a clock
-        may call this.
+        """Waits for at most ``seconds``, or without a limit if it is -1. Returns True if the latch
+        is open. Only a clock may call this method.
         """
         if not self._gate.acquire(timeout=seconds):
             return False
@@ -54,11 +57,12 @@ class Latch:
 
 
 class Waiters:
-    """The latches of the threads that wait for a change of state; used under the lock of that
+    """The latches of the threads that wait for a change of some state. Used under the lock of that
     state.
 
     A waiter checks the state under the lock, calls :meth:`enlist`, releases the lock, calls
-    ``clock.wait``, and checks again. A change between the check and the wait opens the latch first.
+    ``clock.wait``, and checks again. If the state changes between the check and the wait, the latch
+    is already open when the wait begins.
     """
 
     __slots__ = ("_latches",)
@@ -73,7 +77,9 @@ class Waiters:
         return latch
 
     def wake_all(self) -> None:
-        """Opens all latches, including latches of waiters that gave up (deadline, interrupt)."""
+        """Opens all latches, including latches whose waiter no longer waits because of a deadline
+        or an interrupt.
+        """
         for latch in self._latches:
             latch.open()
         self._latches.clear()
@@ -91,10 +97,11 @@ class Clock(Protocol):
         ...
 
     def wait(self, latch: Latch, deadline_ms: int) -> bool:
-        """Waits until ``latch`` is open (True) or the deadline has passed (False).
+        """Waits until ``latch`` is open or the deadline has passed. Returns True if the latch is
+        open.
 
-        ``deadline_ms`` is a time of :meth:`now_ms`; :data:`NEVER` waits indefinitely. The caller
-        holds no lock.
+        ``deadline_ms`` is a time of :meth:`now_ms`. With :data:`NEVER` there is no deadline. The
+        caller must hold no lock.
         """
         ...
 

@@ -28,8 +28,8 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The description of a dataclass field, a sentence, and the unit of its values (empty: no
-    unit).
+    """The description of a dataclass field, in a sentence, and the unit of its values. The unit is
+    empty if the values have no unit.
     """
 
     meaning: str
@@ -43,8 +43,8 @@ def json_name(name: str) -> str:
 
 
 def as_json(value: object) -> Json:
-    """``value``, a described dataclass or the value of a field, in a form that ``json.dumps``
-    accepts.
+    """Converts ``value`` to a form that ``json.dumps`` accepts. ``value`` is a described dataclass
+    or the value of a field.
     """
     if value is None or isinstance(value, str | int | float):
         return value

@@ -1,9 +1,10 @@
 """The addresses of pages of the documentation, for this version.
 
-Owns: the single address behind every link that a user sees: in messages, in the metadata of the
-package, and on the site. Never: a page's content. A wheel does not contain docs/, so no message
-names a file of docs/. While there is no site, a message names the command that prints the same
-text.
+Owns: the address of the site, which is part of every link that a user sees: in messages, in the
+metadata of the package, and on the site. Never: a page's content.
+
+A wheel does not contain docs/, so no message names a file of docs/. While there is no site, a
+message names the command that prints the same text.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ def page_address(page: str, anchor: str = "") -> str:
 
 
 def error_url(code: str) -> str | None:
-    """The URL of the page about an error code such as ``KP0301``; None while there is no site."""
+    """The URL of the page about an error code such as ``KP0301``. None while there is no site."""
     return page_address(f"{ERRORS_PAGE}/{code}") if SITE else None
 
 
 def where_to_read(code: str) -> str:
-    """The end of a message: the address of the code's page and of the runbook's section, or the
-    command that prints their text.
+    """The end of an error message: the addresses of the code's page and of the runbook's section.
+    While there is no site, it is the command that prints their text.
     """
     if not SITE:
         return f"kprod explain {code}"

@@ -144,7 +144,7 @@ class Kind(StrEnum):
 
     @property
     def kp_code(self) -> str:
-        """The code of the kind, such as ``KP0301``, as messages show it; also its anchor in
-        docs/errors.md.
+        """The code of the kind, such as ``KP0301``, as messages show it. It is also the kind's
+        anchor in docs/errors.md.
         """
         return self.value

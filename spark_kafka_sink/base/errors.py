@@ -1,14 +1,15 @@
 """The exception hierarchy, and the handling of each broker error code.
 
-Owns: every exception that this package raises; the form of warnings, which have codes too; the
-warnings that a process logged once; and the table of broker error codes (number, name, class,
-meaning, hint), from Kafka's ``common/protocol/Errors.java`` and the retry classes of ``Sender`` and
-``TransactionManager``. Never: a decision to retry (``sender.py``).
+Owns: every exception that this package raises; the form of warnings, which also have codes; the
+warnings that this process has already logged; and the table of broker error codes (number, name,
+class, meaning, hint). The table comes from Kafka's ``common/protocol/Errors.java``, and from the
+handling of errors in ``Sender`` and ``TransactionManager``. Never: a decision to retry
+(``sender.py``).
 
-Every error is one line with the cause, its place and the remedy, after the code of its kind
-(``error_kinds.py``). A second line has the hint, if there is one, and the link. All errors are
-picklable, because Spark sends them from a worker to the driver. No error contains a payload, a key,
-a header or a secret. Java's ``XException`` is ``XError`` here.
+Every error is one line: the code of its kind (``error_kinds.py``), the cause, the place and the
+remedy. A second line has the hint, if there is a hint, and the link. All errors are picklable,
+because Spark sends them from a worker to the driver. No error contains a payload, a key, a header
+or a secret. Java's ``XException`` is ``XError`` here.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def warn(
 
 
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
-    """Logs those of ``lines`` as warnings that this process has not logged yet. Each line includes
-    its code.
+    """Logs ``lines`` as warnings, except for lines that this process has already logged. Each line
+    includes its code.
     """
     for line in lines:
         if line in _said:
@@ -156,10 +157,10 @@ class ErrorCode(IntEnum):
         return CODES[self].error_class is ErrorClass.REFRESH_METADATA
 
     def error(self, where: str, message: str | None = None) -> ApiError:
-        """The exception for this code. ``where`` is the topic partition and the broker.
+        """Creates the exception for this code. ``where`` is the topic partition and the broker.
 
-        ``message`` is the broker's own text, if there is one. It is escaped, and cut to 200
-        characters.
+        ``message`` is the broker's own text, or None if there is no text. The text is escaped, and
+        cut to 200 characters.
         """
         info = CODES[self]
         text = safe_text(message) if message else info.meaning
@@ -209,8 +210,8 @@ class KafkaError(Exception):
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
 
     def _fields(self) -> dict[str, Any]:
-        """The fields to pickle in addition to message and hint: every other attribute of the
-        instance.
+        """The attributes of the instance that are pickled in addition to message and hint: all
+        other attributes.
         """
         return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
 
@@ -269,15 +270,17 @@ class IllegalStateError(KafkaError, RuntimeError):
 
 
 class RemoteProtocolError(KafkaError):
-    """A broker's bytes break the protocol. The connection is closed, because its remaining bytes
-    can't be interpreted.
+    """A broker has sent bytes that do not follow the protocol. The connection is closed, because
+    its remaining bytes can't be interpreted.
     """
 
     default_kind = Kind.MALFORMED_ANSWER
 
 
 class WrongListenerError(RemoteProtocolError):
-    """The broker's first bytes are TLS on a plaintext connection. Not retried."""
+    """The broker has sent TLS on a plaintext connection, so the address belongs to another
+    listener. Not retried.
+    """
 
     default_kind = Kind.WRONG_LISTENER
 
@@ -320,7 +323,9 @@ class CommitLogError(BatchError):
 
 
 class _TransactionsError(BatchError):
-    """The base of errors about transactions, whose ids are in ``transactional_ids``."""
+    """The base class of errors about transactions. ``transactional_ids`` has the ids of these
+    transactions.
+    """
 
     transactional_ids: tuple[str, ...]
 

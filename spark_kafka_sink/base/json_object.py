@@ -1,4 +1,4 @@
-"""JSON text from other programs.
+"""Parses JSON text that other programs have written.
 
 Owns: :func:`json_object`. Never: the required content of an object.
 """
@@ -10,7 +10,9 @@ from typing import Any
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:
-    """Parses a JSON object; None for any other text, however deeply nested."""
+    """Parses the text of a JSON object. Returns None for any other text, also for JSON that is
+    nested too deeply.
+    """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -13,10 +13,12 @@ T = TypeVar("T")
 
 
 class ProcessLocal(Generic[T]):
-    """A function that returns the value of this process, which the first call creates.
+    """A callable that returns the value of this process. The first call in a process creates the
+    value.
 
-    A forked child must not use the value of its parent: sockets would be shared, threads do not
-    exist, and a lock that another thread held at the fork would stay locked indefinitely.
+    A forked child must not use the value of its parent, for three reasons: the sockets would be
+    shared, the threads do not exist in the child, and a lock that another thread held at the fork
+    would stay locked forever.
     """
 
     def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:

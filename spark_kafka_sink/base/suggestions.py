@@ -44,14 +44,15 @@ _BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb
 
 
 def letters(text: str) -> str:
-    """``text`` in lower case without separators, so that ``atLeastOnce`` and ``at_least_once`` are
-    equal.
+    """Returns ``text`` in lower case without separators, so that ``atLeastOnce`` and
+    ``at_least_once`` become equal.
     """
     return "".join(c for c in text.lower() if c.isalnum())
 
 
 def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
-    """The name that is most similar to the lower-case ``key``, or None.
+    """The name of ``names`` that is most similar to the lower-case ``key``. None if no name is
+    similar enough.
 
     ``least`` is the least similarity, from 0 to 1 (identical).
     """
@@ -61,9 +62,11 @@ def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | No
 
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """The item of ``choices`` that ``text`` was probably meant to be, or None.
+    """The item of ``choices`` that the user probably meant by ``text``. None if no item is
+    probable.
 
-    Items without letters are never returned, so that no number is taken for a misspelt number.
+    Items without letters are never returned, because a wrong number is not a misspelling of another
+    number.
     """
     by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
     key = letters(text[:_LONGEST])
@@ -75,10 +78,11 @@ def nearest_value(text: str, choices: Iterable[str]) -> str | None:
 
 
 def plain_number(text: str, option: str) -> str | None:
-    """The digits for a number with a unit, or None.
+    """Converts a number with a unit to the digits that the option expects. Returns None for any
+    other text.
 
-    For example 5000 for ``5s`` of an option in milliseconds, and 16777216 for ``16 MiB`` of an
-    option in bytes.
+    For example, ``5s`` becomes 5000 for an option in milliseconds, and ``16 MiB`` becomes 16777216
+    for an option in bytes.
     """
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:

@@ -1,7 +1,7 @@
 """Time zones by the names that Spark accepts for ``spark.sql.session.timeZone``.
 
-Owns: :func:`time_zone`, from a name to Python's time zone. Never: a timestamp, Arrow, numpy: the
-driver checks a zone with this module before any task.
+Owns: :func:`time_zone`, which converts a name to Python's time zone. Never: a timestamp; Arrow and
+numpy, because the driver also uses this module to check a zone before any task.
 
 Spark resolves a name like ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)`` does, and accepts one
 digit for hours or minutes (``+5:30``, ``+05:3``).

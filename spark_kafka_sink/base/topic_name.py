@@ -22,7 +22,7 @@ def checked_topic_name(name: str) -> str:
     """Returns ``name`` if it is a valid name of a topic that clients may write to
     (``Topic.validate``).
 
-    Raises ValueError with Java's sentence otherwise.
+    Otherwise raises ValueError with Java's message.
     """
     if not name:
         wrong = "the empty string is not allowed"

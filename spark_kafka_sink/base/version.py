@@ -1,3 +1,5 @@
-"""The version of the package, in a module without imports, which the build can load alone."""
+"""The version of the package. This module has no imports, so that the build can load it without the
+package.
+"""
 
 __version__ = "0.2.0"

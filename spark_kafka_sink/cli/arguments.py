@@ -86,8 +86,9 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The Kafka cluster, as given on the command line. ``timeout_s`` bounds each step. Without a
-    ``log_topic`` the commit log is the topic that the config file names, or the default topic.
+    """The Kafka cluster, as given on the command line. ``timeout_s`` is the time limit of each
+    step. If ``log_topic`` is not set, the commit log is the topic that the config file names, or
+    the default topic.
     """
 
     bootstrap_servers: str | None
@@ -118,7 +119,9 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whether a changing command prints JSON, only shows the change, or skips the confirmation."""
+    """The options of a command that changes something: whether it prints JSON, only shows the
+    change, or skips the confirmation.
+    """
 
     as_json: bool
     dry_run: bool
@@ -179,7 +182,9 @@ def changing(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _where(given: dict[str, object]) -> Where:
-    """Takes the options of the cluster out of ``given``; the command's own options stay there."""
+    """Removes the options of the cluster from ``given``, and returns them as a :class:`Where`. The
+    command's own options stay in ``given``.
+    """
     names = ("bootstrap_servers", "config", "log_topic", "timeout")
     return Where(*(given.pop(name, None) for name in names))  # type: ignore[arg-type]  # Typer's
 

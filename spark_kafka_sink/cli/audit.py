@@ -1,4 +1,4 @@
-"""``kprod audit``: whether the rows of a report are in Kafka.
+"""``kprod audit``: checks whether the rows of a report are in Kafka.
 
 Owns: the command, its table and its exit codes. Never: the audit (``datasource/report/audit.py``).
 """

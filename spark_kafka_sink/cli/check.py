@@ -58,8 +58,8 @@ def check(
     exactly_once: bool,
     as_json: bool,
 ) -> None:
-    """Runs the steps of a check with the options ``given``, from here and from the executors of a
-    Spark.
+    """Runs the steps of a check with the options ``given``, on this machine and on the executors of
+    the Spark cluster ``from_executors``.
     """
     timeout_ms = int(where.timeout_s * 1000)
     steps: list[Step] = []
@@ -112,8 +112,8 @@ def _here(
 
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
-    """Whether exactly-once works, and the reason if it does not. None for the first: the trial did
-    not finish.
+    """Returns two values: whether exactly-once works, and the reason if it does not work. The first
+    value is None if the trial did not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):
@@ -176,8 +176,8 @@ def _table(steps: Sequence[Step], names: Sequence[str]) -> Table:
 
 
 def _hosts_table(hosts: Sequence[HostCheck]) -> Table:
-    """A table of the failed and warning steps of each host. A host without these steps has one row,
-    "ok".
+    """A table with the steps of each host that failed or gave a warning. A host without such steps
+    has one row, "ok".
     """
     table = Table("executor", "step", "", "what was found", "what to do")
     for host in hosts:

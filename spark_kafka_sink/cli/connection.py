@@ -57,8 +57,9 @@ def connected(
     """Connects to the cluster while the block runs. An error is printed as one line and ends the
     command with an exit code.
 
-    Before connecting, ``check`` raises for arguments that are wrong in any cluster. A first request
-    then checks that a broker responds, so that the error of a later request is not misleading.
+    ``check`` is called before connecting, and raises an error for arguments that are wrong in every
+    cluster. After connecting, a first request checks that a broker responds, so that the error of a
+    later request is not misleading.
     """
     with one_line_errors():
         config, log_topic = settings_of(cluster, writes=False)

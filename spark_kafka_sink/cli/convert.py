@@ -36,8 +36,8 @@ _MOST_SHOWN: Final = 300
 
 
 class _Line(NamedTuple):
-    """The conversion of one line: the new name and value, and a remark. ``name`` is None if it is
-    lost.
+    """The conversion of one line: the new name and value, and a remark. ``name`` is None if the
+    option is lost in the conversion.
     """
 
     before: str
@@ -130,5 +130,5 @@ def _words(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _escaped(value: str) -> str:
-    """The value with the escapes that java.util.Properties reads back."""
+    """The value with escapes, so that java.util.Properties reads the same value."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

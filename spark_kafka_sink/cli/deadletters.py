@@ -27,10 +27,11 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     counts: Counter[tuple[object, object]] = Counter()
 
     def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
-        """Yields dead letters with the time and offset that order them, and counts each one.
+        """Yields and counts the dead letters, each with the time and offset that define their
+        order.
 
-        A dead letter has the timestamp of its row, which may be old. So its time for the order is
-        the greatest timestamp in its partition up to its offset.
+        A dead letter has the timestamp of its row, which may be old. So the order uses another
+        time: the greatest timestamp in the partition up to the dead letter's offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1

@@ -1,7 +1,7 @@
 """``kprod explain``: the meaning and the remedy of an error as text, without a network or an extra.
 
 Owns: reading ``errors.toml`` and ``words.toml``, the search for an entry by words, and the display
-of an entry. Never: a text. The texts are in these two files, and for brokers' errors in
+of an entry. Never: the texts, which are in these two files and, for brokers' errors, in
 ``base/errors.py``.
 """
 
@@ -36,8 +36,9 @@ _ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The documentation of an error code. ``title`` is a few words, ``advice`` is Markdown.
-    ``says`` has the error's messages, with ``...`` for the parts that differ.
+    """The documentation of an error code. ``title`` is a few words long, and ``advice`` is
+    Markdown. ``says`` has the messages of errors with this code, with ``...`` in place of the parts
+    that vary.
     """
 
     title: str
@@ -47,8 +48,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """Words that users type together, and the answer: an error code, or a section of the
-    runbook.
+    """Words that users type together in a search, and the result: an error code, or a section of
+    the runbook.
     """
 
     words: frozenset[str]
@@ -89,8 +90,9 @@ def entries() -> Mapping[Kind, Entry]:
 def explanation(code: str) -> str:
     """The explanation of an error code (also in a pasted message), or of a broker's error by name.
 
-    For other words, a list of the codes whose texts have most of the words. If there is none, a
-    LookupError names the nearest name.
+    If ``code`` is neither, it is searched as words, and the result is a list of the codes whose
+    texts have most of the words. If no text has any of the words, raises LookupError, which names
+    the most similar code or name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()
@@ -115,7 +117,7 @@ def explanation(code: str) -> str:
 
 
 def list_of_codes() -> str:
-    """A line with code and title for every error code."""
+    """A list of all error codes, one line each, with code and title."""
     titles = _titles()
     return "".join(f"{code}  {titles[code]}\n" for code in sorted(titles))
 
@@ -142,7 +144,8 @@ def _by_phrase(text: str) -> dict[str, str]:
 
 
 def _found(text: str) -> dict[str, str]:
-    """Titles by code of up to five entries that have words of ``text``, the best entry first.
+    """Searches for the words of ``text``. Returns the titles of up to five entries by code, the
+    best entry first.
 
     A rare word counts more, and a word in a title counts twice. A word that no entry has is
     replaced by the most similar known word.
@@ -197,8 +200,8 @@ def _names_like(requested: str) -> list[str]:
 
 
 def _shown(code: str, title: str, *paragraphs: str) -> str:
-    """The text of an entry, with the address of its page. Without a site, the text names the
-    section of the runbook.
+    """Formats the explanation of an error code, with the address of its page. While the
+    documentation has no site, names the section of the runbook instead.
     """
     section = documentation.RUNBOOK.get(code, "").replace("-", " ")
     more = f"In the runbook: {section}." if section else ""
@@ -209,7 +212,7 @@ def _shown(code: str, title: str, *paragraphs: str) -> str:
 
 def _addressed(markdown: str) -> str:
     """Replaces links to the documentation by addresses, because a terminal can't resolve relative
-    links. Without a site, the addresses are the names of the pages.
+    links. While the documentation has no site, replaces them by the names of the pages.
     """
 
     def address(link: re.Match[str]) -> str:

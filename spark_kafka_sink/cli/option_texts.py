@@ -15,10 +15,14 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class OptionTexts:
-    """Texts by option name. ``what`` describes each option. ``spark`` describes the options that
-    are ignored. ``importance`` is Java's (high, medium, low), for Kafka's options with an effect.
-    ``java_defaults`` has Java's default and the reason for the difference, for options with another
-    default here.
+    """Texts about options, by option name.
+
+    * ``what`` describes each option.
+    * ``spark`` explains the options that are ignored.
+    * ``importance`` is Java's importance (high, medium, low) of Kafka's options that have an
+      effect.
+    * ``java_defaults`` has Java's default of options with another default here, and the reason for
+      the difference.
     """
 
     what: Mapping[str, str]

@@ -64,7 +64,9 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
 
 
 def _none(search: str | None) -> NoReturn:
-    """Fails because no option matches, so that a script that looks for an option notices."""
+    """Ends the command with an error because no option matches, so that a script can detect
+    this.
+    """
     named = {name: _named(o) for o in _known() for name in (o.name, _named(o))}
     near = nearest_name((search or "").lower(), named)
     meant = f"did you mean {named[near]}? " if near else ""

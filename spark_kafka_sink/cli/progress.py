@@ -22,10 +22,11 @@ _AFTER_S: Final = 1.0
 
 
 class Bar:
-    """A progress bar, called with the numbers of finished and of all requests. The bar disappears
-    when all are finished.
+    """A progress bar. It is called with the number of finished requests and the number of all
+    requests.
 
-    Only that call draws the bar, so no thread writes between the lines of a command.
+    The bar disappears when all requests are finished. Only a call draws the bar, so no thread
+    writes between the lines of a command.
     """
 
     def __init__(

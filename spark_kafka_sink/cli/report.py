@@ -56,8 +56,8 @@ _PLURALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The place of the reports: the file or folder ``path``, or without a path the topic
-    ``topic``.
+    """The place of the reports: the file or folder ``path``, or the topic ``topic`` if ``path`` is
+    None.
     """
 
     where: Where
@@ -89,7 +89,7 @@ def show(source: Source, batch: int | None, *, as_json: bool) -> None:
 
 def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
     """The last report, or the last report of batch number ``batch``, as JSON. Raises ConfigError if
-    there is none.
+    there is no such report.
     """
     found = _reports(source, 1, batch, as_json=as_json)
     if not found:
@@ -163,8 +163,8 @@ def _longest_wait(report: Json) -> str:
 
 
 def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
-    """The last ``count`` reports (only of batch number ``batch``, if it is given), the oldest
-    first. Raises ConfigError if no line is a report.
+    """The last ``count`` reports, the oldest first. If ``batch`` is set, only reports of this batch
+    number count. Raises ConfigError if no line is a report.
     """
     others: list[str] = []
     found = heapq.nlargest(
@@ -184,8 +184,8 @@ def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) ->
 
 
 def _every_report(source: Source, others: list[str], *, as_json: bool) -> Iterator[Json]:
-    """Yields all reports of the source, which may have a hundred thousand. Raises ConfigError or
-    KafkaError.
+    """Yields all reports of the source, one by one, because there may be a hundred thousand. Raises
+    ConfigError or KafkaError.
 
     The place of each line or record that is not a report is added to ``others``.
     """
@@ -272,8 +272,8 @@ def _code(report: Json) -> str:
 
 
 def _with_unit(name: str, value: object, unit: str) -> str:
-    """The text of a report's value with its unit: times become dates, and the unit of 1 is
-    singular.
+    """The text of a report's value with its unit. Times are shown as dates, and the unit of the
+    value 1 is singular.
     """
     if unit == EPOCH_MS and isinstance(value, int):
         return _time({_WRITTEN: value})
@@ -285,8 +285,8 @@ def _with_unit(name: str, value: object, unit: str) -> str:
 
 
 def _value(value: object) -> str:
-    """The text of a report's value for a cell of the table: list items on separate lines, rounded
-    numbers.
+    """The text of a report's value for a cell of the table. Items of a list are on separate lines,
+    and numbers are rounded.
     """
     if isinstance(value, float):
         return f"{value:.1f}"

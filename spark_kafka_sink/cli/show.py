@@ -219,8 +219,8 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
 
 
 def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
-    """Shows the result of ``kprod txn blockers``. ``again`` are command-line options, which the
-    suggested commands need to find the same cluster.
+    """Shows the result of ``kprod txn blockers``. ``again`` are the command-line options that the
+    suggested commands need to connect to the same cluster.
     """
     rows = [
         (
@@ -385,13 +385,15 @@ def _table(
 
 
 def _shown(cell: str) -> str:
-    """The text without control characters for a terminal; a log or a broker may have sent them."""
+    """Removes control characters from a text before it is printed to a terminal. The text may come
+    from a log or a broker.
+    """
     return "\n".join(safe_text(line, _MOST_SHOWN) for line in cell.split("\n"))
 
 
 def new_console(*, markup: bool = False) -> Console:
-    """A Rich console on standard output, without markup because names of brokers may hold
-    brackets.
+    """A Rich console on standard output. Markup is off by default, because texts of brokers may
+    contain brackets.
     """
     console = Console(file=sys.stdout, markup=markup, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:

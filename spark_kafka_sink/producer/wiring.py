@@ -1,8 +1,8 @@
 """Creates the components of a producer, in order: each component gets the components that it calls.
 
-Owns: :class:`ProducerOptions`, the argument of ``KafkaProducer`` (text separated from objects: a
-serializer or an interceptor may be either), and :class:`ProducerParts`, the assembly. Never: the
-meaning of an option (``config/producer_config.py``), the work of a component.
+Owns: :class:`ProducerOptions`, the options of a ``KafkaProducer`` (a serializer or an interceptor
+may be given as text or as an object), and :class:`ProducerParts`, which creates the components.
+Never: the meaning of an option (``config/producer_config.py``), the work of a component.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """The serializer that ``given`` stands for. A serializer that is created here is configured,
-    with the information whether it is for keys. A given object is used unchanged, like in Java.
+    """The serializer that ``given`` describes. If it is created here, its ``configure`` is called,
+    with the information whether it serializes keys. If ``given`` is already a serializer, it is
+    used unchanged, like in Java.
     """
     made = serializer(given, option)
     if made is not given:
@@ -112,8 +113,8 @@ def _has_objects(value: object) -> bool:
 
 
 class ProducerParts:
-    """The components of a producer. If a component can't be created, the components created before
-    are closed.
+    """The components of a producer. If the creation of a component fails, the components that
+    already exist are closed.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class ProducerParts:
 
     @property
     def appended_records(self) -> int:
-        """The number of records appended so far, as columns and one by one."""
+        """The number of records that were appended so far, in columns and as single records."""
         return self.filler.appended_records + self._record_filler.appended_records
 
     def _make_stores(self, cluster: Cluster | None) -> None:
@@ -315,8 +316,8 @@ class ProducerParts:
 def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -> ProducerConfig:
     """A config with resolved bootstrap servers. Raises ConfigError if no server can be resolved.
 
-    If ``cluster`` has the brokers, nothing is resolved, because 200 tasks would resolve the same
-    names.
+    If ``cluster`` already has the brokers, the config is returned unchanged. Otherwise every task
+    of a write would resolve the same names.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL

@@ -1,8 +1,8 @@
 """Reads the Arrow record batches that a caller passes to ``send_batch`` as columns of records.
 
 Owns: the meaning of each column of an Arrow schema, with the rules and the messages of the Spark
-sink (``datasource/write/schema.py``). It belongs to step 3 of a record's way. Never: values of rows
-(``record_columns``).
+sink (``datasource/write/schema.py``). This module belongs to step 3 of a record's way. Never:
+values of rows (``record_columns``).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> Rec
 def _column(
     schema: pa.Schema, name: str, accepts: Callable[[pa.DataType], bool], wanted: str
 ) -> int | None:
-    """The index of the first column with exactly this ``name``; None if there is no such column.
+    """The index of the first column with exactly this ``name``. None if there is no such column.
     Raises SchemaError if the column's type is not accepted.
     """
     for index, field in enumerate(schema):

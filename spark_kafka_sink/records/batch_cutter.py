@@ -31,9 +31,9 @@ class Cuts:
 
     Each field except the deltas has one entry for each slice. ``groups`` is the group's number,
     ``starts`` the first row and ``counts`` the number of rows. ``generations`` identifies the open
-    batch that the slice continues; 0 is a new batch. ``last`` is true if the batch is full after
-    the slice. The deltas have an entry for each row (in the order of writing), or are one number
-    for all rows.
+    batch that the slice continues. 0 means that the slice begins a new batch. ``last`` is true if
+    the batch is full after the slice. The deltas have an entry for each row (in the order of
+    writing), or are one number for all rows.
     """
 
     groups: Int64s
@@ -61,8 +61,8 @@ def cut(
     ``content`` is each record's size without length, attributes and deltas, in bytes. The sizes of
     the records are upper bounds, which are exact except for deltas that turn out a byte shorter. So
     a batch never exceeds its limit, except for a first record that is larger than the limit. The
-    rows and ``timestamps`` are in the order of writing. If ``timestamps`` is None, all are
-    ``now_ms``.
+    rows and ``timestamps`` are in the order of writing. If ``timestamps`` is None, all rows have
+    the timestamp ``now_ms``.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
@@ -134,8 +134,8 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
 def _walk(
     ends: Int64s, bounds: Int64s, is_open: Bools, rooms: Int64s, limits: Int64s
 ) -> tuple[Int64s, Int64s, Bools]:
-    """For every slice: its first row, its group, and whether it opens a new batch. Each round takes
-    one slice of each group.
+    """Cuts every group into slices. Returns the first row of each slice, its group, and whether the
+    slice opens a new batch. Each round of the loop cuts one slice from each group.
     """
     live = np.arange(len(is_open))
     at, stop = bounds[:-1].copy(), bounds[1:]

@@ -25,9 +25,9 @@ class BatchJoiner:
     bytes of one chunk. Batches whose rows may be larger than their bytes (dictionaries, runs) are
     not joined. ``now_ms`` is a monotonic clock.
 
-    ``waiting(delay_ms)`` returns the context of a wait for input: the producer's waiting_for_input.
-    While batches are joined, linger.ms counts only after the time for joining: the partitions' open
-    batches are about to get the new rows, and should not be sent before.
+    ``waiting(delay_ms)`` is the producer's ``waiting_for_input``, which returns the context for a
+    wait for input. While batches are joined, the time of linger.ms begins only after the time for
+    joining. Otherwise a partition's open batch could be sent just before it gets the joined rows.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -50,11 +50,11 @@ class BatchJoiner:
         self._expands = False
 
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
-        """The next batch; None at the end of the iterable.
+        """Returns the next batch, or None at the end of the iterable.
 
         A batch with fewer than the wanted rows is joined to the next batches, if they arrive within
-        :data:`HOLD_MS` and fit into one chunk. Raises the iterator's exceptions. An Exception is
-        raised after the batches before it have been returned.
+        :data:`HOLD_MS` and fit into one chunk. Raises the iterator's exceptions. If the iterator
+        raises an Exception, the batches that it returned before are returned first.
         """
         if self._error is not None:
             raise self._error

@@ -1,8 +1,7 @@
-"""The roles of a DataFrame's columns: made once on the driver, used by every task.
+"""The roles of a DataFrame's columns, which the driver determines once and every task uses.
 
-Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark starts new processes for planning and
-committing again and again. Loading Arrow, which only tasks need, would cost each of these processes
-half a second.
+Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark often starts new processes for planning and
+committing. Only tasks need Arrow, and loading it would cost each of these processes half a second.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ class NamedColumn:
 class ComposedColumns:
     """Columns that together form a record's key or value.
 
-    * ``is_struct``: the columns are the fields of the only column, a struct. A null struct is a
-      null payload.
-    * ``encoding``: the encoding for a format with a schema. It encodes the only column if
-      ``is_bare``, otherwise a struct of all columns.
+    * ``is_struct``: true if the columns are the fields of a single struct column. A null struct is
+      a null payload.
+    * ``encoding``: the encoding for a format with a schema. If ``is_bare``, it encodes the value of
+      the only column. Otherwise it encodes a struct of all columns.
     * ``header``: name and value of a header for each record whose payload is not null.
-    * ``nulls_are_null``: a row whose columns are all null has a null payload.
+    * ``nulls_are_null``: true if a row whose columns are all null has a null payload.
     * ``json``: the options of JSON.
     * ``by_topic``: the encoding and header for each topic, in place of ``encoding`` and ``header``.
     """
@@ -71,8 +70,9 @@ class Envelope:
     """The columns of a change's value in Debezium's form.
 
     ``columns`` are the fields of ``before`` and ``after``. ``source`` and ``time`` are the indexes
-    of the columns in Spark's batch with the source and the time of a change; None if there is no
-    such column. ``name`` is the name in the field ``source``, if the sink creates this field.
+    of the columns in Spark's batch with the source and the time of a change. Each is None if there
+    is no such column. ``name`` is the name that the sink writes to the field ``source``, if the
+    sink creates this field.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -124,18 +124,19 @@ ENVELOPE: Final = ("before", "after", "source", "op", "ts_ms")
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """The roles of the incoming Arrow batches' columns: key, value etc. Picklable; no Arrow.
+    """The roles of the columns of the incoming Arrow batches: key, value and so on. Picklable.
 
-    ``topic`` is the option (trimmed). If it is set, no topic column is read. The fields
-    ``*_column`` are indexes of the batch's columns, or None if the DataFrame has no such column.
-    The types are read from each batch, because Spark sends several Arrow types for one Spark type.
+    ``topic`` is the value of the option ``topic``, without surrounding blanks. If it is set, no
+    topic column is read. The fields ``*_column`` are indexes of the batch's columns, or None if the
+    DataFrame has no such column. The types are read from each batch, because Spark sends several
+    Arrow types for one Spark type.
 
     ``key``, ``value`` and ``headers`` are the columns that an option names for this part of a
     record. The corresponding ``*_column`` is then None.
 
-    * ``keys_required``: a null key is an error, because brokers would reject its record.
+    * ``keys_required``: true if a null key is an error, because brokers would reject its record.
     * ``log_topics``: the topics of the commit log, which accept no rows.
-    * ``changes``: the plan of a change feed; None if the rows are no changes.
+    * ``changes``: the plan of a change feed. None if the rows are not changes.
     """
 
     topic: str | None = None
@@ -155,5 +156,5 @@ class ColumnPlan:
 
     @property
     def names_columns(self) -> bool:
-        """True if options name columns, which needs memory in addition to the batch's."""
+        """True if options name columns. A task then needs more memory than for the batch alone."""
         return bool(self.value or self.key or self.headers)

@@ -1,7 +1,7 @@
-"""Compression of a batch's records section, as Kafka's Java client reads and writes it.
+"""Compression of the records section of a batch, compatible with Kafka's Java client.
 
-Owns: :class:`Codec` (type and level; one stream for a whole section), bounded decompression for
-the split of a batch, and :class:`CompressionRatioEstimator` (Java's class). Never: batches.
+Owns: :class:`Codec` (type and level; a section is one compressed stream), decompression with a size
+limit, and :class:`CompressionRatioEstimator` (Java's class). Never: batches.
 
 Every codec releases the interpreter lock while it works.
 """
@@ -41,8 +41,8 @@ _LZ4_FIRST_HIGH, _LZ4_LAST_HIGH = 3, 16
 
 
 class CompressionType(IntEnum):
-    """The compression types of a batch, as bits 0-2 of its attributes; named like
-    ``compression.type``.
+    """The compression types of a batch. The value is bits 0-2 of the batch's attributes, and the
+    names are those of ``compression.type``.
     """
 
     NONE = 0
@@ -53,7 +53,9 @@ class CompressionType(IntEnum):
 
     @property
     def min_produce_version(self) -> int:
-        """The first version of Produce that accepts batches of this type; 0 if all versions do."""
+        """The first version of Produce that accepts batches of this type. 0 if all versions accept
+        them.
+        """
         return _MIN_PRODUCE_VERSION.get(self, 0)
 
 
@@ -63,7 +65,7 @@ _MIN_PRODUCE_VERSION = {CompressionType.ZSTD: 7}
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A compression type and its level (None: the type's default).
+    """A compression type and its level. If the level is None, the type's default level is used.
 
     The levels have the meaning of the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4
     1..17. **lz4**: Java uses the fast compressor for level 9 (its default), and the high compressor
@@ -130,7 +132,7 @@ class Codec:
         return bytes(data)
 
     def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-        """The data that was passed to :meth:`compress`, or that Java compressed.
+        """Decompresses ``data``, which :meth:`compress` or Java's client has compressed.
 
         Raises CorruptRecordError if the stream is damaged, ends early or holds more than
         ``max_size`` bytes. It never allocates much more memory than ``max_size``.
@@ -146,10 +148,10 @@ class Codec:
     def stream(self, data: Buffer) -> Iterator[Buffer]:
         """Yields the decompressed ``data`` in chunks.
 
-        So a decompression bomb needs no more memory than one chunk (at most 64 MiB, for snappy) and
-        the window of its codec (at most 128 MiB, for zstd). For gzip and zstd, streams after the
-        first stream are read as well, as Java's client does. Raises CorruptRecordError if the
-        stream is damaged or ends early.
+        Because of the chunks, a decompression bomb needs no more memory than one chunk (at most 64
+        MiB, for snappy) and the window of its codec (at most 128 MiB, for zstd). If gzip or zstd
+        data consist of several streams, all streams are read, as Java's client does. Raises
+        CorruptRecordError if the stream is damaged or ends early.
         """
         try:
             yield from _STREAM[self.type](data)
@@ -204,8 +206,8 @@ def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
 
 
 def _unxerial(data: Buffer, max_size: int) -> bytes:
-    """Decompresses snappy, either in xerial's framing or as one raw block, like the readers of Java
-    and librdkafka.
+    """Decompresses snappy data. Like Java's client and librdkafka, accepts xerial's framing and a
+    single raw block.
     """
     out = bytearray()
     for block in _snappy_blocks(memoryview(data)):
@@ -296,8 +298,8 @@ def _unzstd_stream(data: Buffer) -> Iterator[Buffer]:
 
 
 def _zstd_content_size(frame: memoryview) -> int | None:
-    """The content size in the header of a zstd frame (RFC 8878, 3.1.1.1); None if the header has
-    none.
+    """The content size in the header of a zstd frame (RFC 8878, 3.1.1.1). None if the header has no
+    content size.
     """
     if len(frame) < 5 or bytes(frame[:4]) != b"\x28\xb5\x2f\xfd":
         raise EOFError
@@ -332,7 +334,8 @@ _RISE, _FALL = 0.05, 0.005
 
 
 class CompressionRatioEstimator:
-    """Estimates the compression ratio of each topic from the batches so far; begins with 1.
+    """Estimates the compression ratio of each topic from its earlier batches. The first estimate is
+    1.
 
     Two threads may close batches. There is no lock, because an update that overwrites a concurrent
     update only loses the ratio of one batch.
@@ -344,7 +347,7 @@ class CompressionRatioEstimator:
         self._ratios: dict[tuple[str, CompressionType], float] = {}
 
     def estimation(self, topic: str, codec: Codec) -> float:
-        """The expected ratio of compressed to raw size; 1 for the type NONE."""
+        """The expected ratio of compressed size to raw size. It is 1 for the type NONE."""
         return self._ratios.get((topic, codec.type), 1.0)
 
     def update(self, topic: str, codec: Codec, observed: float) -> float:

@@ -15,10 +15,11 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 class OpenPosition(NamedTuple):
     """The position at which encoding continues in a partition's open batch.
 
-    ``generation`` identifies the open batch (a new number for every batch ever opened). It is 0 if
-    no batch is open. ``record_count`` is the offset delta of the next record. ``base_timestamp`` is
-    the timestamp of the batch's first record in milliseconds, without meaning if no batch is open.
-    ``room`` is the number of *raw* (uncompressed, encoded) bytes that still fit into the batch.
+    ``generation`` is a number that identifies the open batch, and is never used for another batch.
+    It is 0 if no batch is open. ``record_count`` is the offset delta of the next record.
+    ``base_timestamp`` is the timestamp of the batch's first record in milliseconds. It has no
+    meaning if no batch is open. ``room`` is the number of *raw* (uncompressed, encoded) bytes that
+    still fit into the batch.
     """
 
     generation: int
@@ -42,12 +43,13 @@ class EncodedSlice(NamedTuple):
     """Finished record bytes of one partition, for one batch.
 
     ``data`` views a chunk's encode buffer, and keeps the whole buffer in memory (rule R5).
-    ``generation`` identifies the open batch that the slice continues; 0 opens a new batch. The
-    offset deltas in ``data`` begin at ``first_offset_delta``, and the timestamp deltas count from
-    ``base_timestamp``. ``last`` is true if the batch is full after the slice. ``first_row`` is the
-    index of the slice's first row in the order of the chunk's groups, for encoding again.
-    ``largest_record`` is the size in bytes of the largest record of the whole chunk, estimated like
-    in Java (as a batch with only that record). It is 0 if the size is unknown.
+    ``generation`` identifies the open batch that the slice continues. If it is 0, the slice opens a
+    new batch. The offset deltas in ``data`` begin at ``first_offset_delta``, and the timestamp
+    deltas count from ``base_timestamp``. ``last`` is true if the batch is full after the slice.
+    ``first_row`` is the index of the slice's first row in the order of the chunk's groups. It is
+    needed if the slice must be encoded again. ``largest_record`` is the size in bytes of the
+    largest record of the whole chunk. As in Java, it is estimated as the size of a batch with only
+    that record. It is 0 if the size is unknown.
     """
 
     tp: TopicPartition
@@ -67,7 +69,8 @@ class EncodedSlices:
     """The slices of a chunk in order, with a sequence for each field of :class:`EncodedSlice`.
 
     The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. A chunk may have slices for a
-    thousand partitions. An object for each slice would keep the garbage collector busy.
+    thousand partitions. So there is no object for each slice, which would keep the garbage
+    collector busy.
     """
 
     tps: Sequence[TopicPartition]
@@ -106,8 +109,8 @@ class EncodedSlices:
         )
 
     def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
-        """The fields of each slice that the accumulator needs: all fields except bytes and first
-        row.
+        """Yields the fields of each slice that the accumulator needs: all fields except the bytes
+        and the first row.
         """
         return zip(
             self.tps,

@@ -4,11 +4,11 @@ Owns: lengths and validity of Arrow binary columns as numpy arrays, the items of
 :class:`Gather`, which concatenates byte strings of many columns, in any order of rows. Never: the
 meaning of the bytes.
 
-The fast variant lets Arrow copy: a *binary view* array refers to every string. A view holds a
-string of up to 12 bytes itself; for a longer string it has a buffer index and an offset. One cast
-to binary copies all strings in order, about 4 ns each, without a ``take`` of keys and values
-before. Arrow has this cast since about version 20. With older versions, ``take`` copies the strings
-from one pool.
+In the fast variant, Arrow copies the strings. A *binary view* array has an entry for every string.
+An entry contains a string of up to 12 bytes itself. For a longer string it has a buffer index and
+an offset. One cast to binary copies all strings in order, in about 4 ns each, so no ``take`` of
+keys and values is needed before. Arrow has this cast since about version 20. With older versions,
+``take`` copies the strings from one pool.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def offsets_of(array: pa.Array) -> Indices:
     """The ``len(array) + 1`` offsets of an array of binary, string or list type (or its large
     variant).
 
-    Zero copy. The offsets count from the start of the data buffer, also for a sliced array.
+    The offsets are not copied. They count from the start of the data buffer, even if the array is a
+    slice.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -70,13 +71,13 @@ def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """The whole data buffer of a binary array, as bytes; zero copy."""
+    """The whole data buffer of a binary array, as a numpy array of bytes, without a copy."""
     buffer = array.buffers()[2]
     return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
 def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """The mask of the values that are not null; None if the array has no nulls."""
+    """The mask of the values that are not null. None if the array has no nulls."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -90,7 +91,9 @@ def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The length of each value in bytes; 0 for nulls, which may cover bytes in Arrow."""
+    """The length of each value in bytes. It is 0 for a null, although in Arrow a null may have
+    hidden bytes.
+    """
     if array.type.id == _VIEW:
         lengths = _views_of(array).view(np.int32)[::4].astype(np.int64)
     else:
@@ -103,14 +106,14 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The length of each value in bytes; -1 for nulls, as Kafka encodes the length of null."""
+    """The length of each value in bytes. It is -1 for a null, as in Kafka's encoding."""
     lengths, valid = lengths_of(array), valid_of(array)
     return lengths if valid is None else np.where(valid, lengths, -1)
 
 
 def span_of(array: pa.Array) -> int:
-    """An upper bound of the total size of all values in bytes, mostly without a pass over the
-    rows.
+    """An upper bound of the total size of all values in bytes. For most types no pass over the rows
+    is needed.
     """
     if array.type.id == _VIEW:
         return int(lengths_of(array).sum())
@@ -119,8 +122,8 @@ def span_of(array: pa.Array) -> int:
 
 
 def filtered_views(array: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """The entries of a binary array where ``kept`` is true, as views of the same bytes, without a
-    copy. The entries are copied if this version of Arrow can't cast views.
+    """The entries of a binary array where ``kept`` is true, as views of the same bytes. If this
+    version of Arrow can't cast views, the bytes are copied instead.
     """
     if not VIEWS_WORK:
         return array.filter(bools(kept))
@@ -136,8 +139,8 @@ def _as_views(array: pa.Array) -> pa.Array:
 
 
 def _views_of(array: pa.Array) -> npt.NDArray[np.complex128]:
-    """The views of a binary view array, each as one complex128. This is numpy's only type of 16
-    bytes, so a view is moved as a whole.
+    """The views of a binary view array as numpy's complex128, because this is numpy's only type of
+    16 bytes. So a view is moved as a whole.
     """
     return np.frombuffer(array.buffers()[1], np.complex128, len(array), array.offset * 16)
 
@@ -154,7 +157,9 @@ def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArr
 def binary_of(
     offsets: Indices, data: pa.Buffer, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """A large binary array with these ``offsets`` and ``data``; null where ``valid`` is false."""
+    """A large binary array with these ``offsets`` and ``data``. It is null where ``valid`` is
+    false.
+    """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
@@ -168,8 +173,8 @@ def binary_array(texts: Sequence[bytes]) -> pa.Array:
 def integers(
     values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """A numpy array as Arrow integers. Avoids pa.array(), which imports pandas if it is
-    installed.
+    """A numpy array as Arrow integers. Does not call pa.array(), because that function imports
+    pandas if pandas is installed.
     """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
@@ -200,8 +205,8 @@ class Gather(Protocol):
         ...
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        """Puts entry ``rows[i]`` of a binary column into slot i. If ``rows`` is None, entry i.
-        Nulls are empty strings.
+        """Puts the entries of a binary column into slots: entry ``rows[i]`` into the i-th of
+        ``slots``, or entry i if ``rows`` is None. Nulls become empty strings.
         """
         ...
 
@@ -211,7 +216,9 @@ class Gather(Protocol):
 
 
 class _Scratch(threading.local):
-    """Memory for views, reused by each thread, because writing to new pages is slow."""
+    """Memory for views, which each thread reuses, because writing to new pages of memory is
+    slow.
+    """
 
     def __init__(self) -> None:
         self._views = np.empty(0, np.complex128)
@@ -347,9 +354,10 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """The same array, if necessary with a data buffer that begins at the array's first byte.
+    """Returns the array with a data buffer that begins at the array's first byte, if the data
+    buffer is larger than 2 GiB. Otherwise returns the array itself.
 
-    The offset of a view has only 31 bits, so the data buffer is rebased if it is larger than 2 GiB.
+    The offset of a view has only 31 bits, so a larger buffer can't be addressed from its beginning.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:
@@ -364,7 +372,9 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
 
 
 def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
-    """``first`` followed by ``second`` as 16 bytes: the low and the high 64-bit integer."""
+    """The bytes of ``first`` followed by those of ``second``, 16 bytes in all, as a low and a high
+    64-bit integer.
+    """
     # numpy shifts by 64 to zero, which is right for an empty ``first``.
     return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))
 

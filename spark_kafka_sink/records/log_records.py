@@ -64,8 +64,8 @@ class ControlType(IntEnum):
 class LogRecord:
     """A record of a log.
 
-    ``timestamp`` is in milliseconds since the epoch, the broker's time for topics with
-    LogAppendTime. ``headers`` are only read for dead letters.
+    ``timestamp`` is in milliseconds since the epoch. For topics with LogAppendTime it is the
+    broker's time. ``headers`` are only read for dead letters.
     """
 
     offset: int
@@ -145,17 +145,17 @@ def read_batches(
     """Yields the batches of ``fetched``, each with the records whose key is ``wanted``.
 
     Batches that end before the fetch offset are left out. Records of all transactions are returned,
-    committed or not. If a batch is not transactional, only its header is read, because the batch is
-    not ours. With ``transactional`` False it is the other way round: only headers of transactional
-    batches are read.
+    committed or not. If ``transactional`` is true, only records of transactional batches are read.
+    Of other batches, only the header is read, because this package did not write them. If
+    ``transactional`` is false, only records of batches without a transaction are read.
 
     Keys are compared before values are read, and only values of matching keys are kept, at most
     about ``max_kept`` bytes for each batch. Every matching key must contain the bytes ``mention``.
-    A batch without these bytes is not parsed. So a batch that is too large, or has malformed
-    records, matters only for the keys that it contains: it is ``unreadable`` for them, like a batch
-    that can't be decompressed or has a wrong checksum. For all other keys it has no records.
-    Reading a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which is
-    less than a second of work. So a caller can check its clock between batches.
+    A batch without these bytes is not parsed. Some batches can't be read: they are too large, have
+    malformed records or a wrong checksum, or can't be decompressed. Such a batch is ``unreadable``
+    for the keys that it contains. For all other keys it counts as a batch without records. Reading
+    a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which is less
+    than a second of work. So a caller can check its clock between batches.
 
     No content of the bytes raises an error. After a batch with an impossible length, reading ends.
     Raises IllegalStateError if the fetch failed.
@@ -210,7 +210,9 @@ def whole_batches(data: Buffer) -> Iterator[LogBatch]:
 
 
 def marker_of(batch: LogBatch) -> ControlType | None:
-    """The type of the transaction marker in a control batch; None for another control record."""
+    """The type of the transaction marker in a control batch. None if the control record is not a
+    transaction marker.
+    """
     return _Walk(batch).marker()
 
 
@@ -323,8 +325,8 @@ class _Walk:
             raise _invalid(f"bytes follow the {header.record_count} records of a batch")
 
     def marker(self) -> ControlType | None:
-        """The type of the batch's first control record; None if there is no record, or it has
-        another type.
+        """The type of the transaction marker in the batch's first record. None if there is no
+        record, or if it is not a transaction marker.
         """
         if self._batch.header.record_count == 0:
             return None
@@ -363,7 +365,7 @@ class _Walk:
         return self._before + self._at
 
     def _more(self) -> bool:
-        """True if the batch has another byte; decompresses the next chunk if needed."""
+        """True if the batch has another byte. Decompresses the next chunk if needed."""
         while self._at == len(self._chunk):
             following = next(self._chunks, None)
             if following is None:
@@ -405,7 +407,9 @@ class _Walk:
                 return
 
     def _reach(self, size: int) -> int:
-        """The number of the next ``size`` bytes that are in the current chunk; at least one."""
+        """The number of bytes, at most ``size`` and at least one, that can be read from the current
+        chunk.
+        """
         if not self._more():
             raise _invalid("a record runs past the end of its batch")
         return min(size, len(self._chunk) - self._at)

@@ -28,11 +28,11 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Encodes a column's numbers, after an integer division by ``divisor`` (micros to millis,
-    rounded down).
+    """Encodes a column's numbers. First each number is divided by ``divisor`` and rounded down, for
+    example to convert microseconds to milliseconds.
 
-    Numbers below ``least`` or above ``most`` are refused. Floating point numbers are encoded as
-    their bits, 32 or 64 as ``coding`` has.
+    Numbers below ``least`` or above ``most`` are refused. A floating point number is encoded as its
+    32 or 64 bits, as ``coding`` determines.
     """
 
     coding: Coding = Coding.ZIGZAG
@@ -43,8 +43,9 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Encodes bytes or text: after the length if ``length`` is a :class:`Coding`, or with a fixed
-    length. With ``is_text``, bytes that are not UTF-8 are refused.
+    """Encodes bytes or text. If ``length`` is a :class:`Coding`, the length is written before the
+    bytes. Otherwise ``length`` is a fixed length. With ``is_text``, bytes that are not UTF-8 are
+    refused.
     """
 
     length: Coding | int
@@ -53,9 +54,11 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Uuid:
-    """Encodes a UUID, given as text of 8-4-4-4-12 hexadecimal digits; other texts are refused.
+    """Encodes a UUID, which is given as text of 8-4-4-4-12 hexadecimal digits. Other texts are
+    refused.
 
-    With ``is_fixed`` it is encoded as 16 bytes, otherwise as the text after its length.
+    With ``is_fixed``, the UUID is encoded as 16 bytes. Otherwise the length of the text is written,
+    then the text.
     """
 
     is_fixed: bool
@@ -63,8 +66,8 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Encodes a decimal: as a fixed of ``size`` bytes, or as the fewest bytes if ``size`` is
-    None.
+    """Encodes a decimal as an integer of ``size`` bytes. If ``size`` is None, as few bytes as
+    possible are used.
     """
 
     precision: int
@@ -116,11 +119,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Encodes a struct as fields in the schema's order. With ``length``, the size in bytes comes
-    first.
+    """Encodes a struct as fields in the schema's order. With ``length``, the size of the record in
+    bytes is written first.
 
-    ``choices`` are groups of columns. A row may have a value in only one column of a group, because
-    readers would lose the others.
+    ``choices`` are groups of columns for a Protobuf oneof. A row may have a value in only one
+    column of a group, because readers would ignore the other values.
     """
 
     fields: tuple[Field, ...]
@@ -132,10 +135,10 @@ class Record:
 class Items:
     """Encodes the items of a list, or the entries of a map, which are records.
 
-    * ``is_block``: Avro's form. If there are items, their number comes first. A zero byte comes
-      last.
-    * ``packed``: the tag in Protobuf's packed form. If there are items, the tag and the total size
-      of the items in bytes come first.
+    * ``is_block``: true for Avro's form. If there are items, their number comes first. A zero byte
+      comes last.
+    * ``packed``: the tag, for Protobuf's packed form. If there are items, the tag and the total
+      size of the items in bytes come first.
     """
 
     item: Value
@@ -152,9 +155,9 @@ ITEMS: Final = -1
 class JsonText:
     """Encodes a column as the JSON text of ``valueFormat=json``.
 
-    ``required`` are the values whose nulls are refused: for each, the path, its name and the rest
-    of the error's sentence. ``kept`` are the paths of fields whose nulls are written instead of
-    left out.
+    ``required`` are the values whose nulls are refused. Each is described by its path, its name and
+    the rest of the error's sentence. ``kept`` are the paths of fields whose nulls are written.
+    Other null fields are left out.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -179,11 +182,12 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that may be null: the bytes ``branch``, then the value as ``node``.
+    """Encodes a value that may be null. The bytes ``branch`` come first, then the value, encoded as
+    ``node``.
 
     ``branch`` is the branch of a union, or the tag of a field. ``null`` are the bytes for a null.
-    If ``null`` is None, a null is refused. Values in ``zeros`` are left out: the defaults of a
-    Protobuf field without presence.
+    If ``null`` is None, a null is refused. ``zeros`` are values that are left out: the default of a
+    Protobuf field that has no presence.
     """
 
     node: Node

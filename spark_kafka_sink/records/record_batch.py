@@ -47,15 +47,15 @@ _SEQUENCES = 2**31
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence number ``by`` records later; 0 follows the largest number (Java's
+    """The sequence number that is ``by`` records later. After the largest number comes 0 (Java's
     DefaultRecordBatch).
     """
     return (sequence + by) % _SEQUENCES
 
 
 def sequence_before(one: int, other: int) -> bool:
-    """True if the sequence ``one`` precedes ``other``, where 0 follows the largest number. Both
-    must be in flight together.
+    """True if the sequence ``one`` precedes ``other``. After the largest number comes 0, so the
+    result is only right for sequences of batches that are in flight together.
     """
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
 
@@ -71,12 +71,13 @@ def _crc32c(*buffers: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The parsed header of a batch. Its length and magic have been checked, and are left out.
+    """The parsed header of a batch. Length and magic are left out, because parsing has checked
+    them.
 
-    ``checksum`` is the unsigned CRC-32C of all bytes after it in the batch. Parsing has checked it.
-    Brokers keep these bytes as they were sent, with three exceptions: topics with another codec
-    than the batch (``compression.type``), topics with the broker's timestamps (LogAppendTime), and
-    compacted topics.
+    ``checksum`` is the unsigned CRC-32C of all bytes after it in the batch. Parsing has also
+    checked the checksum. Brokers keep these bytes as they were sent, with three exceptions: topics
+    with another codec than the batch (``compression.type``), topics with the broker's timestamps
+    (LogAppendTime), and compacted topics.
     """
 
     base_offset: int
@@ -111,9 +112,10 @@ def write_header(
 ) -> tuple[bytes, int]:
     """Builds the 61-byte header of a batch, and returns it with its CRC.
 
-    ``records`` is the (compressed) records section. The CRC covers the rest of the header, and the
-    records. ``size`` is the size of header and records in bytes, if known. Raises IllegalStateError
-    for producer fields that contradict each other, as Java does.
+    ``records`` is the records section, compressed if the batch is compressed. The CRC covers the
+    records and the part of the header after the CRC. ``size`` is the size of header and records in
+    bytes, if it is known. Raises IllegalStateError for producer fields that contradict each other,
+    as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
@@ -140,8 +142,8 @@ def write_header(
 
 
 def parse_header(data: Buffer) -> BatchHeader:
-    """Parses the header of ``data``, which must be exactly one batch. Raises CorruptRecordError,
-    also for a wrong CRC.
+    """Parses the header of ``data``, which must be exactly one batch. Raises CorruptRecordError for
+    an invalid batch or a wrong CRC.
     """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_SIZE:
@@ -189,11 +191,11 @@ class RecordSection:
 def split_records(
     section: Buffer, record_count: int, base_timestamp: int, at: int | None = None
 ) -> tuple[RecordSection, RecordSection]:
-    """Splits an uncompressed section into the records [0, at) and [at, record_count).
+    """Splits an uncompressed section into two sections: the first ``at`` records, and the rest.
 
-    Without ``at``, the split is at the record boundary nearest to half of the bytes. In the second
-    section, the offset deltas begin at 0, and the base timestamp is the timestamp of its first
-    record. Keys, values and headers are copied unchanged. Raises InvalidRecordError for an
+    If ``at`` is None, the split is at the record boundary nearest to half of the bytes. In the
+    second section, the offset deltas begin at 0, and the base timestamp is the timestamp of its
+    first record. Keys, values and headers are copied unchanged. Raises InvalidRecordError for an
     incomplete section, and IllegalStateError if a half would be empty.
     """
     if record_count < 2 or not (at is None or 0 < at < record_count):

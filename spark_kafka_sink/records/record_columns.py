@@ -1,9 +1,9 @@
-"""Arrow columns in the form that Kafka needs: step 3 of a record's way.
+"""Converts Arrow columns to the form that Kafka needs. This is step 3 of a record's way.
 
-Owns: :class:`RecordColumns` (topic, partition, key, value, headers, timestamp of many rows, nulls
-and casts decided) and :func:`from_record_batch`, which makes one from an Arrow batch. Never: the
-roles of columns (``column_plan``), partitions of rows (``partitioners``), bytes of records
-(``record_encoder``), rows one by one.
+Owns: :class:`RecordColumns` (topic, partition, key, value, headers and timestamp of many rows,
+after the handling of nulls and types) and :func:`from_record_batch`, which converts an Arrow batch.
+Never: the roles of columns (``column_plan``), the choice of partitions (``partitioners``), bytes of
+records (``record_encoder``), a loop over rows.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ _INT32_MAX = 2**31 - 1
 class ChunkSize:
     """The limits of a chunk, whose rows are encoded together: rows and input bytes.
 
-    ``wanted_rows`` is the preferred number of rows. Fewer rows are better joined to the next rows.
+    ``wanted_rows`` is the preferred number of rows. If there are fewer rows, it is better to join
+    them to the next rows.
     """
 
     max_rows: int = CHUNK_ROWS
@@ -78,14 +79,15 @@ class ChunkSize:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Many records as columns; every array has ``rows`` entries. Immutable.
+    """Many records as columns. Every array has ``rows`` entries. Immutable.
 
     * ``topic``: one name for all rows, or a dictionary<int32, string> array without nulls.
-    * ``partition``: int32, -1 where the partitioner decides. None if it decides for all rows.
+    * ``partition``: int32, or -1 for a row whose partition the partitioner chooses. None if it
+      chooses the partitions of all rows.
     * ``key`` and ``value``: binary or large_binary. None if all are null. After :meth:`filter`
       values and headers may be views (binary_view).
-    * ``headers``: each row's encoded headers section (count varint and headers). None without
-      headers.
+    * ``headers``: each row's encoded headers section (the number of headers as a varint, and the
+      headers). None if no row has headers.
     * ``timestamp``: int64 milliseconds since the epoch. None stands for the time of sending.
     * ``first_row``: the index of the first row in its Arrow batch, for messages.
     """
@@ -100,7 +102,7 @@ class RecordColumns:
     first_row: int = 0
 
     def topics(self) -> list[str]:
-        """The names of the topics that rows go to, each once, in order of their first row."""
+        """The names of the topics of all rows, each once, in the order of their first row."""
         if isinstance(self.topic, str):
             return [self.topic]
         used = pc.unique(self.topic.indices).to_pylist()
@@ -108,7 +110,7 @@ class RecordColumns:
         return [names[i] for i in used]
 
     def slice(self, offset: int, length: int) -> RecordColumns:
-        """The rows [offset, offset + length), zero copy."""
+        """The ``length`` rows from ``offset`` on, without a copy."""
         end = offset + length
         return RecordColumns(
             rows=length,
@@ -122,15 +124,15 @@ class RecordColumns:
         )
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """The rows with the indexes ``rows``, copied. The topic dictionary has only the topics of
+        """A copy of the rows with the indexes ``rows``. Its topic dictionary has only the topics of
         these rows.
         """
         index = integers(rows)
         return self._picked(rows, lambda column: without_views(column).take(index))
 
     def filter(self, kept: Mask) -> RecordColumns:
-        """Like :meth:`take`, for the rows where ``kept`` is true. Values and headers are not
-        copied.
+        """The rows where ``kept`` is true. Unlike :meth:`take`, this method does not copy values
+        and headers.
         """
         flags = bools(kept)
         return self._picked(
@@ -203,16 +205,16 @@ def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
 def from_record_batch(
     batch: pa.RecordBatch, plan: ColumnPlan, now_ms: int, bad: BadRows | None = None
 ) -> RecordColumns:
-    """The rows of ``batch`` as RecordColumns; strings and binaries are not copied.
+    """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
     ``plan`` must not compose columns (``records/formats/composed_columns.py`` does that before).
     ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null.
 
     A row is bad if its topic is null or invalid, if its partition or timestamp is negative, or if
-    it has a null header or a header with a null key. Bad rows are noted in ``bad``. If ``bad`` is
-    None, the first bad row raises DataError, which names column and row. A bad row keeps its key,
-    its value, its topic, its partition, and the headers that can be sent. A timestamp that can't be
-    sent is negative.
+    it has a null header or a header with a null key. Bad rows are added to ``bad``. If ``bad`` is
+    None, the first bad row raises DataError, which names column and row. In the result, a bad row
+    keeps its key, its value, its topic, its partition, and the headers that can be sent. A
+    timestamp that can't be sent becomes negative.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -237,8 +239,8 @@ def from_record_batch(
 def rows_with_value(
     batch: pa.RecordBatch, plan: ColumnPlan
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]:
-    """The ``batch`` without rows whose value is null, and the indexes of the other rows. The same
-    batch and None if no value is null.
+    """Drops the rows whose value is null. Returns the other rows and their indexes. If no value is
+    null, returns ``batch`` itself and None.
     """
     index = plan.value_column if plan.value is None else plan.value.columns[0].index
     column = _column(batch, index)
@@ -292,7 +294,9 @@ def _decoded(column: pa.DictionaryArray) -> pa.Array:
 
 
 def _binary(column: pa.Array | None) -> pa.Array | None:
-    """Any array of strings or bytes as binary or large_binary; None if all values are null."""
+    """Converts any array of strings or bytes to binary or large_binary. Returns None if all values
+    are null.
+    """
     if column is None or column.null_count == len(column):
         return None
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -408,8 +412,9 @@ def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArra
 def _without_seconds(
     ticks: npt.NDArray[np.int64], valid: Mask | None, bad: BadRows
 ) -> npt.NDArray[np.int64]:
-    """The timestamps of a column without a unit; -1 for a number that looks like seconds, which is
-    refused. In milliseconds it would be so old that brokers delete the record.
+    """The timestamps of a bigint column, in milliseconds. A number that looks like seconds is
+    refused, and becomes -1. As milliseconds it would be so old that brokers would soon delete the
+    record.
     """
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:

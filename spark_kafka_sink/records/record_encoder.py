@@ -1,4 +1,4 @@
-"""Encodes columns as record bytes: grouping and encoding. The hot path.
+"""Groups the rows of columns by partition, and encodes them as record bytes. This is the hot path.
 
 Owns: the order of rows in the output (stable groups by topic partition) and the bytes of format v2
 records (Java's ``DefaultRecord``). Never: the distribution over batches (``batch_cutter``), a lock,
@@ -10,10 +10,11 @@ a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
 The accumulator refuses a slice if the open batch that it was encoded for has been closed meanwhile.
 :func:`encode_slices_again` then encodes the slice again.
 
-A chunk becomes bytes in these steps: sizes from the columns' lengths, slices from the sizes, deltas
-from the slices. Then each record is a *head* (length, attributes, deltas, key length: mostly 8 to
-12 bytes, packed by shifts), the key, the value's length, the value and the headers. A single Gather
-concatenates the pieces of all records in the groups' order, which copies keys and values once.
+A chunk is encoded in these steps. The sizes of records follow from the lengths in the columns, the
+slices follow from the sizes, and the deltas follow from the slices. The pieces of a record are a
+*head* (length, attributes, deltas, key length: mostly 8 to 12 bytes, packed by shifts), the key,
+the value's length, the value and the headers. A single Gather concatenates the pieces of all
+records in the order of the groups, so that keys and values are copied once.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 class Groups:
     """The rows of a chunk grouped by topic partition. Within a group, rows keep their order.
 
-    Group g has the rows ``order[bounds[g]:bounds[g + 1]]`` of the columns, and goes to ``tps[g]``.
-    ``order`` is None if there is only one group, whose order is unchanged.
+    Group g has the rows ``order[bounds[g]:bounds[g + 1]]`` of the columns, and belongs to
+    ``tps[g]``. ``order`` is None if there is only one group, whose order is unchanged.
     """
 
     tps: tuple[TopicPartition, ...]
@@ -98,8 +99,8 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
 
 
 def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
-    """The indexes that sort ``codes`` in a stable way. numpy sorts 16-bit numbers by radix, and
-    wider numbers slowly, so wide numbers are sorted 16 bits at a time.
+    """The indexes that sort ``codes`` in a stable way. Wide numbers are sorted in several passes
+    over 16 bits each, because numpy has a fast radix sort only for 16-bit numbers.
     """
     if high - low < 65536:
         return (codes - low).astype(np.uint16).argsort(kind="stable")
@@ -113,15 +114,15 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
 def content_sizes(columns: RecordColumns) -> Int64s:
     """The size in bytes of each row's record without its length, attributes and the two deltas.
 
-    The size includes key, value, their lengths and the headers section. The partitioner uses it,
-    and Java's upper bound.
+    The size includes key, value, their lengths and the headers section. The partitioner and the
+    check of Java's upper bound use this size.
     """
     return _content_sizes(columns, _key_and_value_lengths(columns))
 
 
 def _key_and_value_lengths(columns: RecordColumns) -> list[Int64s | None]:
-    """The lengths of each row's key, and of each row's value, in bytes. None for a missing
-    column.
+    """The lengths of each row's key, and of each row's value, in bytes. An entry is None if the
+    column is missing.
     """
     return [None if c is None else lengths_of(c) for c in (columns.key, columns.value)]
 
@@ -140,8 +141,8 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
-    """The size in bytes of the signed varint of each length (-1 or more); one number if all are
-    equal.
+    """The size in bytes of the signed varint of each length (-1 or more). A single number if all
+    sizes are equal.
     """
     largest = int(highest(lengths, initial=0))
     if largest < 64:
@@ -167,9 +168,9 @@ def encode_groups(
     """Distributes every group over batches, and encodes the whole chunk into one buffer.
 
     ``positions[g]`` is the position in the open batch of ``groups.tps[g]``. ``raw_limits`` is the
-    number of raw record bytes of a new batch, for each group or for all groups (batch.size without
-    the header, over the estimated compression ratio). The first record of a new batch always fits.
-    ``now_ms`` is the timestamp of rows without a timestamp.
+    number of raw record bytes that fit into a new batch, for each group or for all groups. (It is
+    batch.size without the header, divided by the estimated compression ratio.) The first record of
+    a new batch always fits. ``now_ms`` is the timestamp of rows without a timestamp.
 
     The slices are ordered by group. The first slice of a group continues the open batch if its
     first record still fits there (``generation`` of the position). The other slices open new
@@ -267,9 +268,10 @@ def _encode(
     """Encodes all records into one buffer, and returns the end of each record, counted from the
     first.
 
-    Without headers every record ends with a zero byte (no headers). This byte is written as the
-    first byte of the next record's head, which saves a slot for each record. So the buffer has one
-    byte before the first record, and each record ends one byte after its counted end.
+    If the columns have no headers, every record ends with a zero byte, the number of its headers.
+    This byte is written as the first byte of the next record's head, which saves a slot for each
+    record. So the buffer has one byte before the first record, and each record ends one byte after
+    its counted end.
     """
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
@@ -307,7 +309,7 @@ def _sizes_of(parts: Sequence[Packed]) -> Int64s | np.int64:
 def _length_parts(
     column: pa.Array | None, lengths: Int64s | None, order: Int64s | None
 ) -> Sequence[Packed]:
-    """The varints of each row's key or value length; -1 for null."""
+    """The varint of the length of each row's key or value. The length of null is -1."""
     if column is None or lengths is None:
         return pack_constant(-1)
     valid = valid_of(column)

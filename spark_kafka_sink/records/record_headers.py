@@ -1,8 +1,9 @@
 """Encodes a column of headers: each row's headers become the bytes of a headers section.
 
-Owns: the headers section of a format v2 record (count, then for each header the key's length, the
-key, the value's length or -1, the value), made for all rows in one pass from Arrow's list<struct>
-or map. Never: the record around it (``record_encoder``).
+Owns: the headers section of a record in format v2, which is made for all rows in one pass from
+Arrow's list<struct> or map. It has the number of headers, then for each header the key's length,
+the key, the value's length (-1 for null) and the value. Never: the record around it
+(``record_encoder``).
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def encode_headers(
 def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
-    """Refuses the rows with a null header or a header with a null key. Returns the mask of these
-    children of ``column.values``; None if there are none.
+    """Refuses the rows with a null header, or with a header whose key is null. Returns the mask of
+    these headers in ``column.values``, or None if there are no such headers.
 
     ``element`` is the struct array ``column.values``. It is None for a map, whose entries can't be
     null.
@@ -98,8 +99,8 @@ def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
-    """The index of each row's first entry in ``column.values``, and the number of entries; 0 for a
-    null row.
+    """The index of each row's first entry in ``column.values``, and the number of the row's
+    entries. A null row has 0 entries.
     """
     offsets = offsets_of(column)
     starts = offsets[:-1].astype(np.int64)

@@ -53,8 +53,8 @@ class Payloads(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A piece for each row: entry ``rows[i]`` of a binary column for row i. If ``rows`` is None,
-    entry i.
+    """A piece for each row, taken from a binary column. The piece of row i is entry ``rows[i]``, or
+    entry i if ``rows`` is None.
     """
 
     array: pa.Array
@@ -70,8 +70,8 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """A gather with all ``pieces`` of ``rows`` rows, in as few slots as possible, and ``more``
-    empty slots after them.
+    """Creates a gather, and puts all ``pieces`` of ``rows`` rows into as few slots as possible.
+    ``more`` slots per row stay empty.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -88,8 +88,8 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """The pieces, with adjacent short pieces joined into slots of at most 8 bytes, or pairs of at
-    most 12 bytes.
+    """Joins adjacent short pieces: into one piece of at most 8 bytes, or into a pair of at most 12
+    bytes, which need only one slot.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
@@ -136,8 +136,8 @@ class RowPieces:
             self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
-        """Appends entry ``rows[i]`` of a binary column to row i. If ``rows`` is None, entry i.
-        Nulls add no bytes.
+        """Appends an entry of a binary column to each row i: entry ``rows[i]``, or entry i if
+        ``rows`` is None. A null adds no bytes.
         """
         self._pieces.append(Column(column, rows))
 
@@ -155,8 +155,8 @@ class RowPieces:
             self.refusals.append(Refusal(rows, column, reason))
 
     def refuse_of(self, inner: Sequence[Refusal], row_of: npt.NDArray[np.integer]) -> None:
-        """Records the refusals of nested values, where ``row_of`` maps each nested value to its row
-        here.
+        """Records the refusals of nested values as refusals of rows. ``row_of`` has the row of each
+        nested value.
         """
         for one in inner:
             rows = np.zeros(self.rows, np.bool_)
@@ -183,6 +183,6 @@ class RowPieces:
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
-        """The payload of each row; null where ``nulls_of`` is null."""
+        """The payload of each row. It is null where ``nulls_of`` is null."""
         offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

@@ -1,8 +1,8 @@
 """Encodes a single record of ``send`` in format v2 (Java's ``DefaultRecord``).
 
-Owns: the bytes of one record, Java's upper bound of their size, a whole batch of few records.
-Never: columns (``record_encoder`` writes the same bytes for thousands of rows at once), a batch
-that grows.
+Owns: the bytes of one record, Java's upper bound of their size, and a complete batch of a few
+records. Never: columns (``record_encoder`` writes the same bytes for thousands of rows at once), a
+batch to which records are appended later.
 
 :func:`record_bytes` runs under the accumulator's lock, because a record's position in its batch is
 known only there. Headers take the most time, so they are encoded before (:func:`headers_section`).
@@ -57,10 +57,11 @@ def record_bytes(
     value: bytes | None,
     headers: bytes = EMPTY_SECTION,
 ) -> bytes:
-    """The encoded record.
+    """Encodes a record.
 
-    ``offset_delta`` is the record's index in its batch, ``timestamp_delta`` its time in ms after
-    the base timestamp, and ``headers`` its :func:`headers_section`.
+    ``offset_delta`` is the record's index in its batch. ``timestamp_delta`` is the time in ms from
+    the batch's base timestamp to the record's timestamp. ``headers`` is the record's
+    :func:`headers_section`.
     """
     # One join, and then the length before it, take a third less time than summing lengths first.
     # Most numbers are in the table: reading it costs less than asking whether it has them.
@@ -135,8 +136,8 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Reads bytes after their varint length at ``at``, and returns them with the offset of their
-    end. The length -1 gives None.
+    """Reads a varint length at ``at`` and as many bytes after it. Returns the bytes and the offset
+    of their end. The length -1 stands for None.
     """
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

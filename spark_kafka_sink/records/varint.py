@@ -30,8 +30,8 @@ MAX_VARLONG_BYTES = 10
 
 
 def zigzag(value: int) -> int:
-    """Maps a signed to an unsigned integer, small magnitudes first: 0, -1, 1, -2 become 0, 1,
-    2, 3.
+    """Maps a signed integer to an unsigned integer, so that small magnitudes become small numbers:
+    0, -1, 1, -2 become 0, 1, 2, 3.
     """
     return ((value << 1) ^ (value >> 63)) & _MASK64
 
@@ -51,14 +51,12 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Encodes a signed int32 or int64 in zigzag form (Java's writeVarint and writeVarlong
-    agree).
-    """
+    """Encodes a signed int32 or int64 in zigzag form, like Java's writeVarint and writeVarlong."""
     return unsigned_varint(zigzag(value))
 
 
 def sized(data: bytes) -> bytes:
-    """The bytes ``data`` after their length as a varint."""
+    """The length of ``data`` as a varint, followed by ``data``."""
     return varint(len(data)) + data
 
 
@@ -92,8 +90,8 @@ def read_unsigned_varint(
 def read_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Decodes a signed varint in zigzag form, like :func:`read_unsigned_varint`. A ``max_bytes`` of
-    10 reads a varlong.
+    """Decodes a signed varint in zigzag form, otherwise like :func:`read_unsigned_varint`. With
+    ``max_bytes`` 10 it also decodes a varlong.
     """
     value, position = read_unsigned_varint(data, position, max_bytes)
     return (value >> 1) ^ -(value & 1), position
@@ -105,8 +103,8 @@ _3 = np.uint64(3)
 
 @dataclass(slots=True)
 class Packed:
-    """Up to 8 bytes for each row: ``word`` (first byte lowest) and ``size`` in bytes. Each is an
-    array, or a single value for all rows.
+    """Up to 8 bytes for each row. ``word`` is a 64-bit integer with the bytes, the first byte
+    lowest. ``size`` is the number of bytes. Each is an array, or a single value for all rows.
 
     Bits of ``word`` above ``size`` bytes are zero. ``most`` is an upper bound of ``size``.
     """
@@ -124,14 +122,14 @@ class Packed:
 
 
 def packed_bytes(data: bytes) -> Packed:
-    """The same bytes, at most 8, for all rows."""
+    """A :class:`Packed` with the same bytes, at most 8, for all rows."""
     word = np.uint64(int.from_bytes(data, "little")) if any(data) else _ZERO
     return Packed(word, np.uint64(len(data)), len(data))
 
 
 def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
-    """The bytes and the sizes of the unsigned varints of 0..65535. Most lengths and deltas are in
-    this range.
+    """A lookup table with the bytes and the sizes of the unsigned varints of 0 to 65535. Most
+    lengths and deltas are in this range.
     """
     value = np.arange(65536, dtype=np.uint32)
     size = 1 + (value >= 1 << 7).astype(np.uint8) + (value >= 1 << 14)
@@ -150,7 +148,7 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """The size in bytes of the unsigned varint of each value; ``largest`` is an upper bound of the
+    """The size in bytes of the unsigned varint of each value. ``largest`` is an upper bound of the
     values.
 
     The first byte holds 7 bits of the value, and each further byte ``more`` bits.
@@ -172,8 +170,8 @@ def pack_constant(value: int) -> tuple[Packed, ...]:
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed (zigzag) varint of each value, as one word. Two words if a varint may have more
-    than 8 bytes.
+    """The signed (zigzag) varint of each value, as one word. If a varint may have more than 8
+    bytes, the result has two words.
     """
     if len(values) == 0:
         return pack_constant(0)
@@ -195,8 +193,8 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of each value's 64 bits. A negative value takes ten bytes, and so two
-    words.
+    """The unsigned varint of each value's 64 bits. The result has two words if a value is negative,
+    because its varint has ten bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]

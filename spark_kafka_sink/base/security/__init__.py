@@ -3,6 +3,7 @@
 Owns: ``allow_lists`` (the files, addresses and classes that options may name, from
 ``operators_variables``), ``local_files`` (opening a file), ``import_paths`` (loading a class),
 ``addresses`` (the syntax of addresses, and the names of this machine), ``password`` (a secret whose
-repr is hidden), ``secret_references`` (looking up a reference, with ``java_properties``, and in a
-``jaas_config``). Never: the meaning of an option (``config``).
+repr is hidden), ``secret_references`` (looking up a reference to a secret), ``java_properties`` and
+``jaas_config`` (the formats of texts that may contain references). Never: the meaning of an option
+(``config``).
 """

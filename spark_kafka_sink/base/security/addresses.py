@@ -17,10 +17,10 @@ from spark_kafka_sink.base.security.password import REPLACE_IT, Password, Text, 
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a lower-case name or an address without brackets) is this machine without
-    DNS.
+    """Whether ``host`` is known to be this machine without a DNS lookup. ``host`` is a lower-case
+    name, or an address without brackets.
 
-    Data sent to such a host can't be read on a network, and needs no proxy.
+    Data that is sent to such a host does not leave the machine, and needs no proxy.
     """
     if host == "localhost":
         return True
@@ -31,7 +31,9 @@ def is_loopback(host: str) -> bool:
 
 
 def url_parts(text: str) -> SplitResult | None:
-    """The parts of a URL of ASCII characters; None for other text."""
+    """Splits a URL into its parts. Returns None for a text that is no URL, or that has other
+    characters than ASCII.
+    """
     try:
         parts = urlsplit(text)
         _ = parts.port
@@ -41,7 +43,7 @@ def url_parts(text: str) -> SplitResult | None:
 
 
 def is_in_the_clear(parts: SplitResult) -> bool:
-    """Whether data sent to this URL can be read on a network."""
+    """Whether data that is sent to this URL is unencrypted on a network."""
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
@@ -54,12 +56,12 @@ def http_address(
     gets: str = "the client's secret",
     kind: Kind = Kind.TOKEN_SOURCE,
 ) -> SplitResult:
-    """The parts of ``given``, the http(s) URL in ``option``.
+    """Parses ``given``, the value of ``option``, as an http or https URL. Returns its parts.
 
-    Raises ConfigError if the text is no such URL, if it holds a name or password, or if a secret
-    would be sent to it unencrypted. The error shows at most the host of the URL. ``gets`` describes
-    the secret that is sent to the URL, empty if there is none. ``credentials`` names the options
-    for name and password, for the hint.
+    Raises ConfigError if the text is no such URL, if the URL contains a name or password, or if a
+    secret would be sent to it unencrypted. The error shows at most the host of the URL. ``gets``
+    describes the secret that is sent to the URL. It is empty if no secret is sent. ``credentials``
+    names the options for name and password, for the hint.
     """
     parts = url_parts(text_of(given))
     if parts is None:
@@ -89,12 +91,13 @@ _SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
 def parse_bootstrap_servers(
     items: Sequence[str], protocol: str, prefix: str
 ) -> tuple[tuple[str, int], ...]:
-    """The (host, port) of each item, in order, without duplicates
+    """Parses bootstrap servers. Returns the (host, port) of each item, in order, without duplicates
     (``ClientUtils.parseAndValidateAddresses``).
 
-    Raises ConfigError. Stricter than Java for four mistakes that would otherwise fail later: port
-    0, an empty host, an IPv6 address without brackets, and ``SSL://`` or ``https://`` before an
-    address if ``protocol`` differs. ``prefix`` precedes option names in hints.
+    Raises ConfigError for an invalid item. This function refuses four mistakes that Java accepts,
+    and that would fail later: port 0, an empty host, an IPv6 address without brackets, and
+    ``SSL://`` or ``https://`` before an address if ``protocol`` differs. ``prefix`` precedes option
+    names in hints.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:

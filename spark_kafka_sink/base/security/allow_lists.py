@@ -8,7 +8,7 @@ The lists are read when the package is imported (``operators_variables``), and t
 that an option has called can't change the limits of the next option, not even by ``os.environ``.
 
 A list that is not set allows everything. A list that is set and empty allows nothing. If a list
-can't be read, every value that it would decide is an error.
+can't be read, every value that would have to be compared with it is an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """An allow-list that is set: its ``items``, or the ``problem`` that makes it unreadable."""
+    """An allow-list that the operator has set. It has ``items``, or a ``problem`` if the list can't
+    be read.
+    """
 
     items: tuple[str, ...] = ()
     names: re.Pattern[str] | None = None
@@ -66,7 +68,9 @@ def _read(variable: str, text: str) -> _List:
 
 
 def read_lists(environment: Mapping[str, str]) -> Mapping[str, _List]:
-    """The allow-lists that are set in ``environment``, by variable. The result never changes."""
+    """Reads the allow-lists that are set in ``environment``. Returns them by variable, as an
+    immutable map.
+    """
     return MappingProxyType({v: _read(v, environment[v]) for v in EVERY if v in environment})
 
 
@@ -83,8 +87,8 @@ class NotAllowedError(ConfigError):
 
     @classmethod
     def of(cls, what: str, variable: str) -> NotAllowedError:
-        """The error for ``what``, an option with its reference. The text ``what`` must contain no
-        secret.
+        """Creates the error for ``what``, a text that describes the option and the refused value.
+        The text must contain no secret.
         """
         return cls(
             f"{what} is not allowed here: {variable} of this process on host {platform.node()} does"
@@ -94,8 +98,8 @@ class NotAllowedError(ConfigError):
 
 
 def check_file(path: str, what: str, *, line: bool = False) -> None:
-    """Raises NotAllowedError for a file that may not be read; with ``line``, for one line of a
-    config file.
+    """Raises NotAllowedError for a file that options may not read. ``line`` is true if the option
+    refers to one line of a config file.
 
     The error does not show whether the file exists. Symbolic links are resolved before the check.
     """
@@ -109,8 +113,8 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """Raises NotAllowedError for a URI of another file system, unless a URI of the list PATHS is a
-    parent of it.
+    """Raises NotAllowedError for a URI of a remote file system, unless it is below a URI of the
+    list PATHS.
     """
     allowed = _list(PATHS)
     if allowed is not None and not any(
@@ -170,7 +174,7 @@ def is_import_listed(path: str) -> bool:
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """The remainders of ``path``, one for each list entry that is the beginning of ``path``."""
+    """For each list entry with which ``path`` begins, yields the rest of ``path``."""
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."
     for entry in () if allowed is None else allowed.items:
@@ -180,8 +184,8 @@ def _behind_entries(path: str) -> Iterator[str]:
 
 
 def _list(variable: str) -> _List | None:
-    """The list of ``variable``, or None when it is not set. Raises ConfigError when it can't be
-    read.
+    """The list of ``variable``, or None if the variable is not set. Raises ConfigError if the list
+    can't be read.
     """
     found = _LISTS.get(variable)
     if found is None or not found.problem:

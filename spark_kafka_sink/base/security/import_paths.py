@@ -4,8 +4,8 @@ Owns: the two forms of a path (``package.module:Name`` and ``package.module.Name
 path that can't be imported, and the safe description of an exception of a user's code. Never: the
 interface of the class, which the caller checks.
 
-The driver also calls :func:`find` and drops the result, so that a wrong path is an error before any
-task starts, and not an error of each task.
+The driver also calls :func:`find`, only as a check, so that a wrong path is an error before any
+task starts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "software.")
 
 
 def find(path: Text, option: str) -> object:
-    """The object at the import path ``path``. Raises ConfigError, naming ``option``, when it can't
-    be imported.
+    """Imports and returns the object at the import path ``path``.
 
-    Raises NotAllowedError in two cases: the operator's list does not have the path (before anything
-    is imported), or the listed module does not itself define the object.
+    Raises ConfigError, which names ``option``, if the object can't be imported. Raises
+    NotAllowedError in two cases: the operator's list does not have the path (then nothing is
+    imported), or the listed module does not itself define the object.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -72,7 +72,8 @@ def find(path: Text, option: str) -> object:
 def find_function(path: str, option: str, argument: str) -> Callable[[object], object]:
     """The callable at the import path ``path``, which must accept one ``argument``.
 
-    Raises like :func:`find`, and ConfigError when the object can't be called.
+    Raises the same errors as :func:`find`, and ConfigError if the object can't be called with one
+    argument.
     """
     found = find(path, option)
     if not callable(found):
@@ -93,14 +94,14 @@ def names_jvm_classes(paths: str) -> bool:
 
 
 def is_import_path(name: str) -> bool:
-    """Whether the text looks like a Python import path and is no class of Kafka."""
+    """Whether the text looks like a Python import path, and not like a class of Kafka."""
     kafkas = without_shading(name).startswith("org.apache.kafka.")
     return ("." in name or ":" in name) and not kafkas
 
 
 def make(path: Text, option: str) -> object:
-    """The object at the import path ``path``; for a class, a new instance made without
-    arguments.
+    """The object at the import path ``path``. If the object is a class, returns a new instance,
+    created without arguments.
     """
     found = find(path, option)
     if not isinstance(found, type):
@@ -117,8 +118,8 @@ def make(path: Text, option: str) -> object:
 
 
 def place_of(error: BaseException) -> str:
-    """The class and the code location of an exception of user code, without its text, which may
-    hold a row.
+    """The class of an exception of user code, and the place in the code. The text of the exception
+    is left out, because it may contain a row.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
@@ -129,7 +130,8 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """Raises NotAllowedError if there is a list and no listed module defines the object ``found``.
+    """If the operator has set a list, raises NotAllowedError unless a listed module defines the
+    object ``found``.
 
     Every step of a path must lead to a listed module, to a class or function defined in a listed
     module, or to an instance of such a class. Not allowed are ``os.abort`` of a listed module that

@@ -1,4 +1,4 @@
-"""``sasl.jaas.config``: one login module and its options, as Java's ``JaasConfig`` reads them.
+"""Parses ``sasl.jaas.config``, one login module and its options, as Java's ``JaasConfig`` does.
 
 Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments. Never:
 the options of a module and their meaning (``config/logins``). No message shows a value, because
@@ -53,7 +53,9 @@ class JaasEntry:
     reference: str | None = None
 
     def get(self, name: str) -> Text:
-        """The text of the option ``name``, or "". A resolved value keeps its reference."""
+        """The text of the option ``name``, or an empty text if the option is not set. If the value
+        was a reference to a secret, the result still has this reference.
+        """
         value = self.options.get(name, "")
         reference = self.reference or self.references.get(name)
         return Password(value, reference) if value and reference is not None else value
@@ -65,8 +67,8 @@ class JaasEntry:
 
     @property
     def shown(self) -> str:
-        """The class for messages: its name, its reference, or hidden if the text is no
-        class name.
+        """The class of the login module as messages show it. It is the name of the class, or the
+        reference to a secret. If the text does not look like a class name, it is hidden.
         """
         if self.reference is not None:
             return self.reference
@@ -78,16 +80,16 @@ NO_MODULE: Final = JaasEntry("", {})
 
 
 def without_shading(name: str) -> str:
-    """The name of a class without the package that a vendor put before it.
+    """Removes the package that a vendor put before the name of a class.
 
-    For example ``org.apache.kafka.X`` for ``kafkashaded.org.apache.kafka.X``.
+    For example, ``kafkashaded.org.apache.kafka.X`` becomes ``org.apache.kafka.X``.
     """
     shaded = _SHADED.match(name)
     return name if shaded is None else name[shaded.end() :]
 
 
 def parse_jaas_config(text: str) -> JaasEntry:
-    """Parses the login module in ``text``. Raises ConfigError when the text can't be read or has
+    """Parses the login module in ``text``. Raises ConfigError if the text can't be parsed, or has
     two modules.
     """
     reader = _Reader(text)
@@ -135,7 +137,7 @@ class _Reader:
         return found.group()
 
     def value(self, what: str) -> str:
-        """Reads a word or a quoted text; ``what`` names it in errors."""
+        """Reads a word or a quoted text. ``what`` describes the expected text in errors."""
         quote = self.text[self.position : self.position + 1]
         if quote not in ('"', "'"):
             return self.word(what)

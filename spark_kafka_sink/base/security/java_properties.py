@@ -26,7 +26,9 @@ def property_lines(text: str) -> list[tuple[str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """The lines without comments; a line that ends in a backslash is joined with the next line."""
+    """Yields the lines, except for comments. A line that ends in a backslash is joined with the
+    next line.
+    """
     begun = ""
     # Not splitlines(), which has more line separators than Java.
     for natural in re.split(r"\r\n|\r|\n", text):

@@ -2,7 +2,8 @@
 
 Owns: the refusal of files that can block or fill memory (a FIFO, a device, a file without an end),
 and the warning for a file that everybody may write. Never: the allowed paths (``allow_lists``), the
-meaning of the content. No error contains a path: a secret may have been taken for a path.
+meaning of the content. No error contains a path, because a user may have given a secret in place of
+a path.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _warned: set[tuple[int, int]] = set()
 
 
 class UnusableFileError(Exception):
-    """A file can't be used. The message follows the words "it can't be read: "."""
+    """A file can't be used. The message is the reason, for a sentence that begins with "it can't be
+    read: ".
+    """
 
 
 def read_file(
@@ -52,8 +55,9 @@ def read_file(
     """The content of a regular file of at most ``limit`` bytes. Raises UnusableFileError.
 
     ``shown`` is the name of the file in the warning for a file that everybody may write. ``check``
-    raises for a path that may not be read. It is called twice: before the file is opened, and then
-    with the path of the opened file, because a link in the path may have been replaced in between.
+    raises an error for a path that may not be read. It is called twice: before the file is opened,
+    and then with the path of the opened file, because a link in the path may have been replaced in
+    between.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -85,7 +89,7 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
 
 
 def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
-    """Appends a line to a regular file, which is created if it is missing. Raises
+    """Appends a line to a regular file. Creates the file if it is missing. Raises
     UnusableFileError.
 
     For ``check`` see :func:`read_file`. The line is one write with O_APPEND, because several
@@ -115,9 +119,9 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
 def _wait_for_lock(fd: int) -> None:
     """Waits for other writers of the file, for a limited time.
 
-    Without the lock, a line that another process is writing could be mistaken for a line that was
-    cut off. If the lock stays held for too long, its holder is not a writer, and some mounts do not
-    support locks. The report is then written without the lock.
+    Without the lock, a line that another process is still writing could look like a line that a
+    full disk has cut off. If the lock can't be acquired, the line is written without the lock. Then
+    its holder is not a writer of this package, or the mount does not support locks.
     """
     deadline = time.monotonic() + _LONGEST_LOCK_S
     while time.monotonic() < deadline:
@@ -143,8 +147,8 @@ def _unlock_and_close(fd: int) -> None:
 def _is_within_a_line(fd: int, size: int) -> bool:
     """Whether a full disk cut off the last line of the file, which would merge with the next line.
 
-    (The descriptor is open for appending only.) ``size`` is the size that the caller has seen;
-    another writer may have begun a line since then.
+    ``size`` is the size of the file that the caller has read. Another writer may have begun a line
+    since then. (``fd`` is open for appending only, so this function opens the file again.)
     """
     if size == 0:
         return False
@@ -159,14 +163,15 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 def write_new_file(
     directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
 ) -> None:
-    """Writes a new file, completely or not at all; creates the directory if it is missing.
+    """Writes a new file, completely or not at all. Creates the directory if it is missing.
 
-    Raises UnusableFileError. ``check`` raises for a directory that must not be written to. It gets
-    the path of the opened directory, which no link can replace afterwards.
+    Raises UnusableFileError. ``check`` raises an error for a directory in which options may not
+    create files. It gets the path of the opened directory, which no link can replace afterwards.
 
-    The content goes to a name that begins with a dot, and the file is then renamed. Some mounts of
-    object stores and volumes can't rename, and show a file only after it is closed; there the
-    content goes directly to the final name. The file is never appended to or written twice.
+    The content is written to a file whose name begins with a dot, and the file is then renamed.
+    Some mounts of object stores and volumes can't rename files, but show a file only after it is
+    closed. On such a mount the content is written to the final name directly. A file is never
+    appended to or written twice.
     """
     _refuse_uri(directory)
     try:
@@ -189,10 +194,11 @@ def write_new_file(
 
 
 def refuse_unusable(path: str, *, directories: bool = False) -> None:
-    """Raises UnusableFileError for a path that another program must not open.
+    """Raises UnusableFileError for a path that would make a program hang or fail when it opens the
+    path.
 
-    Refused are a URI, and an existing path that is no regular file (opening a FIFO waits for its
-    other end).
+    Such a path is a URI, or an existing file that is no regular file. (Opening a FIFO waits for
+    another program.) With ``directories``, a directory is allowed.
     """
     _refuse_uri(path)
     try:
@@ -229,8 +235,8 @@ def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
 
 
 def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
-    """The mode of an open file that ``check`` allows. Raises UnusableFileError for anything but a
-    regular file.
+    """Checks an open file, and returns its status. Raises UnusableFileError if it is not a regular
+    file. ``check`` raises an error if its path is not allowed.
     """
     mode = os.fstat(fd)
     if not stat.S_ISREG(mode.st_mode):
@@ -241,8 +247,8 @@ def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat
 
 
 def _path_of(fd: int, path: str) -> str:
-    """The path of an open file. On systems other than Linux, the path that ``path`` resolves to
-    now.
+    """The path of an open file. Only Linux has this information. On other systems, the result is
+    the path to which ``path`` resolves now.
     """
     try:
         # A file that was replaced meanwhile is "deleted".

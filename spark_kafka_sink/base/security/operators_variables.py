@@ -1,9 +1,9 @@
-"""The operator's environment variables, as they were when the package was imported, before any
-option was read.
+"""A copy of the operator's environment variables, made when the package is imported and before any
+option is read.
 
 Owns: :data:`VARIABLES`. Never: the meaning of the variables (``allow_lists``). This module imports
 no other module of the package, because the package itself imports it. A forked worker inherits the
-variables; every other process reads them itself.
+copy. Every other process reads the variables itself.
 """
 
 from __future__ import annotations

@@ -24,11 +24,12 @@ _SHORTEST_ENCODED = 8
 
 
 class Password:
-    """A string that is not shown (Kafka's ``common.config.types.Password``).
+    """A string that messages and logs do not show (Kafka's ``common.config.types.Password``).
 
-    Only :attr:`value` returns the value; ``str``, ``repr`` and ``format`` print ``[hidden]``, or
-    ``reference`` for a resolved reference. This holds for every option, even for a path or an
-    address: the content of a file or a variable never appears in messages.
+    Only :attr:`value` returns the string. ``str``, ``repr`` and ``format`` return ``[hidden]``. If
+    the string was looked up by a reference, they return the reference. This holds for every option,
+    even for a path or an address, so that the content of a file or a variable never appears in
+    messages.
     """
 
     __slots__ = ("_reference", "_value")
@@ -43,7 +44,7 @@ class Password:
 
     @property
     def reference(self) -> str | None:
-        """The reference that was resolved; None for an inline value."""
+        """The reference by which the value was looked up. None for an inline value."""
         return self._reference
 
     def __repr__(self) -> str:
@@ -72,37 +73,43 @@ Text = str | Password
 
 
 def text_of(value: object) -> str:
-    """The text of an option, for use; empty if the option is not set."""
+    """The text of an option, including a secret, for the code that uses it. Empty if the option is
+    not set.
+    """
     if isinstance(value, Password):
         return value.value
     return "" if value is None else str(value)
 
 
 def shown_text(value: object) -> Text:
-    """The text of an option that is no secret, for messages; a resolved reference stays hidden."""
+    """The text of an option that is no secret, for messages. If the value was looked up by a
+    reference, the value stays hidden.
+    """
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
     return text_of(value)
 
 
 def as_password(text: Text) -> Password:
-    """``text`` as a :class:`Password`; a resolved value keeps its reference."""
+    """Converts ``text`` to a :class:`Password`. A value that was looked up by a reference keeps
+    this reference.
+    """
     return text if isinstance(text, Password) else Password(text)
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """The secrets that were looked up by reference, which messages must not show if a server
-    repeats them.
+    """The values that were looked up by reference. A server may repeat them in its responses, and
+    messages must not show them.
     """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """A server's text without the ``secrets`` that were sent to the server, which may repeat them.
+    """Removes secrets from a server's text. ``secrets`` are the secrets that were sent to the
+    server, because the server may repeat them.
 
     A plain secret in the text is replaced. If the text has an encoded secret (base64, base32, hex,
-    URL, HTML, quoted) or a secret in another case, the whole text is hidden: a server that echoes a
-    secret has no useful message.
+    URL, HTML, quoted) or a secret in another letter case, the whole text is hidden.
     """
     for secret in secrets:
         if not secret:

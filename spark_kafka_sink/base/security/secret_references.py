@@ -1,10 +1,11 @@
-"""Secrets by reference: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}`` in options.
+"""References to secrets in options: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}``.
 
-Owns: the syntax, the options that accept it, and the lookup of a reference. Never: the time of a
-lookup (code that opens connections looks up, on the driver and on each executor).
+Owns: the syntax, the options that accept references, and the lookup of a reference. Never: the time
+of a lookup. (The code that opens connections looks references up, on the driver and on each
+executor.)
 
-Spark sees, shows, logs and pickles only the reference. The value exists in the process that
-connects to brokers, from the time when a network client is made.
+Spark shows, logs and pickles only the reference. The value exists only in a process that connects
+to brokers, from the time when its network client is created.
 
 =====================  ===========================================================================
 ``${env:NAME}``        an environment variable of the process
@@ -13,15 +14,15 @@ connects to brokers, from the time when a network client is made.
 =====================  ===========================================================================
 
 The first and the third form come from Kafka's EnvVarConfigProvider and FileConfigProvider, which
-need no ``config.providers`` here. A reference may be a part of a value. In ``sasl.jaas.config``
-references are looked up one option at a time, after the text was parsed, so that the result is
-always a value and never syntax. The result, even a path or an address, is a Password, which shows
-the reference and never the content.
+need no ``config.providers`` here. A reference may be a part of a value. ``sasl.jaas.config`` is
+parsed before its references are looked up, so that the content of a secret is never parsed as
+syntax. The result of a lookup, even a path or an address, is a Password, which shows the reference
+and never the content.
 
-Any other ``${}`` is text, because a password may contain anything. Exception: if a whole value, or
-a whole quoted text of ``sasl.jaas.config``, looks like a reference of another provider, it is an
-error. Databricks' ``{{secrets/scope/key}}`` is an error as well, because Databricks replaces it
-only in the settings of a cluster.
+Any other ``${}`` is ordinary text, because a password may contain any characters. Exception: it is
+an error if a whole value, or a whole quoted text of ``sasl.jaas.config``, looks like a reference of
+another provider. Databricks' ``{{secrets/scope/key}}`` is an error as well, because Databricks
+replaces it only in the settings of a cluster.
 """
 
 from __future__ import annotations
@@ -65,14 +66,16 @@ class UnresolvedReferenceError(ConfigError):
         return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
 
     def seen_by(self, role: str) -> UnresolvedReferenceError:
-        """The same error with the role of the process, "the driver" or "an executor"."""
+        """The same error, whose message now also has the role of the process: "the driver" or "an
+        executor".
+        """
         return type(self)(f"{self.message} ({role})", hint=self.hint)
 
 
 def has_references(value: object) -> bool:
     """Whether ``value`` has references that must be looked up before the value can be used.
 
-    False for a value that was looked up, even if its content looks like a reference.
+    False for a value that is the result of a lookup, even if its content looks like a reference.
     """
     if isinstance(value, Password) and value.reference is not None:
         return False
@@ -81,7 +84,9 @@ def has_references(value: object) -> bool:
 
 
 def is_one_reference(text: str) -> bool:
-    """Whether the text is only a reference, so that it contains no secret."""
+    """Whether the text consists of a single reference and nothing else. It then contains no
+    secret.
+    """
     return REFERENCE.fullmatch(text.strip()) is not None
 
 
@@ -99,8 +104,8 @@ def file_reference(path: str, key: str) -> str:
 
 
 def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
-    """Raises ConfigError for a reference in an option that accepts none, or for an unsupported
-    form.
+    """Raises ConfigError for a reference with an unsupported form. If ``accepted`` is false, the
+    option accepts no references, and every reference is an error.
     """
     if accepted:
         refuse_others(name, spelled, text)
@@ -123,8 +128,8 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError for another provider's reference, which would otherwise be sent as a
-    password.
+    """Raises ConfigError for a reference of another provider. Without this error, the text of the
+    reference would be sent as a password.
     """
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
@@ -147,12 +152,13 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """``options``, by Java's names, after looking up every reference.
+    """Looks up every reference in ``options``. Returns the options with the values, by Java's
+    names.
 
-    A looked-up value is a Password that shows the reference. A sasl.jaas.config with references
-    becomes a JaasEntry of such values. Raises UnresolvedReferenceError, which names option and
-    reference and never a content, and NotAllowedError for a name that the operator's lists don't
-    have.
+    A value that was looked up is a Password that shows the reference. A sasl.jaas.config with
+    references becomes a JaasEntry of such values. Raises UnresolvedReferenceError, which names
+    option and reference but never the content. Raises NotAllowedError for a file or variable that
+    is not on the operator's lists.
     """
     return {name: _resolved(name, value) for name, value in options.items()}
 
@@ -200,8 +206,8 @@ def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry
 
 
 def _expand(name: str, text: str, *, nested: bool = True) -> str:
-    """``text`` with its references replaced. With ``nested``, references in a properties file are
-    replaced too.
+    """Replaces the references in ``text``. With ``nested``, references within a line of a
+    properties file are also replaced.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -215,8 +221,8 @@ def _expand(name: str, text: str, *, nested: bool = True) -> str:
 
 
 def _not_empty(name: str, text: str, *, nested: bool = True) -> str:
-    """Expands the whole value of an option. Raises an error for an empty result, which would count
-    as no option at all.
+    """Replaces the references in the value of an option. Raises an error for an empty result,
+    because an empty value would count as not set.
     """
     expanded = _expand(name.partition(": ")[0], text, nested=nested)
     if not expanded:

@@ -1,9 +1,10 @@
-"""The transactions that block consumers of a topic as metrics, in the text format of Prometheus.
+"""Formats the transactions that block consumers of a topic as metrics, in the text format of
+Prometheus.
 
 Owns: the names and the text of the metrics. Never: finding the transactions
 (``transactions/operations/blockers.py``). A dead driver exports no metrics, but its open
-transactions still block consumers. So the metrics come from a command, for cron and node_exporter's
-textfile collector, and not from the listener.
+transactions still block consumers. So these metrics do not come from the listener, but from a
+command, for cron and node_exporter's textfile collector.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ METRICS: Final = (
 
 
 def metrics_text(topic: str, found: Sequence[Blocker], now_ms: int) -> str:
-    """The metrics as text. Every series is present even if its value is 0, so that an increase is
-    seen.
+    """The metrics as text. A series with the value 0 is also present, so that Prometheus can see an
+    increase.
     """
     values: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _ in METRICS}
     open_, age, held, checked = values.values()

@@ -53,8 +53,8 @@ _MOST_NAMED: Final = 4
 
 
 class Confirmation:
-    """The confirmation of a change: show the change, stop at ``--dry-run``, otherwise ask
-    the user.
+    """The confirmation of a change. Shows the change, and then asks the user, unless ``--dry-run``
+    or ``--yes`` is given.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -269,7 +269,9 @@ def _after(key: str, state: CommitState) -> Json:
 
 
 def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command: str) -> None:
-    """Aborts the transactions of ``plan`` after a confirmation, and shows those that are kept."""
+    """Aborts the transactions of ``plan`` after a confirmation, and shows the transactions that are
+    not aborted.
+    """
     before: Json = {
         "command": command,
         "transactions": [open_json(t) for t in plan.transactions],

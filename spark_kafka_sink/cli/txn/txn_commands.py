@@ -3,8 +3,8 @@
 Owns: names, arguments and help. Never: a command's work (``txn_reads.py``, ``txn_changes.py``),
 which is imported when it runs, so that help and completion return immediately.
 
-A command that changes something first shows the change. ``--dry-run`` ends there; otherwise the
-command requests a confirmation, unless ``--yes`` is given.
+A command that changes something first shows the change. With ``--dry-run``, the command ends then.
+Otherwise it asks for a confirmation, unless ``--yes`` is given.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 
 class As(StrEnum):
-    """The end of a partially committed batch in ``kprod txn resolve``: done, or written again."""
+    """The two ways to resolve a partially committed batch in ``kprod txn resolve``: it counts as
+    done, or it is written again.
+    """
 
     DONE = "done"
     REPLAY = "replay"

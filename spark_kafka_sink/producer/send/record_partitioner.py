@@ -37,7 +37,9 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """The interface of a partitioner, for one record, that has no :class:`KeyRule`."""
+    """The interface of a partitioner for single records that can't be expressed as a
+    :class:`KeyRule`.
+    """
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster

@@ -135,8 +135,9 @@ def _size(batches: Mapping[TopicPartition, ProducerBatch]) -> int:
 class Sender:
     """Sends the accumulator's batches until the producer is closed.
 
-    ``transaction_manager`` is None for a producer without idempotence: its batches then fail one by
-    one, and order is guaranteed only with max.in.flight.requests.per.connection=1.
+    ``transaction_manager`` is None for a producer without idempotence. The batches of such a
+    producer fail one by one, and order is guaranteed only with
+    max.in.flight.requests.per.connection=1.
     """
 
     def __init__(
@@ -153,8 +154,8 @@ class Sender:
         clock: Clock,
         recorder: ProduceRecorder,
     ) -> None:
-        """Creates the sender. Other threads wake up ``client`` by ``link``, which the sender
-        disconnects at its end.
+        """Creates the sender. Other threads use ``link`` to wake up ``client``. The sender
+        disconnects the link when it ends.
         """
         self._client = client
         self._link = link
@@ -182,8 +183,8 @@ class Sender:
     # -- phases -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Runs the network thread: sends batches; after initiate_close sends the rest; aborts an
-        open transaction; closes the client.
+        """Runs the network thread. Sends batches until the close begins, then sends the rest,
+        aborts an open transaction, and closes the client.
         """
         life = self._lifecycle
         try:
@@ -202,12 +203,13 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """True while a transaction must be ended before the close. Starts the abort of an open
-        transaction without a commit or abort. Called with no request in flight.
+        """True while the close must wait for the end of a transaction. If a transaction is open,
+        and the user has neither committed nor aborted it, begins its abort. Called when no request
+        is in flight.
 
-        A prepared transaction does not belong to this producer any more. :meth:`force_close` stops
-        an abort that waits too long for the coordinator; transaction.timeout.ms then aborts the
-        transaction.
+        A prepared transaction does not count, because it does not belong to this producer any more.
+        If the abort waits too long for the coordinator, :meth:`force_close` ends the wait. Brokers
+        then abort the transaction after transaction.timeout.ms.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -263,8 +265,8 @@ class Sender:
                     self._recorder.failed_at(node_id, reason)
 
     def _is_idle(self) -> bool:
-        """True if no batch is queued, in flight or awaiting proof, and no caller waits for metadata
-        or a transaction. The loop then sleeps until it is woken.
+        """True if no batch is queued, in flight or of unclear outcome, and no caller waits for
+        metadata or a transaction. The loop then sleeps until it is woken.
         """
         manager = self._transaction_manager
         return not (
@@ -278,8 +280,8 @@ class Sender:
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
         """Fails the unsent batches of a transaction that can only be aborted.
 
-        Returns the poll timeout in ms: 0 if nothing is pending any more, because a close may wait
-        for that. EndTxn waits for the responses of sent batches.
+        Returns the poll timeout in ms. It is 0 if nothing is pending any more, because a close may
+        wait for this state. EndTxn waits for the responses to the batches that were sent.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -351,8 +353,8 @@ class Sender:
         return len(drained)
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
-        """The ``ready`` nodes that can take a request now, and the delay until the next check in
-        ms.
+        """The nodes of ``ready`` that can get a request now, and the delay in ms until the next
+        check.
         """
         sendable = []
         timeout = NEVER
@@ -402,7 +404,9 @@ class Sender:
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
     def _expire_batches(self, now: int) -> None:
-        """Fails batches past delivery.timeout.ms: queued, in flight, or awaiting proof."""
+        """Fails batches that are older than delivery.timeout.ms: queued, in flight, or of unclear
+        outcome.
+        """
         causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
             error = self._timeout_error(batch, now, causes)
@@ -427,7 +431,8 @@ class Sender:
     ) -> KafkaTimeoutError:
         """The error of ``batch`` after delivery.timeout.ms.
 
-        ``causes`` has, by partition, the last response to the first batch that expired now.
+        ``causes`` has the probable cause by partition: the last response to the first batch of the
+        partition that expired in this pass.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
@@ -523,10 +528,11 @@ class Sender:
         response: ClientResponse,
         done: list[ProducerBatch],
     ) -> None:
-        """Splits, completes, fails or retries ``batch``, checked in that order
+        """Handles the response to ``batch``: splits, completes, fails or retries the batch
         (Sender.completeBatch).
 
-        An acknowledged batch is added to ``done``, to be reported with other batches of the
+        The conditions are checked in this order, and the first that holds counts. An acknowledged
+        batch is added to ``done``. The caller reports it together with the other batches of the
         request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
@@ -576,8 +582,8 @@ class Sender:
             self._retry(batch, verdict.action, code, now)
 
     def _retry(self, batch: ProducerBatch, action: Action, code: ErrorCode, now: int) -> None:
-        """Requeues ``batch`` after the backoff (RESEND), or waits for the partition's next epoch
-        (MOVE).
+        """Retries ``batch``: requeues it with a backoff (RESEND), or keeps it until the partition's
+        next epoch begins (MOVE).
         """
         if action is Action.MOVE:
             self._in_flight.await_proof(batch)
@@ -599,10 +605,11 @@ class Sender:
         return True
 
     def _handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """Handles the response to a batch that is already done: proven by a later acknowledgement,
-        or expired.
+        """Handles the response to a batch that is already done. It has expired, or a later
+        acknowledgement has proved that it is in the log.
 
-        Only the batch's memory is still held, for the socket. An abort may wait for this response.
+        Only the batch's memory was still held, because the socket might use it. An abort may wait
+        for this response.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)
@@ -614,8 +621,11 @@ class Sender:
         code: ErrorCode,
         proven: Iterable[ProducerBatch],
     ) -> None:
-        """Counts duplicates: ``batch`` if ``code`` is not NONE, and the earlier batches ``proven``
-        by its acknowledgement. The earlier batches are completed with an unknown offset.
+        """Counts duplicates, and completes the batches ``proven``.
+
+        ``proven`` are earlier batches that the acknowledgement of ``batch`` has proved to be in the
+        log. They count as duplicates, and are completed with an unknown offset. ``batch`` itself is
+        a duplicate if ``code`` is not NONE.
         """
         if code is not ErrorCode.NONE:
             self._recorder.batch_duplicate(batch)
@@ -638,12 +648,12 @@ class Sender:
         """Fails ``batch`` permanently. In a transaction, the transaction can then only be aborted.
 
         Outside of a transaction, a batch of ``send`` with a sequence fails alone: each record's
-        future has the error, and the partition moves on to the next epoch. Rows of columns belong
-        to an attempt, and the producer fails with them (rule R2). ``unclear``: the records may be
-        in the log.
+        future has the error, and the partition moves on to the next epoch. If the batch has rows of
+        columns, the producer also fails (rule R2). ``unclear`` is true if the records may be in the
+        log.
 
-        The transaction fails before the batch is reported. Otherwise a writer whose flush returns
-        could find a transaction that still seems intact, and prepare it.
+        The transaction is marked as failed before the batch is reported. Otherwise a writer's flush
+        could return while the transaction still seems intact, and the writer would prepare it.
         """
         manager = self._transaction_manager
         failed, fails_alone = [batch], True
@@ -668,10 +678,10 @@ class Sender:
 
     @staticmethod
     def _fails_alone(batch: ProducerBatch, error: ApiError, manager: TransactionManager) -> bool:
-        """True if ``batch`` fails without its idempotent producer.
+        """True if ``batch`` fails but its idempotent producer does not.
 
-        The producer fails if rows of columns are concerned, because they never get a new sequence
-        (rule R2). These rows may also be in other unresolved batches of the partition.
+        The producer fails if rows of columns are in ``batch`` or in another unresolved batch of the
+        partition, because such rows never get a new sequence (rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))

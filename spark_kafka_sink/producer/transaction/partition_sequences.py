@@ -1,37 +1,39 @@
-"""Assigns the sequence numbers of a producer on its partitions, and decides after each response.
+"""Assigns the sequence numbers of a producer on its partitions, and determines what happens to a
+batch after each response.
 
-Owns: the next sequence, the batches that have one and are unresolved, whether a batch may be sent
-now, and the one table (:data:`ACTIONS`) from (situation, answer) to action. Never: bytes, clocks,
-sockets, backoff, a lock, because only the sender thread uses it. :class:`TxnPartitionMap` keeps one
-instance for each partition. The accumulator calls it (through the transaction manager) at drain,
-the sender for every response.
+Owns: the next sequence; the batches that have a sequence and are unresolved; the check whether a
+batch may be sent now; the one table (:data:`ACTIONS`) from situation and answer to action. Never:
+bytes, clocks, sockets, backoff, a lock, because only the sender thread uses this class.
+:class:`TxnPartitionMap` keeps one instance for each partition. The accumulator calls it (through
+the transaction manager) at drain, and the sender calls it for every response.
 
 The broker (``ProducerStateManager``) keeps, for each producer id and partition, the last sequence
 and the last five batches. A batch that equals one of the five is acknowledged again. A batch that
-continues the last sequence is appended. Any other batch is OUT_OF_ORDER. A producer **unknown** to
-the broker may begin with *any* sequence. After a clean restart the broker remembers only the last
-batch, so an older duplicate is OUT_OF_ORDER although it is in the log.
+continues the last sequence is appended. Any other batch is OUT_OF_ORDER. If the producer is
+**unknown** to the broker, the broker accepts *any* first sequence. After a clean restart the broker
+remembers only the last batch, so an older duplicate is OUT_OF_ORDER although it is in the log.
 
 The rules, each with the race that it prevents. A, B, C and D are batches of one partition, in this
 order:
 
 * **The first batch is sent alone until it is acknowledged.** Race: on a new topic, A and B are sent
   one after the other. The broker answers A with NOT_LEADER_OR_FOLLOWER, and has become the leader
-  when B arrives. The producer is unknown to it, so it accepts B. B then precedes A in the log, and
-  A is always OUT_OF_ORDER. With the rule, A is resent alone until it is appended, and then the
-  broker knows the producer.
-* **After the first acknowledgement, an acknowledgement proves all earlier batches**, because a
-  broker that knows the producer appends B only after A. So A need not be resent if its response is
-  lost. The acknowledged offset must leave enough offsets for the earlier batches. Otherwise the
-  broker has lost this producer's state (topic recreated, log truncated by an unclean election), and
-  the attempt fails.
+  when B arrives. The producer is unknown to the broker, so the broker accepts B. B then precedes A
+  in the log, and A is always OUT_OF_ORDER. With the rule, A is resent alone until it is appended.
+  After that, the broker knows the producer.
+* **After the first acknowledgement, each acknowledgement proves that all earlier batches are in the
+  log**, because a broker that knows the producer appends B only after A. So A need not be resent if
+  its response is lost. The acknowledged offset must leave enough offsets for the earlier batches.
+  Otherwise the broker has lost this producer's state (topic recreated, log truncated by an unclean
+  election), and the attempt fails.
 * **Batches with a sequence are resent in order, one at a time, before any new batch.** Race: A gets
   NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log. B and C are not
   at fault, and are resent after A.
 * **OUT_OF_ORDER counts only for a batch that was sent with no unresolved batch before it.** Race:
   the old leader rejects A, and its rejection of B is still in flight. A is sent to the new leader
   and acknowledged. Then the old OUT_OF_ORDER for B arrives, when B is the first unresolved batch.
-  It proves nothing, because B was sent after A. B is resent, and the response to this copy counts.
+  This response proves nothing, because this copy of B was sent while A was unresolved. B is resent,
+  and the response to the new copy counts.
 * **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure.** All batches before A are in the
   log, so the broker's last sequence must be beyond A: A is a duplicate, older than the broker
   remembers. Race: A to D are appended, their responses are lost, and the broker restarts and
@@ -109,7 +111,7 @@ class Answer(Enum):
 
 
 class Situation(Enum):
-    """The situation of the batch when its response arrives."""
+    """The situation of a batch when its response arrives."""
 
     FIRST = "no batch of this producer is acknowledged on the partition yet"
     HEAD = "it was sent with no unresolved batch before it"
@@ -122,7 +124,7 @@ class Situation(Enum):
 
 
 class Action(Enum):
-    """The sender's action for the batch."""
+    """The sender's action for a batch after its response."""
 
     COMPLETE = "complete it, and the batches that it proves"
     RESEND = "requeue it"
@@ -190,8 +192,9 @@ class _Place(Enum):
 class _InFlight(Generic[BatchT]):
     """A batch with a sequence and without an outcome. Each send of the batch makes a copy.
 
-    ``in_doubt``: a copy may be in the log, although the batch is not acknowledged. ``unanswered``:
-    a copy got no response, so the broker may even append it later.
+    ``in_doubt`` is true if a copy may be in the log, although the batch is not acknowledged.
+    ``unanswered`` is true if a copy got no response, so that the broker may even append the copy
+    later.
     """
 
     batch: BatchT
@@ -209,7 +212,7 @@ class _InFlight(Generic[BatchT]):
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """Notes the outcome ``answer`` of the copy that was in flight, which is no
+        """Records the outcome ``answer`` of the copy that was in flight. ``answer`` is not an
         acknowledgement.
         """
         self.place = _Place.QUEUED
@@ -272,8 +275,8 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def first_sequence(self) -> int:
-        """The lowest sequence of a batch that is in flight or waits to be resent; NO_SEQUENCE
-        without one.
+        """The lowest sequence of a batch that is in flight or waits to be resent. NO_SEQUENCE if
+        there is no such batch.
 
         While batches wait to be resent, only the batch with this sequence may be sent.
         """
@@ -321,8 +324,8 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """Notes that ``batch`` is sent. Only a requeued batch changes: it is sent as the first
-        batch.
+        """Records that ``batch`` is sent. Only the state of a requeued batch changes. Such a batch
+        is sent when it is the first unresolved batch.
         """
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
@@ -371,8 +374,8 @@ class PartitionSequences(Generic[BatchT]):
         """Moves the partition on to the next epoch, because a broker rejects the old epoch. No
         batch has failed.
 
-        Returns False, without a change, while a batch awaits proof, because nothing could prove the
-        batch under the next epoch.
+        If the outcome of a batch is unclear, returns False and changes nothing, because no
+        acknowledgement under the next epoch could prove this batch.
         """
         if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
             return False
@@ -380,10 +383,10 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
-        """Moves the partition on to the next epoch after ``batch``, of ``send``, failed
-        permanently.
+        """Moves the partition on to the next epoch, after ``batch`` failed permanently. ``batch``
+        has records of ``send``.
 
-        Returns the batches that fail with it, because they might be written twice.
+        Returns the other batches that must also fail, because they might be written twice.
         """
         self.failed = self.moving = True
         before = self._in_flight
@@ -397,8 +400,8 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in before if f not in self._in_flight and f.batch is not batch)
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
-        """True if the waiting batch ``flight`` must fail after another batch of the partition has
-        failed.
+        """True if the batch ``flight``, which waits, must also fail because another batch of the
+        partition has failed.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -408,8 +411,8 @@ class PartitionSequences(Generic[BatchT]):
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
-        """True if a batch that got OUT_OF_ORDER may still be, or come, into the log under its old
-        sequence.
+        """True if a batch that got OUT_OF_ORDER may be in the log under its old sequence, or may
+        still be appended.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -441,7 +444,8 @@ class PartitionSequences(Generic[BatchT]):
     def answered_late(self, batch: BatchT, answer: Answer) -> None:
         """Handles the late response to a batch that failed in flight, while the partition moves on.
 
-        An acknowledged batch stays lost, but other batches then have proof that it is in the log.
+        If the response is an acknowledgement, the batch has still failed for its caller. But the
+        acknowledgement also proves that earlier batches are in the log.
         """
         for flight in self._lost:
             if flight.batch is batch:
@@ -451,11 +455,10 @@ class PartitionSequences(Generic[BatchT]):
         self._lost = [f for f in self._lost if f.in_doubt or f.at_large]
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
-        """Notes that ``batch`` failed permanently. Returns the batches that fail with it: all
-        batches that await proof.
+        """Records that ``batch`` failed permanently. Returns the other batches that also fail: all
+        batches whose outcome is unclear.
 
-        ``unclear``: the outcome of ``batch`` is unknown. The outcome of batches that await proof is
-        always unknown.
+        ``unclear`` is true if the outcome of ``batch`` is unknown.
         """
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
@@ -523,8 +526,8 @@ _IN_SPITE_OF_A_GAP = (
 
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
-    """The sequences by partition, created on first access. A dict, because it is read several times
-    for each batch.
+    """The sequences by partition. Reading a missing key creates them. The class is a dict for
+    speed, because it is read several times for each batch.
     """
 
     __slots__ = ("_max_in_flight",)
@@ -538,8 +541,8 @@ class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
 
 
 class TxnPartitionMap:
-    """The sequences of a producer on all its partitions (Java's TxnPartitionMap). ``in_flight``
-    counts unresolved batches with a sequence.
+    """The sequences of a producer on all its partitions (Java's TxnPartitionMap). ``in_flight`` is
+    the number of unresolved batches with a sequence.
     """
 
     __slots__ = ("_next_expiry_ms", "in_flight", "moving", "of")
@@ -555,7 +558,8 @@ class TxnPartitionMap:
     def begin(
         self, tp: TopicPartition, producer: ProducerIdAndEpoch
     ) -> PartitionSequences[ProducerBatch]:
-        """The sequences for a batch that gets a sequence now. ``producer`` is the newest identity.
+        """The sequences of ``tp``, for a batch that gets its sequence now. ``producer`` is the
+        newest identity (producer id and epoch).
 
         The partition changes to this identity, unless it has unresolved batches of an older
         identity (Java's ``maybeUpdateProducerIdAndEpoch``).
@@ -631,8 +635,8 @@ class TxnPartitionMap:
         return any(sequences.has_unresolved for sequences in self.of.values())
 
     def expire_acks(self, now: int) -> None:
-        """Expires acknowledgements older than ACK_EXPIRY_MS. Most calls do nothing: the sequences
-        are looked at only a few times in each ACK_EXPIRY_MS.
+        """Expires acknowledgements that are older than ACK_EXPIRY_MS. Most calls do nothing,
+        because the sequences are checked only a few times within ACK_EXPIRY_MS.
         """
         if now < self._next_expiry_ms:
             return

@@ -18,12 +18,13 @@ Java's class rewrites sequences in place. Here a batch that is sent again under 
 its sequence when it is drained, like a new batch.
 
 The transaction version (1, or 2 since KIP-890) is a feature of the cluster
-(``transaction.version``). It is fixed for a transaction when the transaction begins.
+(``transaction.version``). A transaction keeps the version that the cluster has when the transaction
+begins.
 
-Threads: application threads call the methods for the public methods of ``KafkaProducer``, and
-the sender calls the other methods. Changes are made under the identity's lock. Single fields are
-read without the lock (``may_drain`` runs for each batch), because each is set or replaced
-atomically. A wakeup follows each change, so that the sender checks again.
+Threads: application threads call the methods that serve the public methods of ``KafkaProducer``,
+and the sender thread calls the other methods. Changes are made under the identity's lock. Single
+fields are read without the lock (``may_drain`` runs for each batch), because each is set or
+replaced atomically. A wakeup follows each change, so that the sender checks again.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ _COMPLETING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTIO
 class TransactionManager:
     """The identity, the sequences and the transaction of one producer.
 
-    ``incomplete`` are the accumulator's batches, and ``wakeup`` wakes the sender.
+    ``incomplete`` are the accumulator's incomplete batches, and ``wakeup`` wakes the sender.
     """
 
     def __init__(
@@ -157,10 +158,11 @@ class TransactionManager:
 
     @property
     def produce_versions(self) -> tuple[int, int]:
-        """The lowest (0: no bound) and highest version of Produce for the current transaction.
+        """The lowest and the highest version of Produce for the current transaction. The lowest
+        version is 0 if there is no bound.
 
-        With version 2 of transactions the leader must add the partition to the transaction. With
-        version 1 it must not.
+        The version of Produce determines whether the leader adds the partition to the transaction.
+        The leader must do so with transactions of version 2, and must not with version 1.
         """
         if self._transactional_id is None:
             return 0, _PRODUCE_VERSION_OF_V2
@@ -170,12 +172,12 @@ class TransactionManager:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The error of the current error state; None in other states."""
+        """The error of the current state. None if the state is not an error."""
         return self._identity.last_error
 
     @property
     def reusable(self) -> bool:
-        """True if another task may reuse this producer: no error, no batch in flight."""
+        """True if another task may reuse this producer: it has no error and no batch in flight."""
         return self._identity.state is State.READY and self._sequences.in_flight == 0
 
     # -- the application's calls ------------------------------------------------------------------
@@ -240,8 +242,8 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """Like :meth:`begin_abort`, but also while another call is pending. Called by the
-        sender.
+        """Begins an abort like :meth:`begin_abort`, even while another call is pending. Called by
+        the sender.
         """
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
@@ -294,8 +296,8 @@ class TransactionManager:
         """Allows reuse of this id after the driver has committed or aborted the prepared
         transaction.
 
-        Call it only if that is certain. The caller's next call is ``initialize_transactions``,
-        which would abort a transaction that is still open.
+        The caller must be certain that the transaction has ended. The next call must be
+        ``initialize_transactions``, which would abort a transaction that is still open.
         """
         with self._identity.lock:
             self._identity.require(State.PREPARED, "forget a prepared transaction")
@@ -349,9 +351,10 @@ class TransactionManager:
     def transition_to_abortable_error(self, error: KafkaError) -> None:
         """Fails the transaction after a record could not be sent. It can then only be aborted.
 
-        No effect while the transaction is being aborted. No effect after its commit was sent: the
-        failed record (another thread's ``send`` was waiting) is not in the transaction, and the
-        coordinator's response decides. The first error is kept.
+        The first error is kept. The call has no effect while the transaction is being aborted, and
+        after its commit was sent. In the second case, the failed record comes from another thread's
+        ``send``, which was waiting. It is not in the transaction, and the outcome depends on the
+        coordinator only.
         """
         identity = self._identity
         with identity.lock:
@@ -363,8 +366,8 @@ class TransactionManager:
     def _call(
         self, operation: str, begin: Callable[[TransactionalResult], None]
     ) -> TransactionalResult:
-        """Begins ``operation``, or joins the pending call of the same operation, if a wait for it
-        timed out.
+        """Begins ``operation``. If an earlier call of the same operation timed out and is still
+        pending, returns the result of that call.
         """
         with self._identity.lock:
             pending = self._check_call(operation)
@@ -377,8 +380,8 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """None if ``operation`` may begin; otherwise the pending call of the same operation. Raises
-        IllegalStateError if another operation is pending.
+        """Checks whether ``operation`` may begin, and returns None if it may. If the same operation
+        is pending, returns its result. Raises IllegalStateError if another operation is pending.
         """
         if not self.is_transactional:
             raise IllegalStateError(
@@ -421,10 +424,11 @@ class TransactionManager:
         """True if ``batch``, the first batch of its queue, may be sent now (Java's
         shouldStopDrainBatchesForPartition).
 
-        A batch without a sequence may be sent by rule R3: there is a producer id, the partition is
-        in the transaction, no batch is unresolved, and at most five are in flight. A retry has its
-        sequence, and waits until all earlier batches are resolved. Only a response or a call
-        changes False to True, never time alone, so the sender need not poll for the change.
+        By rule R3, a batch without a sequence may be sent if there is a producer id, the partition
+        is in the transaction, no batch is of unclear outcome, and at most five are in flight. A
+        retried batch has its sequence, and waits until all earlier batches are resolved. The result
+        never changes from False to True because of time alone, but only after a response or a call.
+        So the sender need not poll.
         """
         tp, identity = batch.tp, self._identity
         sequences = self._sequences.of[tp]
@@ -446,12 +450,14 @@ class TransactionManager:
         return sequences.can_send_new()
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
-        """The sequence of the only batch of ``tp`` that may be sent again, or NO_SEQUENCE."""
+        """The sequence of the only batch of ``tp`` that may be sent again. NO_SEQUENCE if there is
+        no such batch.
+        """
         return self._sequences.of[tp].first_sequence
 
     def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
-        """Notes that ``batches`` are sent. A retry keeps its sequence, and other batches get the
-        next sequence and their header.
+        """Records that ``batches`` are sent. A retried batch keeps its sequence. A new batch gets
+        the next sequence and its header.
         """
         identity, sequences = self._identity, self._sequences
         newest = identity.producer
@@ -484,7 +490,7 @@ class TransactionManager:
     def handle_produce_response(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
-        """The next action for ``batch`` after a response; rule R3 is in
+        """The next action for ``batch`` after a response, by the rules in
         ``partition_sequences.py``.
         """
         sequences = self._sequences.of[batch.tp]
@@ -498,9 +504,9 @@ class TransactionManager:
         return verdict
 
     def _has_raised_epoch(self, sequences: PartitionSequences[ProducerBatch]) -> bool:
-        """True if the epoch of ``sequences`` is old because this producer itself raised its epoch,
-        after a failed batch of another partition. False for rows of columns, which never get
-        another sequence.
+        """True if the epoch of ``sequences`` is old because this producer itself has raised its
+        epoch, after a batch of another partition failed. False if rows of columns are concerned,
+        because such rows never get another sequence.
         """
         return (
             self._transactional_id is None
@@ -513,8 +519,8 @@ class TransactionManager:
     ) -> tuple[ProducerBatch, ...]:
         """Fails the transaction after ``batch`` failed permanently.
 
-        ``unclear``: the batch was sent, and its outcome is unknown. Returns the batches that fail
-        with it.
+        ``unclear`` is true if the batch was sent and its outcome is unknown. Returns the other
+        batches that also fail.
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:
@@ -545,7 +551,7 @@ class TransactionManager:
         ``send`` failed permanently.
 
         The batch's sequence may be missing in the log, so no batch can follow on its partition
-        under the old epoch. Returns the batches that fail with it.
+        under the old epoch. Returns the other batches that also fail.
         """
         if not batch.has_sequence:
             return ()  # it was never sent, or what was sent is not in the log: there is no gap
@@ -562,8 +568,8 @@ class TransactionManager:
         return bool(self._sequences.moving)
 
     def take_moved(self) -> list[ProducerBatch]:
-        """The batches to send again under the next epoch, of all partitions whose batches have
-        their outcomes.
+        """Takes the batches that must be sent again under the next epoch, from all partitions that
+        have no batch without an outcome.
 
         The batches of a partition are in order, and have no sequence any more.
         """
@@ -591,8 +597,8 @@ def is_fatal(error: KafkaError) -> bool:
 
 
 def _as_abortable(error: KafkaError) -> KafkaError:
-    """Turns a retriable error without retries left into an error that aborts the transaction
-    (KIP-1050).
+    """Converts a retriable error into an error that aborts the transaction, when no retries are
+    left (KIP-1050).
     """
     if not isinstance(error, RetriableError | InvalidTxnStateError):
         return error

@@ -1,4 +1,4 @@
-"""The producer's identity and the state of its transaction: a table, and the fields under one lock.
+"""The producer's identity (producer id and epoch), and the state of its transaction.
 
 Owns: :class:`State`, the producer id and epoch, the error of a transaction, one
 :class:`Transaction`, and every change of these that :data:`TRANSITIONS` allows.
@@ -17,8 +17,8 @@ An idempotent producer has only UNINITIALIZED, INITIALIZING, READY and FATAL_ERR
 
 **Each (producer id, epoch) belongs to one transaction** (rule R4). With transaction version 2
 (KIP-890) each EndTxn response has the next epoch. With version 1 the response has no epoch. The
-identity then counts as *used*, and the next ``begin_transaction`` requests another identity, so
-that a late duplicate can never belong to a later transaction.
+identity then counts as *used*, and the next ``begin_transaction`` requests another identity. So a
+late duplicate of a batch can never belong to a later transaction.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class Transaction:
     * ``new_partitions``: partitions that must still be added (version 1).
     * ``pending_partitions``: partitions that are being added.
     * ``partitions``: partitions that were added.
-    * ``started``: a broker has the transaction, so it must be committed or aborted.
-    * ``add_unclear``: a request AddPartitionsToTxn got no response.
-    * ``end_sent``: the transaction is being ended, so no batch may be sent.
+    * ``started``: true if a broker has the transaction, which must then be committed or aborted.
+    * ``add_unclear``: true if a request AddPartitionsToTxn got no response.
+    * ``end_sent``: true if the transaction is being ended. No batch may be sent any more.
     """
 
     version: int = 1
@@ -183,8 +183,8 @@ class ProducerIdentity:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The error of the current error state; None in other states. FATAL_ERROR has the
-        producer's error.
+        """The error of the current state. None if the state is not an error. In FATAL_ERROR it is
+        the producer's error.
         """
         if self.state is State.FATAL_ERROR:
             return self._lifecycle.fatal
@@ -202,8 +202,8 @@ class ProducerIdentity:
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """Updates the cluster's features from connected brokers. The features with the highest
-        epoch count.
+        """Updates the cluster's features from connected brokers. If brokers report different
+        features, the features with the highest epoch are used.
         """
         for versions in brokers:
             if versions.finalized_features_epoch > self._features_epoch:
@@ -236,8 +236,8 @@ class ProducerIdentity:
     def transition_to_abortable_error(self, error: KafkaError) -> None:
         """Fails the transaction, which can then only be aborted. The first error is kept.
 
-        No effect while the transaction is being aborted, or after a fatal error. A waiting ``send``
-        may call this after a fatal error.
+        The call has no effect while the transaction is being aborted, and after a fatal error. (A
+        ``send`` that was waiting may make this call after a fatal error.)
         """
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
@@ -251,8 +251,8 @@ class ProducerIdentity:
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
         """Sets the identity that a broker returned.
 
-        It is the first identity, an identity for an abort, or an identity for a transaction that
-        was begun, and perhaps completed, after the request.
+        There are three cases. It is the producer's first identity; an abort has requested it; or it
+        is for a transaction that was begun, and perhaps completed, after the request was sent.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)

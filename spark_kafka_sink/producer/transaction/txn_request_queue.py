@@ -9,8 +9,9 @@ of request, InitProducerId, which any broker answers. Never: the reaction to an 
 
 **After an abort, no batch of the transaction may still be appended.** With version 2 the raised
 epoch ensures this. With version 1, InitProducerId is sent instead of EndTxn if the outcome of a
-batch or a request is unknown. The request has no epoch, so it aborts the open transaction *and*
-fences the epoch that wrote it. A batch that is still in flight is then rejected.
+batch or a request is unknown. This InitProducerId contains no epoch, so the coordinator aborts the
+open transaction *and* fences the epoch that wrote it. A batch that is still in flight is then
+rejected.
 
 Threads: the sender thread runs everything (:meth:`TxnRequestSender.maybe_request` in each
 iteration, responses in ``client.poll``). Application threads also call
@@ -80,8 +81,8 @@ _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
 class TxnRequestQueue:
-    """The queued requests, by priority of their kind, then in order of arrival. At most one request
-    is in flight.
+    """The queued requests. They are sorted by the priority of their kind, then by their order of
+    arrival. At most one request is in flight.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class TxnRequestQueue:
 
     @property
     def waiting(self) -> bool:
-        """True while a request is in flight, or must be sent."""
+        """True while a request is in flight or has to be sent."""
         identity = self._identity
         return (
             bool(self._pending)
@@ -125,7 +126,7 @@ class TxnRequestQueue:
         )
 
     def needs_coordinator(self, request: TxnRequest) -> bool:
-        """True if ``request`` must go to the transaction coordinator; False if any broker can
+        """True if ``request`` must be sent to the transaction coordinator. False if any broker can
         handle it.
         """
         return (
@@ -165,11 +166,11 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """The request to send now, which then counts as in flight; or None and the time to wait in
-        ms.
+        """Returns the request to send now and 0, or None and the time to wait in ms. The request
+        then counts as in flight.
 
-        The wait is NEVER if a response or a call must come first. EndTxn waits until every batch is
-        complete.
+        The time to wait is NEVER if a response or a call must come first. EndTxn waits until every
+        batch is complete.
         """
         identity, has_incomplete = self._identity, bool(self._incomplete)
         # 0 after an empty transaction was completed without a request: a close that waited for
@@ -267,8 +268,8 @@ class TxnRequestQueue:
             return end_txn(transaction, committed=request.committed)
 
     def lookup_coordinator(self) -> None:
-        """Queues FindCoordinator, because the coordinator is unknown, unreachable, or has
-        changed.
+        """Queues a FindCoordinator request. Called if the coordinator is unknown, is unreachable or
+        has changed.
         """
         with self._identity.lock:
             self._lookup_coordinator()
@@ -281,14 +282,18 @@ class TxnRequestQueue:
             )
 
     def lost(self, request: TxnRequest, at_ms: int) -> None:
-        """Requeues ``request``, which was sent and got no response, for ``at_ms``."""
+        """Requeues ``request``, which was sent and got no response. It is sent again at
+        ``at_ms``.
+        """
         asks_for_identity = request.kind is TxnRequestKind.INIT_PRODUCER_ID and not request.fences
         if asks_for_identity or request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
             self.identity_in_doubt = True
         self.retry(request, at_ms)
 
     def retry(self, request: TxnRequest, at_ms: int) -> None:
-        """Requeues ``request`` for ``at_ms``. It got no final response, or could not be sent."""
+        """Requeues ``request``, which got no final response or could not be sent. It is sent again
+        at ``at_ms``.
+        """
         identity = self._identity
         with identity.lock:
             self._in_flight = None
@@ -433,8 +438,9 @@ class TxnRequestQueue:
 class TxnRequestSender:
     """Sends the queue's requests, one at a time, until each has a response.
 
-    Unlike Java's sender it never blocks. Data for other brokers is sent while a request waits for
-    its response, its backoff or a connection. The queue decides which requests must not overlap.
+    Unlike Java's sender, this class never blocks: data is sent to other brokers while a request
+    waits for its response, its backoff or a connection. The queue determines which requests must
+    not overlap.
     """
 
     def __init__(

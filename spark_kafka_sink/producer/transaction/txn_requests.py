@@ -164,14 +164,16 @@ class TransactionalResult:
 
     @property
     def error(self) -> KafkaError | None:
-        """The error of a failed operation; None before, and after a success."""
+        """The error of a failed operation. None while the operation is pending, and after a
+        success.
+        """
         return self._error
 
     def await_(self, clock: Clock, deadline_ms: int) -> None:
         """Waits for the outcome, and raises its error.
 
-        Raises KafkaTimeoutError at the deadline. The operation continues, and a second call of the
-        operation waits for the same outcome.
+        Raises KafkaTimeoutError at the deadline. The operation nevertheless continues, and a second
+        call of the operation waits for the same outcome.
         """
         with self._lock:
             latch = self._waiters.enlist()
@@ -221,8 +223,8 @@ class TxnBackoff:
         return wait
 
     def soon(self, request: TxnRequest) -> int:
-        """The backoff in ms after CONCURRENT_TRANSACTIONS: short at first, then exponentially
-        longer.
+        """The backoff in ms after CONCURRENT_TRANSACTIONS. It is short at first, and grows
+        exponentially.
         """
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1

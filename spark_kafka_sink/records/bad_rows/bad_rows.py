@@ -4,8 +4,9 @@ Owns: :class:`Reason`, the one table of reasons (code, exception class and stage
 and :class:`BadRows`, which collects masks, or raises. Never: a check (``record_columns``,
 ``letters/row_limits``), the treatment of the rows (``letters/letter_writer``).
 
-Every check calls :meth:`BadRows.refuse` with a mask. The rows are noted, and the first reason of a
-row counts. With errors.tolerance=none, the first row of the mask is an error instead.
+Every check calls :meth:`BadRows.refuse` with a mask of the rows that fail the check. These rows are
+collected. If a row fails several checks, the first reason counts. With errors.tolerance=none, no
+rows are collected: the first row of the mask raises an error.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _COMPOSED = "records.formats.composed_columns", "connect"
 class _Facts:
     """The facts of a reason: text, error kind, exception class, stage and module.
 
-    Dashboards for Kafka Connect group by the exception class, of ``org.apache.kafka.{of}.errors``,
-    and by the stage. ``module`` is the module that finds the row.
+    Dashboards for Kafka Connect group dead letters by the exception class, which is in
+    ``org.apache.kafka.{of}.errors``, and by the stage. ``module`` is the module that finds the row.
     """
 
     text: str
@@ -113,11 +114,11 @@ class BadRows:
     def refuse(
         self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
-        """Notes those ``rows`` of the mask that have no finding yet; or raises DataError for the
-        first row.
+        """Collects the rows of the mask ``rows`` that have no finding yet. If no rows are
+        collected, raises DataError for the first row of the mask.
 
-        ``text`` is a sentence for all of the rows. If ``column`` is empty, the sentence names the
-        column.
+        ``text`` is a sentence that describes all of these rows. ``column`` is the name of the
+        column. It is empty if the sentence already names the column.
         """
         if not rows.any():
             return

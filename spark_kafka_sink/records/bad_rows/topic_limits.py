@@ -1,4 +1,5 @@
-"""The limits that a topic's configuration sets for a row. No Arrow, because planning reads them.
+"""The limits that a topic's configuration sets for a row. This module does not import Arrow,
+because planning also needs it.
 
 Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
 """

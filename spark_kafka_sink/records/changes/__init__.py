@@ -1,3 +1,4 @@
-"""Changes of a table as records: rows and tombstones (``changed_rows``), their order
-(``change_order``), Debezium's envelope (``envelope``), and changes that can't be sent (``marks``).
+"""Converts changes of a table to records: to rows and tombstones (``changed_rows``), or to
+Debezium's envelopes (``envelope``). ``change_order`` checks the order of changes, and ``marks``
+marks changes that can't be sent.
 """

@@ -43,9 +43,9 @@ def older_changes(
     """Marks the changes that come after a later change of the same key.
 
     ``keys_of`` returns a number for each row, which is equal for equal keys, and the mask of rows
-    with a key. Rows that can't be sent are ignored, and so are ``dropped`` rows, which become no
-    record. With ``by_kind``, changes at the same position are ordered by their kind. Debezium's
-    events are not.
+    with a key. Rows that can't be sent are ignored. ``dropped`` rows are also ignored, because they
+    become no record. With ``by_kind``, changes at the same position are ordered by their kind. It
+    is false for Debezium's events.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -74,8 +74,8 @@ def older_changes(
 
 
 def _positions(batch: pa.RecordBatch, order: tuple[OrderColumn, ...]) -> Int64s:
-    """A number for each row. The numbers have the order of the rows by the order columns, and null
-    comes first.
+    """A number for each row. Comparing two numbers gives the same result as comparing the order
+    columns of the rows. Nulls come first.
     """
     made: Int64s | None = None
     for one in order:
@@ -102,14 +102,14 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def dense(numbers: Int64s) -> Int64s:
-    """Replaces the numbers by 0, 1, 2, ... in the same order; equal numbers stay equal."""
+    """Replaces the numbers by 0, 1, 2, ... in the same order. Equal numbers stay equal."""
     places: Int64s = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return places
 
 
 def _may_be_twice(keys: Int64s) -> Mask:
-    """False for a key that occurs once. True for a key that occurs twice, or shares the hash of
-    another.
+    """A mask of the keys that may occur more than once. It is true for a repeated key, and also for
+    a key that has the same hash as another key.
     """
     hashes, rows = _hashes(keys), np.arange(len(keys), dtype=np.int32)
     last_row = np.empty(1 << _BITS, np.int32)

@@ -1,4 +1,5 @@
-"""Turns a change feed into rows of a table, each with a mark: before step 3 of a record's way.
+"""Converts a change feed to rows of a table, each with a mark. This happens before step 3 of a
+record's way.
 
 Owns: :class:`ChangedRows`, which drops the row before an update, makes a tombstone for a delete and
 for the old key of an update that changes the key, and marks impossible rows. Never: the choice of
@@ -50,8 +51,8 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class ChangedRows:
-    """The changes of one task attempt. ``dropped`` counts rows without a record, and ``added``
-    counts records beyond the first of a row.
+    """The changes of one task attempt. ``dropped`` is the number of rows that become no record.
+    ``added`` is the number of records in addition to one record per row.
     """
 
     plan: ColumnPlan
@@ -61,11 +62,11 @@ class ChangedRows:
     _open: pa.RecordBatch | None = field(default=None, init=False)
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
-        """The rows of the table for the changes in ``batch``, and for each row the index of its
-        change.
+        """Returns the rows of the table for the changes in ``batch``, and for each row the index of
+        its change.
 
-        The index is -1 for a change in the previous batch. None in place of the indexes means that
-        each change became one row, in order.
+        The index is -1 for a change in the previous batch. The indexes are None if each change
+        became one row, in order.
         """
         waited = self._open is not None
         if self._open is not None:
@@ -81,7 +82,7 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """The row that still waits for the other row of its update, after the last batch. None if
+        """The row that waits for the other row of its update when the last batch has ended. None if
         no row waits.
         """
         batch, self._open = self._open, None
@@ -181,7 +182,8 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The index of the column that is the record's value, so that its null is a tombstone.
+        """The index of the column that is the record's value. A null in this column makes a
+        tombstone.
 
         None if the value is built from columns as JSON or by a schema, because that value is never
         null.
@@ -192,8 +194,8 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Two masks: the rows before an update, which become no record, and the updates that change
-        the key. Rows whose pair is incomplete are marked.
+        """Returns two masks: the rows before an update, which become no record, and the updates
+        that change the key. Marks rows whose pair is incomplete.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:
@@ -293,8 +295,8 @@ class ChangedRows:
         return numbers, has_key
 
     def _key_columns(self, batch: pa.RecordBatch, kinds: Int8s) -> list[pa.Array]:
-        """The columns of the key. For Debezium, a delete has the key in the row before the change,
-        and other changes have it in the row after.
+        """The columns of the key. For Debezium, the key of a delete is in the row before the
+        change, and the key of other changes is in the row after the change.
         """
         changes, key = self._changes, self.plan.key
         indices = [self.plan.key_column] if key is None else [one.index for one in key.columns]
@@ -343,5 +345,5 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy of the sliced rows, which does not keep the whole batch in memory."""
+    """A copy of the sliced rows, so that the slice does not keep the whole batch in memory."""
     return rows_of(batch, np.arange(batch.num_rows))

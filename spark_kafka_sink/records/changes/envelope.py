@@ -60,8 +60,8 @@ def valid(column: pa.Array) -> Mask:
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
     """The five columns of Debezium's envelope, in the order of ``ENVELOPE``.
 
-    The field ``before`` is set for deletes. It is set for an update only if the feed has the row
-    before the update next to the row after it.
+    The field ``before`` is set for deletes. For an update it is set only if the feed has the row
+    before the update directly before the row after the update.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None

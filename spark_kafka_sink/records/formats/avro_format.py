@@ -2,9 +2,9 @@
 
 Owns: :class:`AvroFormat`: schemas, read from their JSON (specification 1.12) or derived from
 columns; the field of each column, the encoding of its values, and the errors that planning can
-find. Only errors that would mislead the encoder are checked, because a registry checks schemas.
-Never: Arrow; a registry; a value of a row. The encoder finds numbers that are too large, and nulls
-where a value is required.
+find. A schema is only checked for errors that would lead to wrong bytes, because the registry
+checks schemas. Never: Arrow; a registry; a value of a row. (The encoder finds numbers that are too
+large, and nulls where a value is required.)
 
 A column is matched with a field by the field's name, then by the field's aliases. A field without a
 column gets its default. In a derived schema, a nullable field is ``["null", T]`` with the default
@@ -130,8 +130,8 @@ class _Type:
 
     @property
     def branches(self) -> Sequence[tuple[bytes, _Type]]:
-        """The branches of a union, each with its encoded index. For another type, the type itself
-        with an empty prefix.
+        """The branches of a union, each with its encoded index as a prefix. For any other type, the
+        type itself with an empty prefix.
         """
         numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
         return numbered if self.kind == "union" else [(b"", self)]
@@ -148,8 +148,8 @@ class _Type:
 
 
 def _parsed(text: str, references: References) -> _Type:
-    """The type that the schema ``text`` declares, which may use named types of ``references``.
-    Raises SchemaError.
+    """Parses the schema ``text``, which may use named types of ``references``. Returns the declared
+    type. Raises SchemaError.
     """
     known: dict[str, _Type] = {}
     for _, one in references:
@@ -158,8 +158,8 @@ def _parsed(text: str, references: References) -> _Type:
 
 
 def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
-    """The type that the schema ``text`` declares. Adds its named types to ``known``. Raises
-    SchemaError.
+    """Parses the schema ``text``, and adds its named types to ``known``. Returns the declared type.
+    Raises SchemaError.
     """
     bare = text.strip()  # string, as some write it, for "string"
     try:
@@ -176,8 +176,8 @@ def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
 
 
 def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa: ANN401 - of JSON
-    """The type of a part of a schema's JSON. ``known`` has the named types that were declared
-    before.
+    """Parses ``declared``, a part of a schema's JSON, as a type. ``space`` is the enclosing
+    namespace, and ``known`` has the named types that were declared before.
 
     Raises SchemaError for an invalid type. Raises KeyError, TypeError and AttributeError if a part
     of the JSON is missing or has another type.
@@ -244,10 +244,10 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 
 
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
-    """The decimal type of a declaration; None if it is invalid.
+    """The decimal type that ``declared`` describes. None if the declaration is invalid.
 
-    It is invalid without a precision, with a scale above the precision, or with a precision that
-    its fixed can't hold.
+    A declaration is invalid if it has no precision, if its scale is above the precision, or if the
+    ``size`` bytes of its fixed type can't hold the precision.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:
@@ -268,8 +268,8 @@ def _wrong(problem: str, hint: str | None = None) -> SchemaError:
 
 
 def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """The schema of a column, as JSON values. ``name`` is the name of a record in it; ``used`` are
-    the names of other records.
+    """The schema of a column, as JSON values. If the column is a struct, ``name`` is the name of
+    its record. ``used`` are the names of other records.
     """
     kind, logical = column.kind.avro
     made: object = kind
@@ -309,8 +309,8 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
 
 
 def _match(kind: _Type, column: ColumnType, path: str) -> Value:
-    """The encoding of ``column`` as the type ``kind``. Raises SchemaError, which names the column
-    ``path``.
+    """The encoding of ``column`` as the Avro type ``kind``. Raises SchemaError, whose message names
+    ``path``, if the column does not fit.
     """
     null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
     exact = column.kind.avro
@@ -334,8 +334,8 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
 def _decimals(
     branches: Sequence[tuple[bytes, _Type]], column: ColumnType, path: str
 ) -> tuple[tuple[bytes, nodes.Decimal], ...]:
-    """The decimal branches of a union, each with its prefix, if there are at least two; otherwise
-    empty.
+    """The decimal branches of a union, each with its prefix. Empty if the union has fewer than two
+    decimal branches.
 
     Each value is encoded as the first branch that can hold it. A branch with the column's own
     precision and scale comes first.
@@ -348,8 +348,8 @@ def _decimals(
 
 
 def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
-    """The node that encodes ``column`` as the type ``kind``; None if the column can't be encoded as
-    it.
+    """The node that encodes ``column`` as the type ``kind``. None if the column can't be encoded as
+    this type.
     """
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
@@ -392,8 +392,9 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
     """The default ``value`` of a field, encoded as the type ``kind``.
 
-    Raises an error of _NOT_OF_TYPE if the value does not fit the type. Raises StopIteration if the
-    value contains more values than ``more`` allows.
+    Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not fit the type. Raises
+    StopIteration if the value contains more nested values than ``more`` has items, which limits the
+    size of a default.
     """
     next(more)
     match kind.kind, value:

@@ -1,9 +1,9 @@
 """Column types for the payload formats, independent of Spark's and Arrow's classes.
 
 Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table of types: the type of each kind of
-column in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` makes column
-types), Arrow; the other types that a column can be encoded as (each format matches them). ``make
-docs`` generates the table of docs/formats.md.
+column in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` creates column
+types), Arrow; other types of a given schema that fit a kind of column (each format has them).
+``make docs`` generates the table of docs/formats.md from this module.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from enum import Enum
 class ColumnKind(Enum):
     """The kinds of column types, each with its type in Spark and in the payload formats.
 
-    A row has the names of Spark's classes without "Type", Avro's type and logical type, Protobuf's
-    type (None if it can't be a single field), and JSON's type.
+    The value of a member has the names of Spark's classes without "Type", Avro's type and logical
+    type, Protobuf's type, and JSON's type. Protobuf's type is None if the column can't be a single
+    field.
     """
 
     # fmt: off

@@ -1,10 +1,10 @@
-"""Composes the columns that options name for value, key and headers into one column for each of
-them.
+"""Composes columns that options name: the columns of a value become one column, and so do the
+columns of a key and of headers.
 
-Owns: :func:`with_composed`, which turns a batch and a plan with named columns into a batch and a
-plan without them, and :func:`parts_of`, which limits the memory for that. This happens before step
-3 of a record's way. Never: the text of values (``json_text``), the bytes of a format (its encoder),
-the bytes of headers (``record_headers``), the treatment of refused rows.
+Owns: :func:`with_composed`, which converts a batch and a plan with named columns to a batch and a
+plan without named columns, and :func:`parts_of`, which limits the memory for that. This happens
+before step 3 of a record's way. Never: the text of values (``json_text``), the bytes of a format
+(its encoder), the bytes of headers (``record_headers``), the treatment of refused rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _HINT = (
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Splits ``batch`` into slices of about 4 MiB, with at least one row; zero copy."""
+    """Splits ``batch`` into slices of about 4 MiB, each with at least one row. The rows are not
+    copied.
+    """
     rows = max(1, batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
@@ -56,9 +58,9 @@ def with_composed(
     """The ``batch`` with a composed column for each of value, key and headers, and the matching
     plan.
 
-    Rows that a format refuses are noted in ``bad``. If ``bad`` is None, the first refused row
-    raises DataError. Refused rows have JSON of their columns in place of the key or value, for dead
-    letters. Rows with a null topic have the JSON as well, if the topic selects the schema.
+    Rows that a format refuses are added to ``bad``. If ``bad`` is None, the first refused row
+    raises DataError. The key or value of a refused row is JSON of its columns, for the dead letter.
+    If the topic selects the schema, a row with a null topic also gets this JSON.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -95,7 +97,7 @@ def with_composed(
 
 
 def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
-    """The mask of the rows of a change feed that are tombstones; None without such rows."""
+    """The mask of the rows of a change feed that are tombstones. None if there are no such rows."""
     if plan.changes is None:
         return None
     gone: Mask = batch.column(plan.changes.marks).to_numpy() == TOMBSTONE
@@ -103,8 +105,9 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """The payloads with null for the tombstones ``gone``, and without refusals of tombstones. The
-    row of a delete may have only the key, so a schema must not refuse it.
+    """Sets the payloads of the tombstones ``gone`` to null, and removes refusals of tombstones. The
+    row of a delete may have only its key, so it must not be refused because it does not fit the
+    schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -114,8 +117,8 @@ def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
 def _with_header(
     part: ComposedColumns, batch: pa.RecordBatch, topic_column: int | None
 ) -> tuple[Payloads, tuple[str, pa.Array | pa.Scalar] | None]:
-    """The payloads of a key or value, and the header that names their schema (its name and values).
-    The header is None if the format has no header.
+    """The payloads of a key or value, and the header that identifies their schema, as name and
+    values. The header is None if the format has no header.
     """
     if part.by_topic:
         assert topic_column is not None, "planning makes encoders by topic for a column topic"
@@ -204,8 +207,8 @@ def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int
 
 
 def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> Mask:
-    """The mask of the rows that can't be written as JSON. They are found by bisection, because they
-    are rare.
+    """The mask of the rows that can't be written as JSON. The rows are found by bisection, because
+    such rows are rare.
     """
     found = np.zeros(len(column), np.bool_)
     todo = [(0, len(column))]
@@ -223,8 +226,8 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
-    """True for each row whose ``columns`` are all null, if the payload of such a row is null. None
-    if there are no such rows.
+    """The mask of the rows with a null payload because all of their ``columns`` are null. None if
+    there are no such rows.
     """
     if not part.nulls_are_null:
         return None
@@ -253,8 +256,8 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
-    """The payloads, replaced in the given ``rows`` by JSON of the part's columns. The JSON is empty
-    if a column's type can't be written as JSON.
+    """Replaces the payloads of the rows in the mask ``rows`` by JSON of the part's columns. The
+    JSON is empty if a column's type can't be written as JSON.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:
@@ -271,8 +274,8 @@ _ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])
 def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, rows: int) -> pa.Array:
     """A column with the list of headers of each row.
 
-    ``named`` are the header names with their values; a null value makes no header. The new headers
-    follow the lists of ``before``.
+    ``named`` are the header names with their values. A null value adds no header. ``before`` has
+    the headers of the DataFrame's own column, and the new headers are appended to them.
     """
     there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for _, one in named], axis=1)
     row, which = there.nonzero()

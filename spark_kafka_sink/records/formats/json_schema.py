@@ -5,9 +5,10 @@ a schema. Never: the text of values (``records/json``). A schema's rules for val
 ``minimum``, ``enum``) are not checked, and Confluent's serializers do not check them by default
 either.
 
-Nulls are left out, unless the schema requires the field and allows a null there (as pydantic
-declares an ``Optional`` without a default). So a row is refused in two cases: a required field is
-null but must not be, or an array or a map contains a null that the schema does not allow.
+A null field is left out. It is only written as ``null`` if the schema requires the field and allows
+null (as pydantic declares an ``Optional`` without a default). A row is refused in two cases: a
+required field is null although the schema does not allow null, or an array or a map contains a null
+that the schema does not allow.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _Required = tuple[tuple[int, ...], str, str]
 
 
 class _Place(NamedTuple):
-    """The place of a column within the payload. ``way`` are the steps from the payload to the
-    column, like in ``nodes.JsonText``.
+    """The place of a column within the payload. ``way`` is the path from the payload to the column,
+    as in ``nodes.JsonText``.
     """
 
     path: str = ""
@@ -103,7 +104,7 @@ def _derived(column: ColumnType) -> dict[str, object]:
 
 
 class _UnusableError(Exception):
-    """Raised for a schema that no columns can be written with."""
+    """Raised for an invalid schema. No columns can be written with such a schema."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -113,8 +114,9 @@ class _UnusableError(Exception):
 class _Check:
     """Checks columns against one schema.
 
-    SchemaError is raised for columns that do not fit. _UnusableError is raised for an invalid
-    schema; TypeError and AttributeError for a part of the schema that has another type.
+    SchemaError is raised for columns that do not fit the schema. _UnusableError is raised for an
+    invalid schema. TypeError and AttributeError are raised if a part of the schema's JSON has a
+    wrong type.
     """
 
     def __init__(self, root: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> None:
@@ -126,8 +128,9 @@ class _Check:
             self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
 
     def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
-        """Yields the values in ``column`` whose nulls are refused or must be written: the steps to
-        the value, its path, and the reason of the refusal (empty if the null is written).
+        """Yields the values in ``column`` whose nulls must be refused or written. A value is
+        described by the path to it, its name for messages, and the reason of the refusal. The
+        reason is empty if the null is to be written.
 
         Raises SchemaError if ``column`` does not fit the schema ``declared``.
         """
@@ -212,7 +215,7 @@ class _Check:
             raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
     def _referred(self, reference: object) -> tuple[Mapping[str, Any], _Json]:
-        """The document that a ``$ref`` refers to, and the referenced part of this document."""
+        """The document to which a ``$ref`` refers, and the referenced part of this document."""
         address, _, path = str(reference).partition("#")
         root = self.root
         if address:
@@ -234,8 +237,8 @@ class _Check:
 
 
 def _rest(declared: _Json) -> _Json:
-    """The schema of properties that are not listed by name. The patterns of patternProperties are
-    ignored.
+    """The schema of the properties that have no schema by name (``additionalProperties``). The
+    patterns of patternProperties are ignored.
     """
     return "patternProperties" in declared or declared.get("additionalProperties", True)
 

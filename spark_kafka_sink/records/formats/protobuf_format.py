@@ -141,8 +141,9 @@ def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
 
 
 def _known_imports() -> list[str]:
-    """The directories with .proto files that need no reference in a registry: google/protobuf,
-    confluent, google/type, google/api. Raises ImportError if protoc is not installed.
+    """The directories with well-known .proto files, which a schema may import without a reference
+    in the registry: google/protobuf, confluent, google/type, google/api. Raises ImportError if
+    protoc is not installed.
     """
     found = [str(files("grpc_tools") / "_proto"), str(files(__package__) / "protos")]
     with contextlib.suppress(ImportError):  # of an older installation, which has protoc only
@@ -192,7 +193,9 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """The message with this name (None: the first message), and its message indexes."""
+    """The message with this name and its message indexes. If ``name`` is None, it is the first
+    message.
+    """
     # In upb's order, which is the file's.
     file = file_descriptor(text, references)
     messages = list(_messages(file.message_types_by_name.values(), ()))
@@ -258,8 +261,8 @@ def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: s
 
 
 def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
-    """Matches the fields of a struct column, or the columns, with the fields of a message. Raises
-    SchemaError.
+    """Matches the fields of a struct column with the fields of a message. (On the top level, all
+    columns form one struct.) Raises SchemaError.
     """
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]
@@ -294,8 +297,8 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
-    """The default values of a field, which are left out. Other producers leave them out as well, so
-    equal keys have equal bytes.
+    """The default values of a field, which are not written. Other producers don't write them
+    either, so equal keys have equal bytes.
     """
     if field.has_presence:
         return ()

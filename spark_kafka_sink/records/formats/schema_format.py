@@ -1,7 +1,7 @@
 """The interface of the payload formats with a schema.
 
-Owns: :class:`SchemaFormat` (on the driver). Never: a registry; Arrow. In a task,
-``binary/encoder.py`` encodes as the plan from here describes.
+Owns: :class:`SchemaFormat`, which the driver uses. Never: a registry; Arrow. In a task,
+``binary/encoder.py`` encodes columns according to the plan that a format has made.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ References: TypeAlias = "tuple[tuple[str, str], ...]"
 class SchemaFormat(Protocol):
     """A payload format with a schema.
 
-    A schema is its text, with ``references`` to the texts of other schemas. A ``column`` that is
-    not a struct is the whole payload.
+    A schema is given as its text, with ``references`` to the texts of other schemas. ``column`` is
+    usually a struct of all columns. If it is not a struct, its value is the whole payload.
     """
 
     #: Its name in a registry's API.
@@ -29,8 +29,8 @@ class SchemaFormat(Protocol):
     has_bare: ClassVar[bool] = True
 
     def derive(self, column: ColumnType, name: str) -> str:
-        """A schema for columns that have no schema yet. Raises SchemaError if a column's type has
-        no counterpart.
+        """Derives a schema from columns. Raises SchemaError if the format has no type for a
+        column's type.
         """
         ...
 
@@ -45,8 +45,8 @@ class SchemaFormat(Protocol):
         ...
 
     def indexes(self, schema: str, references: References = ()) -> bytes:
-        """The bytes after the schema id in a payload. For Protobuf they identify the message of the
-        schema.
+        """The bytes between the schema id and the value in a payload. For Protobuf they identify
+        the message of the schema. For other formats they are empty.
         """
         del schema, references
         return b""
@@ -60,8 +60,8 @@ class SchemaFormat(Protocol):
     def plan(
         self, schema: str, prefix: bytes, column: ColumnType, references: References = ()
     ) -> Value:
-        """Like :meth:`match`, for a whole payload with ``prefix`` before it. The payload of a null
-        is null, so its bytes do not matter.
+        """The encoding of a whole payload that begins with ``prefix``, otherwise like
+        :meth:`match`. The payload of a null is null, so the bytes for a null do not matter.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

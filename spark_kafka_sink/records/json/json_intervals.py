@@ -21,7 +21,7 @@ _UNITS = {
 
 
 def json_times_of_day(column: pa.Array) -> pa.Array:
-    """The text of each time in a time64 array, such as ``12:30:00.5``; nulls stay."""
+    """The text of each time in a time64 array, such as ``12:30:00.5``. Nulls stay null."""
     numbers = column.view(pa.int64())
     if column.type.unit == "ns":
         numbers = pc.divide(numbers, _NS_PER_US)
@@ -30,7 +30,7 @@ def json_times_of_day(column: pa.Array) -> pa.Array:
 
 
 def json_intervals(column: pa.Array, units: str) -> pa.Array:
-    """The text of each interval in a duration array of microseconds; nulls stay.
+    """The text of each interval in a duration array of microseconds. Nulls stay null.
 
     An example is ``INTERVAL '1 02:03:04.5' DAY TO SECOND``, where ``units`` is DAY TO SECOND.
     Spark's function is ``IntervalUtils.toDayTimeIntervalString``.

@@ -28,8 +28,8 @@ _LEAST_OF_ONE_DIGIT = 1000
 
 
 def json_floats(column: pa.Array) -> pa.Array:
-    """The JSON of each float or double, as a string array; nulls stay. Infinity and NaN are JSON
-    strings, as Jackson writes them.
+    """The JSON of each float or double, as a string array. Nulls stay null. Infinity and NaN are
+    JSON strings, as Jackson writes them.
     """
     numbers = column.to_numpy(zero_copy_only=False)
     text = column.cast(pa.string())
@@ -57,17 +57,17 @@ def json_floats(column: pa.Array) -> pa.Array:
 
 
 def java_digits(number: np.floating[Any] | float, text: str) -> str:
-    """The digits that Java writes for a finite ``number``; ``text`` has the fewest digits.
+    """The digits that Java writes for a finite ``number``. ``text`` is its shortest decimal text.
 
-    If one digit is enough to parse the same number, Java writes the two digits closest to it:
-    4.9E-324, not 5E-324.
+    Java writes at least two digits. If one digit would be enough to parse the same number, Java
+    writes the two digits that are closest to the number: 4.9E-324, not 5E-324.
     """
     two = f"{float(number):.1e}"
     return two if type(number)(two) == number else text
 
 
 def plain_decimals(column: pa.Array) -> pa.Array:
-    """The text of each decimal without an exponent, with all digits of its scale; nulls stay.
+    """The text of each decimal without an exponent, with all digits of its scale. Nulls stay null.
 
     Returns a string array, like ``BigDecimal.toPlainString``.
     """
@@ -87,8 +87,8 @@ def plain_decimals(column: pa.Array) -> pa.Array:
 def _put(
     text: pa.Array, where: npt.NDArray[np.bool_], change: Callable[[pa.Array], pa.Array]
 ) -> pa.Array:
-    """Replaces the rows of ``text`` in the mask ``where`` by the result of ``change`` for these
-    rows.
+    """Replaces the texts of the rows in the mask ``where``. ``change`` gets these texts and returns
+    the new texts.
     """
     if not where.any():
         return text

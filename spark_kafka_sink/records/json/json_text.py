@@ -1,12 +1,12 @@
 """Encodes columns as JSON with the same text as Spark's ``to_json``, all rows in one pass.
 
-Owns: :func:`json_objects`, one object of a row's columns. Never: numbers and times
+Owns: :func:`json_objects`, which makes one object of a row's columns. Never: numbers and times
 (``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that can't be
 encoded (``datasource/write/named_columns.py`` refuses them at planning).
 
 The rules are the defaults of ``to_json``, unless ``JsonOptions`` change them. A null field is left
-out; a null in an array or as a value of a map is ``null``. There are no blanks, escapes are
-Jackson's, bytes are Base64, and decimals keep their scale.
+out. A null in an array, or as a value of a map, is written as ``null``. There are no blanks between
+values, escapes are Jackson's, bytes are written as Base64, and decimals keep their scale.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def json_objects(
 def json_value(
     column: pa.Array, how: JsonOptions = AS_TO_JSON, units: IntervalUnits = None
 ) -> pa.Array:
-    """Each value of ``column`` as JSON; nulls stay."""
+    """Each value of ``column`` as JSON. Nulls stay null."""
     made = _json(column, how, units)
     if not made.in_quotes:
         return made.texts
@@ -109,8 +109,8 @@ def not_utf8(column: pa.Array) -> Mask:
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """A column as (large) binary with nulls. Strings and bytes are unchanged; numbers, booleans and
-    dates become text like in Spark's cast to string.
+    """The text of each value of a column, as (large) binary. Nulls stay null. Strings and bytes are
+    unchanged. Numbers, booleans and dates become text as in Spark's cast to string.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -182,7 +182,7 @@ def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Arra
 
 
 def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
-    """The column with the text ``null`` for nulls, if the field's type requires nulls to be
+    """Replaces nulls by the text ``null``, if the type of ``field`` has the mark that nulls are
     written.
     """
     written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
@@ -291,8 +291,8 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def _as_utf8(column: pa.Array) -> pa.Array:
-    """The column as valid UTF-8. Rows with invalid UTF-8, which Spark's strings may have, are
-    decoded as Java decodes them.
+    """The column as valid UTF-8. Spark's strings may have invalid UTF-8. Such rows are decoded as
+    Java decodes them.
     """
     if not not_utf8(column).any():
         return column

@@ -28,15 +28,15 @@ _FAR_DAYS = 11_000_000
 
 
 def json_dates(column: pa.Array) -> pa.Array:
-    """The text of each date in a date32 array; nulls stay."""
+    """The text of each date in a date32 array. Nulls stay null."""
     days = pc.fill_null(column.cast(pa.int32()), 0).to_numpy().astype(np.int64)
     text = _with_far(column.cast(pa.string()), days.astype("M8[D]"), abs(days) >= _FAR_DAYS)
     return _with_plus(text, days >= _FIVE_DIGITS["date"])
 
 
 def json_timestamps(column: pa.Array, pattern: str | None = None) -> pa.Array:
-    """The text of each timestamp in an array; nulls stay. A TIMESTAMP_NTZ, without a time zone, has
-    no offset.
+    """The text of each timestamp in an array. Nulls stay null. The text of a TIMESTAMP_NTZ has no
+    zone offset.
 
     ``pattern`` is a pattern of ``config/timestamp_pattern.py``. Raises ConfigError if this machine
     does not have the time zone.
@@ -77,8 +77,8 @@ _YEAR_ENDS = -19
 def _of_pattern(
     part: Part, text: pa.Array, micros: npt.NDArray[np.int64], offsets: Offsets | None
 ) -> pa.Array | pa.Scalar:
-    """The text of one part of a pattern: an array with a text for each row, or a scalar for all
-    rows.
+    """The text of one part of a timestamp pattern: an array with a text for each row, or a scalar
+    if all rows have the same text.
     """
     if part.count == 0:
         return pa.scalar(part.text)
@@ -107,8 +107,8 @@ def _short_offset(part: Part, seconds: int) -> str:
 
 
 def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Scalar:
-    """The text that ``write`` returns for the zone offset of each row; a scalar if all rows have
-    the same offset.
+    """The text of the zone offset of each row, which ``write`` makes from the offset in seconds.
+    The result is a scalar if all rows have the same offset.
     """
     texts = [write(int(one)) for one in offsets.seconds]
     if offsets.which is None:

@@ -1,8 +1,8 @@
 """Encodes columns as text without JSON's quotes and escapes.
 
 Owns: :func:`plain_binary`, which unifies Arrow's types of strings and bytes; :func:`internal_text`,
-the text of the keys of maps; and the join of lists for both kinds of text. Never: quotes, escapes
-(``json_text``).
+the text of the keys of maps; and :func:`joined`, which joins the items of lists, for JSON and for
+the keys of maps. Never: quotes, escapes (``json_text``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _types = pa.types
 
 
 def plain_binary(column: pa.Array) -> pa.Array:
-    """Any array of strings or bytes as (large) binary. It may be a dictionary, a view or a null
-    array.
+    """Converts any array of strings or bytes to (large) binary. The array may be a dictionary, a
+    view or a null array.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -38,11 +38,13 @@ def plain_binary(column: pa.Array) -> pa.Array:
 
 
 def internal_text(column: pa.Array) -> pa.Array:
-    """The text of each value as the key of a map in ``to_json``: Spark's internal value.
+    """The text of each value as the key of a map. Like ``to_json``, it is the text of Spark's
+    internal value.
 
-    Returns (large) binary with nulls. A date is its days since 1970; a timestamp or an interval its
-    microseconds; a time its nanoseconds; a struct or an array is ``[1,x,null]``. Bytes are an
-    exception: they are Base64, because ``to_json`` writes a number that differs from run to run.
+    Returns (large) binary with nulls. A date becomes the number of days since 1970, a timestamp or
+    an interval its microseconds, and a time its nanoseconds. A struct or an array becomes a text
+    such as ``[1,x,null]``. Bytes are an exception: they become Base64, because ``to_json`` writes a
+    number for them that differs from run to run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()

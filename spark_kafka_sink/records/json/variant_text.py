@@ -105,8 +105,8 @@ def _names(metadata: bytes) -> tuple[bytes, ...]:
 
 
 def _object(value: bytes, at: int, info: int, names: tuple[bytes, ...]) -> list[bytes | int]:
-    """The parts of an object: text, and the positions of values still to write. The last part comes
-    first, as on a stack.
+    """The parts of an object: texts, and the positions of values that must still be written. The
+    parts are in reverse order, for a stack.
     """
     wide, id_size, size = (4 if info & 16 else 1), (info >> 2 & 3) + 1, (info & 3) + 1
     count = _number(value, at, wide)
@@ -164,7 +164,7 @@ def _decimal(unscaled: int, scale: int) -> bytes:
 
 
 def _float(number: np.floating[Any] | float, text: str) -> bytes:
-    """The number in Java's notation; ``text`` has its fewest digits."""
+    """The number in Java's notation. ``text`` is its shortest decimal text."""
     if number != number or number in (float("inf"), float("-inf")):
         return {"nan": b'"NaN"', "inf": b'"Infinity"', "-inf": b'"-Infinity"'}[str(number)]
     sign, digits, exponent = Decimal(java_digits(number, text)).normalize().as_tuple()
@@ -181,7 +181,9 @@ def _float(number: np.floating[Any] | float, text: str) -> bytes:
 
 
 def _timestamp(micros: int, zone: str | None) -> bytes:
-    """The timestamp as ``2020-07-01 12:34:56.5+02:00``; without an offset if ``zone`` is None."""
+    """The text of a timestamp, such as ``2020-07-01 12:34:56.5+02:00``. It has no offset if
+    ``zone`` is None.
+    """
     offset = 0
     if zone is not None:
         at = np.array([micros // 1000], np.int64)

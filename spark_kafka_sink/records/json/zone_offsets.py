@@ -4,9 +4,10 @@ Owns: :class:`Offsets` and :func:`offsets_at`. Never: the name of a zone (``base
 text.
 
 Arrow's own conversion only uses the transitions that a file of the time zone database lists. The
-last of them is in 2037, or years ago in newer files. Python's zoneinfo also follows the rule after
-the last transition (RFC 8536, section 3.3). So this module gets the offsets of each year in a
-column from zoneinfo, once for each process, and then finds each row's offset in a sorted table.
+last listed transition is in 2037, or even years ago in newer files. Python's zoneinfo also follows
+the rule after the last transition (RFC 8536, section 3.3). So this module gets the offsets of each
+year in a column from zoneinfo, once for each process, and then finds each row's offset in a sorted
+table.
 """
 
 from __future__ import annotations
@@ -53,13 +54,15 @@ class Offsets:
     which: npt.NDArray[np.intp] | None
 
     def of_rows(self) -> Int64s:
-        """The offset of each row in seconds; one element if all rows have the same offset."""
+        """The offset of each row in seconds. The array has one element if all rows have the same
+        offset.
+        """
         return self.seconds[:1] if self.which is None else self.seconds[self.which]
 
 
 def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
-    """The offsets of ``zone`` at instants in milliseconds since the epoch (UTC). At least one
-    instant.
+    """The offsets of ``zone`` at the instants ``millis``, in milliseconds since the epoch (UTC).
+    ``millis`` must not be empty.
     """
     if isinstance(zone, dt.timezone):
         fixed = zone.utcoffset(None).total_seconds()

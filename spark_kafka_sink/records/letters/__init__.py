@@ -1,3 +1,3 @@
-"""Dead letters: limits of a row's size and time (``row_limits``), dead letters by columns
-(``letter_writer``), and reading a dead letter (``letter_fields``).
+"""Dead letters: the limits of a row's size and timestamp (``row_limits``), the conversion of bad
+rows to dead letters (``letter_writer``), and reading a dead letter (``letter_fields``).
 """

@@ -1,7 +1,7 @@
 """Reads the fields of a dead letter from its headers.
 
 Owns: :func:`letter_fields`, and the names of the headers. Never: writing dead letters
-(``letter_writer``). No Arrow.
+(``letter_writer``), Arrow.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
     """The fields of a dead letter, by the names of their columns.
 
-    A field is None if the record does not have its header: the record may be the dead letter of
-    another program, such as Connect. If several headers have the same name, the last header counts,
-    because a row may already have been a dead letter before.
+    A field is None if the record does not have its header, because another program, such as
+    Connect, may have written the dead letter. If several headers have the same name, the last
+    header counts, because the row itself may have been a dead letter before.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 
@@ -38,8 +38,8 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
 
 def _number(text: str | None) -> int | None:
-    """The integer in ``text``; None for any other text, because any client may write to the
-    topic.
+    """Parses ``text`` as an integer. Returns None for any other text, because other clients may
+    write anything to the topic.
     """
     number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
     return number if number is None or -(1 << 63) <= number < 1 << 63 else None

@@ -1,14 +1,14 @@
-"""Makes dead letters: rows that can't be sent become records of another topic, with the reason.
+"""Converts rows that can't be sent to dead letters: records of another topic, with the reason.
 
-Owns: :class:`LetterWriter`, which makes dead letters by columns: the headers ``__connect.errors.*``
-of Kafka Connect and our own, and the parts of a value, a timestamp and headers that can be sent.
-Never: the choice of the rows (``bad_rows``), their sending, the end of a write with too many dead
-letters.
+Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass: Kafka Connect's
+headers ``__connect.errors.*``, our own headers, and those parts of the row's value, timestamp and
+headers that can be sent. Never: the choice of the rows (``bad_rows``), sending dead letters, the
+limit on their number.
 
-A dead letter has the row's headers, then the headers about the error. Some of the added headers are
-the same for all rows of a finding, and others differ from row to row. One gather joins them all. If
-the row already has a header of the same name, both are kept, and the last header counts, like in
-Connect.
+A dead letter has the row's headers, then the headers about the error. Some of these are the same
+for all rows of a finding, and others differ from row to row. One gather joins the bytes of all
+headers. If the row already has a header of the same name, both are kept, and the last header
+counts, like in Connect.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class LetterWriter:
         numbers: Int64s,
         now_ms: int,
     ) -> RecordColumns:
-        """The dead letters of ``rows``.
+        """Converts ``rows`` to dead letters.
 
-        ``which`` is the index in ``found`` of each row's finding. ``numbers`` are the rows' numbers
-        within the task. Raises RecordTooLargeError for a row whose key and headers alone are too
-        large.
+        ``which`` has the index of each row's finding in ``found``. ``numbers`` are the rows'
+        numbers within the task. Raises RecordTooLargeError for a row whose key and headers alone
+        are too large.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         named = self._headers(rows, found, numbers, sizes)
@@ -101,8 +101,8 @@ class LetterWriter:
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[tuple[str, _Value]]:
-        """All headers of the dead letters except the last; ``sizes`` are the sizes of the values in
-        bytes.
+        """All headers of the dead letters except for the last header. ``sizes`` are the sizes of
+        the rows' values in bytes.
         """
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
@@ -127,13 +127,15 @@ class LetterWriter:
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
-    """The topic of each row as bytes; empty for a null topic."""
+    """The topic of each row as bytes. It is empty for a null topic."""
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
-    """Appends the number of headers, and the rows' ``own`` headers."""
+    """Begins the headers section of each row: appends the number of headers (the row's own headers
+    and ``added`` more), then the row's ``own`` headers.
+    """
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:
         pieces.add_packed(pack(counts))
@@ -156,7 +158,9 @@ def _add_header(pieces: RowPieces, name: bytes, value: _Value, which: Int64s) ->
 
 
 def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.Array:
-    """The bytes ``begin[i]`` to ``end[i]`` of the array's data buffer, for each row; nulls stay."""
+    """The bytes from ``begin[i]`` up to ``end[i]`` of the array's data buffer, for each row i.
+    Nulls stay null.
+    """
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
     return between.take(pc.if_else(array.is_valid(), integers(np.arange(0, len(bounds), 2)), None))

@@ -1,10 +1,10 @@
 """Finds rows that the producer or the topic's brokers would reject for their size or timestamp.
 
-Owns: :class:`RowLimits`, which notes these rows before sending. Never: other checks of rows
+Owns: :class:`RowLimits`, which finds these rows before they are sent. Never: other checks of rows
 (``record_columns``), an error.
 
-Only writes with dead letters need this check. In other writes the encoder raises for the first row
-that is too large for the producer, and a row that brokers reject fails the task.
+Only writes with dead letters need this check. In other writes, the encoder raises an error for the
+first row that is too large for the producer, and a row that brokers reject fails the task.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The largest content of a record, in bytes, that both the producer and the topic accept
-        without compression. The content is defined by ``content_sizes``.
+        without compression. ``record_encoder.content_sizes`` defines the content of a record.
         """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
-        """Notes rows that are too large, and rows whose timestamp the topic does not accept, in
+        """Adds rows that are too large, and rows whose timestamp the topic does not accept, to
         ``bad``.
         """
         self.check_sizes(columns, bad)

@@ -20,8 +20,8 @@ _8 = np.uint32(8)
 
 
 def _tables() -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    """The four lookup tables of CRC-32: entry i of table n is the register after byte i and n zero
-    bytes.
+    """The four lookup tables of CRC-32. Entry i of table n is the CRC register after the byte i and
+    n zero bytes.
     """
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -49,7 +49,7 @@ def crc32_of(key: bytes) -> int:
 
 def _half_tables() -> tuple[UInt32s, UInt32s]:
     """Two lookup tables for the lower and the upper two bytes of a 32-bit word: half a megabyte,
-    made on demand.
+    computed at the first use.
     """
     global _halves
     if _halves is None:

@@ -1,8 +1,8 @@
-"""Limits the number of leaders that a task writes rows without a key to.
+"""Limits the number of leaders to which a task writes rows without a key.
 
 Owns: :class:`FewLeaders`, the choice of a task's leaders by the task's number, and
-:func:`in_leader_order`. Never: the choice of a partition among those of the leaders
-(``partitioners``), or which leaders are slow (``producer/accumulator/partition_load.py``).
+:func:`in_leader_order`. Never: the choice of a partition of these leaders (``partitioners``), the
+detection of slow leaders (``producer/accumulator/partition_load.py``).
 
 A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
 leaders, these are 400,000 connections, although a task needs only one.
@@ -10,8 +10,8 @@ leaders, these are 400,000 connections, although a task needs only one.
 So task t of a write with k leaders for each task takes the points t*k, ..., t*k + k - 1 of the
 golden-ratio sequence, whose points are spread evenly after any number of them (Knuth, The Art of
 Computer Programming, volume 3, 6.4). A point is a place in the list of all partitions in the order
-of their leaders, and so selects the leader of that place. A leader with twice the partitions has
-twice the points. No task needs the number of tasks.
+of their leaders, and so selects the leader of that place. A leader with twice as many partitions
+gets twice as many points. A task need not know the number of tasks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FewLeaders:
         """The partitions of this task's leaders, among the ``available`` partitions of a topic.
 
         Leaders that are ``slow``, or not near (``is_near``), are left out if there are other
-        leaders. If the partitions have no more leaders than a task may have, all of them are
+        leaders. If the topic has no more leaders than a task may have, all partitions are
         candidates.
         """
         found = self._found.get(infos.topic)
@@ -125,8 +125,8 @@ def in_leader_order(infos: PartitionInfos) -> Int32s:
 
 
 def _leaders_of(infos: PartitionInfos, numbers: Sequence[int]) -> Int32s:
-    """The leader of each partition in ``numbers``; -1 for a partition that ``infos`` does not have
-    yet.
+    """The leader of each partition in ``numbers``. It is -1 for a partition that is not in
+    ``infos`` yet.
     """
     count = len(infos)
     found = (infos.leader(number) if number < count else -1 for number in numbers)

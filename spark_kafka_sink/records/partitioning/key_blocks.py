@@ -1,7 +1,7 @@
 """Splits keys of different lengths into 32-bit words, so that a hash processes a word of many keys.
 
-Owns: :class:`KeyBlock`, and the iteration over a long column in blocks. It belongs to step 5 of a
-record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
+Owns: :class:`KeyBlock`, and the iteration over a long column in blocks. This module belongs to step
+5 of a record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def hash_blocks(
 
 
 class KeyBlock:
-    """A block of keys, ordered by descending length. Key i of the block is row ``order[i]``; if
-    ``order`` is None, row i.
+    """A block of keys, ordered by descending length. Key i of the block is in row ``order[i]``, or
+    in row i if ``order`` is None.
 
-    ``lengths`` are in bytes, ``counts`` in whole 32-bit words. ``odd`` is the number of bytes after
-    the last whole word, 0 to 3.
+    ``lengths`` are the lengths of the keys in bytes, and ``counts`` their lengths in whole 32-bit
+    words. ``odd`` are the numbers of bytes after the last whole word, 0 to 3.
     """
 
     __slots__ = ("_alive", "_bits", "_data", "_index", "_starts", "_words", "counts", "lengths",
@@ -88,7 +88,8 @@ class KeyBlock:
         """Yields the next word of all keys that are long enough, as (number of keys, their words).
         These keys are the first keys in the block.
 
-        It ends when only few keys have more words; :meth:`unfinished` returns these keys.
+        The iteration ends when only a few keys have more words. :meth:`unfinished` returns these
+        keys.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -97,8 +98,8 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> tuple[int, list[int]]:
-        """The number of words that :meth:`steps` yields for a key, and the keys that have more
-        words.
+        """The number of words that :meth:`steps` yields for the longest keys, and the keys that
+        have more words.
         """
         step = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
         return step, (self.counts > step).nonzero()[0].tolist()

@@ -2,13 +2,13 @@
 partition.
 
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
-(:data:`KEY_RULES`). It belongs to step 5 of a record's way. The same rule serves columns
+(:data:`KEY_RULES`). This module belongs to step 5 of a record's way. The same rule serves columns
 (``partitioners``) and single records (``producer/send/record_partitioner``). Never: a partition,
 because only the caller has the number of partitions and their leaders.
 
-librdkafka's names have librdkafka's meaning (``rdkafka_msg.c``): its partitioners with ``_random``
-distribute null keys by load. ``consistent_random`` also distributes empty keys by load; the others
-hash an empty key.
+The names of librdkafka's partitioners have the same meaning as in librdkafka (``rdkafka_msg.c``).
+Partitioners whose name contains ``_random`` distribute null keys by load. ``consistent_random``
+also distributes empty keys by load. The other partitioners hash an empty key.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Choice(Enum):
 class KeyRule:
     """A partitioner's rule for null keys, empty keys and other keys.
 
-    ``numbers`` are the hashes of a column, and ``number`` is the hash of one key; both give the
-    same results, and accept empty keys. Hashes are below 2^32. ``widths`` are the allowed lengths
-    of a key in bytes. None allows every length.
+    ``numbers`` computes the hashes of a column of keys, and ``number`` the hash of one key. Both
+    give the same results, and accept empty keys. Hashes are below 2^32. ``widths`` are the allowed
+    lengths of a key in bytes. None allows every length.
     """
 
     null: Choice
@@ -82,8 +82,8 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The rows that :attr:`Choice.STICKY` applies to because of their key. None if there are
-        none.
+        """The mask of the rows whose key leads to :attr:`Choice.STICKY`. None if there are no such
+        rows.
         """
         if self.null is not Choice.STICKY:
             return None
@@ -127,8 +127,8 @@ _WIDTH_HINT = (
 
 
 def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
-    """The rule of a partitioner, by its name in ``partitioner.class``; None if it does not use
-    keys.
+    """The rule of a partitioner, by its name in ``partitioner.class``. None if the partitioner does
+    not use keys.
 
     The name None stands for the built-in partitioner, which is the only one that ``ignore_keys``
     affects.
@@ -141,7 +141,7 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
 def _positive(
     numbers: Callable[[pa.Array], UInt32s], number: Callable[[bytes], int]
 ) -> tuple[Callable[[pa.Array], UInt32s], Callable[[bytes], int]]:
-    """The two hash functions without the sign bit of their results."""
+    """Returns the two hash functions, changed so that the sign bit of their results is 0."""
     return lambda keys: numbers(keys) & _POSITIVES, lambda key: number(key) & _POSITIVE
 
 

@@ -1,7 +1,7 @@
 """Kafka's murmur2 of whole key columns (Java's ``Utils.murmur2``, seed 0x9747b28c).
 
 Owns: the hash. Never: which rows have a key to hash (``partitioners``). This is not MurmurHash3:
-``mmh3`` gives other numbers, and with them other partitions.
+the package ``mmh3`` computes other hashes, which would lead to other partitions.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _WORDS = [_unpack_words(words) for words in range(64)]
 
 
 def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The unsigned 32-bit hash of every key; for a null key, the hash of the empty key.
+    """The unsigned 32-bit hash of every key. A null key has the hash of the empty key.
 
-    Java's (signed) number is ``.view(np.int32)``; the partition is ``(h & 0x7fffffff) % count``.
+    Java's signed number is ``.view(np.int32)``. The partition is ``(h & 0x7fffffff) % count``.
     """
     return hash_blocks(keys, _hash_block)
 

@@ -27,7 +27,7 @@ INTEGER_WIDTHS = (4, 8)
 
 
 def murmur3(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The unsigned 32-bit hash of every key; for a null key, the hash of the empty key (0)."""
+    """The unsigned 32-bit hash of every key. A null key has the hash of the empty key, 0."""
     return hash_blocks(keys, _hash_block)
 
 
@@ -37,10 +37,11 @@ def murmur3_of(key: bytes) -> int:
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of every key as an integer: 4 or 8 bytes, big-endian. Keys of other lengths hash as
-    0.
+    """The hash of every key, whose bytes are an integer of 4 or 8 bytes, big-endian. A key of
+    another length has the same hash as the number 0.
 
-    Iceberg hashes an int like the long of the same value: 8 bytes, little-endian.
+    As in Iceberg, an int has the same hash as the long of the same value: the hash of its 8 bytes,
+    little-endian.
     """
     lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
     longs = np.zeros(len(keys), np.int64)

@@ -36,11 +36,11 @@ class ColumnPartitioner(Protocol):
         partition_count: int,
         available: Sequence[int],
     ) -> Sequence[int] | npt.NDArray[np.integer] | pa.Array:
-        """The partition of each row, from 0 to ``partition_count`` - 1, for a chunk with one
-        ``topic``.
+        """Returns the partition of each row, from 0 to ``partition_count`` - 1. All rows of the
+        call have the same ``topic``.
 
-        ``keys`` and ``values`` are binary columns. None instead of a column means that all are
-        null. ``available`` are the partitions that have a leader now.
+        ``keys`` and ``values`` are binary columns. Each is None if all of its values are null.
+        ``available`` are the partitions that have a leader now.
         """
         ...
 
@@ -69,7 +69,7 @@ class OwnPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: object
     ) -> Int32s:
-        """The partition of every row; see ``partitioners.Partitioner``."""
+        """The partition of every row, as ``partitioners.Partitioner`` describes."""
         del open_room
         given = explicit(columns, views)
         if given is not None and (given >= 0).all():

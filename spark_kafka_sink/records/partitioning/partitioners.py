@@ -4,10 +4,10 @@ Owns: :class:`Partitioner` and the built-in partitioners, by name (:func:`partit
 metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
 An explicit partition in a row has priority. Without it, the hash of the key modulo the number of
-*all* partitions decides (``key_rules`` has the hash and its keys). A row without either is sticky
-(KIP-794): rows go to one partition until it has received enough bytes, then to another. In columns,
-sticky rows are split into runs by their cumulative size, and KIP-794's condition for a switch is
-evaluated once for each run.
+*all* partitions decides (``key_rules`` has the hash and its keys). A row without an explicit
+partition and without a key is sticky (KIP-794): such rows are written to one partition until it has
+received enough bytes, then to another. In columns, sticky rows are split into runs by their
+cumulative size, and KIP-794's condition for a switch is evaluated once for each run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Partitioner(Protocol):
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row, from 0 to the partition count of the row's topic - 1.
+        """The partition of every row. It is at least 0, and less than the partition count of the
+        row's topic.
 
         An explicit partition of a row is kept. Raises DataError if the topic does not have it.
         """
@@ -80,8 +81,9 @@ class _Sticky:
 
 
 class BuiltInPartitioner:
-    """Java's default partitioner (``BuiltInPartitioner``, KIP-794): murmur2 of keys, sticky without
-    a key. ``rule`` can replace murmur2 by the hash of another partitioner.
+    """Java's default partitioner (``BuiltInPartitioner``, KIP-794). Rows with a key are distributed
+    by murmur2, and rows without a key are sticky. ``rule`` can replace murmur2 by the hash of
+    another partitioner.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class BuiltInPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row; see :class:`Partitioner`."""
+        """The partition of every row, as :class:`Partitioner` describes."""
         if columns.rows == 0:
             return np.empty(0, np.int32)
         given = explicit(columns, views)
@@ -198,8 +200,8 @@ class BuiltInPartitioner:
 
 
 def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-    """Each key's hash modulo the partition count. Rows that the rule distributes by load get any
-    partition.
+    """Each key's hash modulo the partition count. For rows that the rule distributes by load, the
+    result has no meaning.
     """
     if columns.key is None:
         numbers = np.full(columns.rows, rule.number(b""), np.uint32)
@@ -213,9 +215,10 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     """The raw bytes that a sticky partition still gets before the switch (KIP-794,
     ``updatePartitionInfo``).
 
-    Java switches once ``produced`` has reached batch.size *and* the last batch is full (or none is
-    open), at the latest at twice batch.size. The open batch is full after ``room`` more bytes, and
-    each later batch after ``limit``, so the first such row can be computed.
+    Java switches to another partition when ``produced`` has reached batch.size *and* the last batch
+    is full or no batch is open. At twice batch.size, Java always switches. Here the open batch is
+    full after ``room`` more bytes, and each later batch after ``limit`` bytes. So the row after
+    which Java would switch can be computed.
     """
     if room is None:
         if produced >= limit:
@@ -232,8 +235,8 @@ ROUND_ROBIN = "RoundRobinPartitioner"
 
 
 class RoundRobinPartitioner:
-    """Java's ``RoundRobinPartitioner``: rows go to the partitions with a leader in turn, with or
-    without keys.
+    """Java's ``RoundRobinPartitioner``, which writes rows to the partitions with a leader in turn.
+    Keys have no effect.
 
     The first partition is random. If all tasks started at partition 0, that partition would fill
     first.
@@ -246,7 +249,7 @@ class RoundRobinPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row; see :class:`Partitioner`."""
+        """The partition of every row, as :class:`Partitioner` describes."""
         del open_room
         given = explicit(columns, views)
         out = np.empty(columns.rows, np.int32) if given is None else given.copy()
@@ -261,13 +264,15 @@ class RoundRobinPartitioner:
         return out
 
     def next(self, topic: str, among: Sequence[int]) -> int:
-        """The partition of a single row, which takes the next turn. ``among`` are the partitions
-        with a leader.
+        """The next partition in turn, for a single row. ``among`` are the partitions with a
+        leader.
         """
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
-        """Reserves ``count`` turns of a topic, and returns the first."""
+        """Reserves the next ``count`` turns of a topic, and returns the index of the first turn.
+        ``among`` is the number of partitions.
+        """
         first = self._next.get(topic)
         if first is None:
             first = self._random.randrange(among)
@@ -280,10 +285,10 @@ def partitioner(
 ) -> Partitioner:
     """A new partitioner by its name in a configuration.
 
-    The name is None for the built-in partitioner, a name of ``key_rules``, RoundRobinPartitioner,
-    or the import path of a user's class. (Java's other names are the built-in partitioner, see
-    ``config/cross_checks.py``.) ``candidates`` chooses the partitions for sticky rows. Raises
-    ConfigError for a class that can't be created.
+    The name is None for the built-in partitioner. Otherwise it is a name of ``key_rules``,
+    RoundRobinPartitioner, or the import path of a user's class. (Java's other class names also
+    stand for the built-in partitioner, see ``config/cross_checks.py``.) ``candidates`` chooses the
+    partitions for sticky rows. Raises ConfigError for a class that can't be created.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:

@@ -1,4 +1,5 @@
-"""The input of every partitioner: data of topics, explicit partitions, rows by topic.
+"""The input of every partitioner: the data of topics, the explicit partitions, and the rows by
+topic.
 
 Owns: :class:`TopicView`, and reading the topic and partition columns. Never: a choice.
 """
@@ -46,8 +47,8 @@ class TopicView:
 
 
 def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
-    """The partition column, -1 where the partitioner decides; None without the column. Raises
-    DataError for a partition that the row's topic does not have.
+    """The explicit partition of each row, or -1 if the partitioner chooses it. None if there is no
+    partition column. Raises DataError for a partition that the row's topic does not have.
     """
     given = columns.partition
     if given is None:
@@ -67,7 +68,7 @@ def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s |
 
 
 def counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
-    """The partition count of each row's topic; a single count if all rows have one topic."""
+    """The partition count of each row's topic. A single number if all rows have the same topic."""
     topic = columns.topic
     if isinstance(topic, str):
         return np.int32(views[topic].count)
@@ -85,8 +86,9 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Yields each topic with the indexes of its rows in the mask ``wanted`` (None: all rows). If
-    all rows of ``columns`` are in the result, None is yielded for the indexes.
+    """Yields each topic with the indexes of its rows. Only rows in the mask ``wanted`` count, or
+    all rows if ``wanted`` is None. If the result would be all rows of ``columns``, None is yielded
+    instead of the indexes.
     """
     topic = columns.topic
     if isinstance(topic, str):

@@ -1,4 +1,4 @@
 """The shared part of the formats with a schema. ``matching`` matches columns with a schema's
-fields, which makes nodes (``records/nodes.py``), and ``encoder`` encodes columns as the nodes
-describe. Never: a schema.
+fields, and describes the result as nodes (``records/nodes.py``). ``encoder`` encodes columns as the
+nodes describe. Never: a schema.
 """

@@ -1,11 +1,11 @@
 """Encodes Arrow columns in a format with a schema, in one pass for each column.
 
-Owns: :func:`payloads_of`, which encodes as the nodes describe (``records/nodes.py``). Never: a
-schema; a single row, except for a row that is not UTF-8.
+Owns: :func:`payloads_of`, which encodes columns as the nodes describe (``records/nodes.py``).
+Never: a schema; the handling of single rows, except for a row that is not UTF-8.
 
-A row's bytes are pieces (``RowPieces``). Nested values become pieces of their parent. If a record
-is never null, its fields are pieces directly. Other records, and lists, are slices of their joined
-bytes.
+The bytes of a row are built from pieces (``RowPieces``). If a nested record is never null, its
+fields become pieces of the row directly. Other nested records, and lists, are first encoded on
+their own. The joined bytes of each then become one piece of the row.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """The payload of each row, null where ``column`` is null. ``path`` names the column in
-    refusals.
+    """Encodes each row of ``column`` to a payload, which is null where ``column`` is null. ``path``
+    is the name of the column in the reason of a refusal.
     """
     out = RowPieces(len(column))
     _encode(value, column, out, path)
@@ -63,8 +63,8 @@ def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` names the column in
-    refusals.
+    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` is the name of the
+    column in the reason of a refusal.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -129,7 +129,9 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
 
 
 def _integers(column: pa.Array, valid: Valid) -> npt.NDArray[np.integer]:
-    """The integers of a column, or the bits of its floating point numbers; 0 for nulls."""
+    """The integers of a column, or the bits of its floating point numbers as integers. Nulls become
+    0.
+    """
     dtype = np.dtype(f"i{column.type.bit_width // 8}")
     found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
     return found if valid is None else np.where(valid, found, dtype.type(0))
@@ -232,8 +234,8 @@ def _decimals(
 
 
 def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
-    """The decimals with the schema's scale. Rows that the schema's type can't hold are refused, and
-    set to 0.
+    """Converts decimals to the schema's scale. Refuses rows that the schema's type can't hold, and
+    sets them to 0.
     """
     large, scaled, lost = _rescaling(node, column)
     out.refuse(large, path, f"has more digits than decimal({node.precision},{node.scale})")
@@ -242,10 +244,10 @@ def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) 
 
 
 def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
-    """Rescales decimals to the schema's scale. Returns three arrays.
+    """Rescales decimals to the schema's scale.
 
-    They are the mask of the rows with too many digits before the point, the rescaled column (0 in
-    these rows), and the mask of the rows with too many digits after the point.
+    Returns three arrays: the mask of the rows with too many digits before the point, the rescaled
+    column (0 in these rows), and the mask of the rows with too many digits after the point.
     """
     none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
     large = none
@@ -262,7 +264,7 @@ def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, M
 
 
 def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The size of each number in two's complement, in bytes; at least one."""
+    """The size of each number in two's complement, in bytes. It is at least one."""
     magnitude = values ^ (values >> 63)
     return unsigned_sizes(magnitude, int(highest(magnitude, initial=0)), 8).view(np.uint64)
 
@@ -305,8 +307,8 @@ def _json_text(
 
 
 def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa.DataType:
-    """The Arrow type with marks on the fields at the ends of the paths ``ways``, whose nulls are
-    written.
+    """The Arrow type ``kind`` with marks on some fields. A mark means that the field's nulls are
+    written. ``ways`` are the paths of these fields.
     """
     if pa.types.is_struct(kind):
         fields = []
@@ -326,8 +328,8 @@ def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa
 
 
 def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
-    """The rows with a null at the end of the path ``way``. A null in a parent of this value does
-    not count.
+    """The mask of the rows in which the value at the path ``way`` is null. If a parent of this
+    value is null, the row does not count.
     """
     rows, row_of = len(column), None
     for step in way:
@@ -352,8 +354,8 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """Appends each row of ``inner`` as one piece to the ``valid`` rows of ``out``; with ``length``,
-    after its size in bytes.
+    """Appends each row of ``inner`` as one piece to the ``valid`` rows of ``out``. With ``length``,
+    the size of the piece in bytes is written before it.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -383,8 +385,8 @@ def _message(
 
 
 def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
-    """The rows of ``column`` that are not null, and an empty ``RowPieces`` for their bytes. A null
-    row may cover any values, so it must not be encoded.
+    """The rows of ``column`` that are not null, and an empty ``RowPieces`` for their bytes. Null
+    rows are left out, because in Arrow a null row may have any hidden values.
     """
     there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
     return there, RowPieces(len(there))

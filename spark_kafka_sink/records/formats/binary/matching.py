@@ -47,9 +47,10 @@ def matched_fields(
 ) -> tuple[Field, ...]:
     """Matches the columns with the ``fields`` of a record, in the order of the fields.
 
-    Each field comes with its names. ``written`` returns a field's encoding for its column, or for
-    None if the field has no column. Fields with an empty encoding are left out. ``owner`` names the
-    record in messages. Raises SchemaError if a column matches two fields, or none.
+    ``fields`` are pairs: the names of a field, and the field. ``written`` is called with a field
+    and its column (None if the field has no column), and returns the encoding. Fields with an empty
+    encoding are left out. ``owner`` names the record in messages. Raises SchemaError if a column
+    matches two fields or no field.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
@@ -99,7 +100,9 @@ def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
-    """The error for a column whose type can't be encoded; ``what`` ends the sentence."""
+    """Creates the error for a column whose type can't be encoded. ``what`` is the end of the
+    sentence.
+    """
     return misfit(
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
         f" {what}",
@@ -121,5 +124,5 @@ def misfit(message: str, hint: str) -> SchemaError:
 
 
 def unusable(problem: str, hint: str | None = None) -> SchemaError:
-    """The error for a schema that the sink can't write with."""
+    """Creates the error for a schema with which the sink can't write."""
     return SchemaError(problem, hint=hint, kind=Kind.UNUSABLE_SCHEMA)
