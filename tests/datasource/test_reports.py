@@ -426,7 +426,7 @@ def test_a_report_within_a_decision_is_written_only_there(caplog, monkeypatch):
 
 
 @pytest.mark.timing
-def test_a_report_of_ten_times_the_partitions_takes_about_ten_times_the_cpu(tmp_path, monkeypatch):
+def test_ten_times_the_partitions_cost_a_report_ten_times_the_cpu(tmp_path, monkeypatch):
     """Made, kept for last_report, and written to a file, for 1,000 and for 10,000 partitions.
 
     The two are measured in turn, and the least of five counts: a slow machine is slow for both.
