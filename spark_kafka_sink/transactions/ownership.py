@@ -96,6 +96,7 @@ class Owner:
             self.generation,
             state.newest_run,
             state.generation,
+            bool(state.run_id),
             self.numbering is Numbering.VERSIONS,
         )
         return Refuse(Commit.SUPERSEDED, reason)

@@ -240,6 +240,9 @@ class View:
     by_hand: Ended | None = None
     #: Transactions of a batch that contradict the operator's resolution of the batch.
     contrary: tuple[str, ...] | None = None
+    #: Runs of the goal were put into ``superseded`` since the key was opened. (It does not keep all
+    #: of more than 32 runs; the generation, which grows then, supersedes the others.)
+    has_superseded: bool = False
     #: The last write of the goal is done.
     is_recorded: bool = False
     #: The result of a commit that has succeeded.
@@ -524,6 +527,7 @@ def with_write(view: View, step: Write) -> View:
         decided=None if step.why is Writing.UNDONE else view.decided,
         ended=ended,
         is_confirmed=True,
+        has_superseded=view.has_superseded or step.why is Writing.ABORTED,
         is_recorded=step.why in _LAST,
         how=step.how,
     )

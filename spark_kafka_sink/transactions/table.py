@@ -480,9 +480,10 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """The runs are put into `superseded`, as in the abort of a batch."""
+    """The runs are put into `superseded`, as in the abort of a batch, with one write."""
     state = _with_aborted_runs(view.state, view.runs)
-    return None if state == view.state else Write(state, Writing.ABORTED)
+    is_done = view.has_superseded or state == view.state
+    return None if is_done else Write(state, Writing.ABORTED)
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
@@ -520,8 +521,10 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
-    """The step records the runs as aborted, so that a later session can't decide either."""
-    if not view.is_open:
+    """The step records the runs as aborted, with one write, so that a later session can't decide
+    either.
+    """
+    if not view.is_open or view.has_superseded:
         return None
     left = left_by_hand(goal, view.state)
     runs = {

@@ -1,0 +1,76 @@
+"""More runs of a key than ``superseded`` keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
+from spark_kafka_sink.base.errors import ErrorCode, SupersededError
+from spark_kafka_sink.transactions.commit_state import KEPT_RUNS, CommitState
+from spark_kafka_sink.transactions.ownership import Numbering, Owner
+from spark_kafka_sink.transactions.result_errors import error_of
+from spark_kafka_sink.transactions.steps import (
+    AbortUnknown,
+    EndByHand,
+    Goal,
+    View,
+    Write,
+    Writing,
+    opened,
+    with_write,
+)
+from spark_kafka_sink.transactions.table import next_step
+
+KEY = "p"
+RUNS = [f"run-{n}" for n in range(KEPT_RUNS + 8)]
+#: By an earlier log, whose generation was larger.
+PLANNED = 1_700_000_000_000
+DESCRIBED = tuple(
+    TransactionDescription(
+        ErrorCode.NONE, f"{KEY}~{run}~g{PLANNED}.w~0", TransactionState.ONGOING, 1_000, 0, 7, 3
+    )
+    for run in RUNS
+)
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        AbortUnknown(KEY, lambda _: True),
+        EndByHand(KEY, DESCRIBED, frozenset(), even_owners=False, may_decide=True),
+    ],
+    ids=["an abort without messages", "an operator's abort"],
+)
+def test_forty_runs_are_superseded_by_one_write(goal: Goal) -> None:
+    """None of those that the log does not keep may decide, either."""
+    view = replace(opened(View(), CommitState(1, "a"), 1), runs=frozenset(RUNS))
+    writes = 0
+    while isinstance(step := next_step(goal, view), Write) and step.why is Writing.ABORTED:
+        writes += 1
+        assert writes < 5, "the log is written without end"
+        view = with_write(view, step)
+    assert writes == 1
+    assert view.state.run_id == "a", "it owns the key"
+    assert not any(Owner(KEY, run, "q", PLANNED).may_decide(view.state) for run in RUNS)
+
+
+@pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.VERSIONS])
+def test_a_run_that_many_aborts_shut_out_is_not_told_of_another_driver(
+    numbering: Numbering,
+) -> None:
+    """The generation grew, because ``superseded`` was full; no driver has taken over."""
+    state = CommitState().taken_over("a", "q", 1)
+    waiting = Owner(KEY, "waiting", "q", state.generation, numbering)
+    for run in ["a", *RUNS]:
+        assert waiting.run_id != run
+        state = state.with_aborted_run(run)
+    refusal = waiting.refusal(state)
+    assert refusal is not None
+    error = error_of(KEY, refusal)
+    assert isinstance(error, SupersededError)
+    assert "another driver has taken over" not in error.message
+    assert "run waiting of 'p' may not commit any more" in error.message
+    assert "no run owns the key" in error.message
+    assert "again" in str(error.hint)
