@@ -1,4 +1,4 @@
-"""Connections to brokers: a non-blocking loop over sockets on one thread.
+"""Connections to brokers, which one thread serves with a non-blocking loop over sockets.
 
 Owns: the sending of requests and the receipt of responses. Never: the meaning of a request to a
 producer.

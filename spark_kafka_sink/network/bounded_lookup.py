@@ -1,11 +1,11 @@
-"""A name lookup with a time limit, because the operating system's resolver may block for 15 s and
-more.
+"""A name lookup with a time limit.
 
-The resolver blocks so long when a name server is silent. A thread can't be interrupted in the
-resolver: it is a daemon, ends with its lookup, and holds only the name and the place for its
-result.
+The operating system's resolver may block for 15 s and more if a name server does not respond. A
+thread can't be interrupted in the resolver. So each lookup runs on its own daemon thread. If the
+lookup takes too long, the thread is left alone: it ends with its lookup, and holds only the name
+and the place for the result.
 
-Owns: :func:`resolve_within`, and the thread of a lookup. Never: a lookup
+Owns: :func:`resolve_within`, and the thread of a lookup. Never: the lookup itself
 (``client/host_resolver.py``), a client that must not block (``client/lookup_threads.py``).
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
-    """The result of ``look_up`` for ``host``. Raises OSError, also when the lookup takes longer
+    """The result of ``look_up`` for ``host``. Raises OSError if the lookup fails, or takes longer
     than ``seconds``.
     """
     late = TimeoutError(f"no answer to the lookup of its name within {max(seconds, 0):.1f} s")
@@ -40,7 +40,7 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
-    """The result of ``look_up()``, or its failure as an OSError object."""
+    """Calls ``look_up()``. Returns its result, or an OSError object if the call fails."""
     try:
         return look_up()
     except OSError as error:
@@ -50,7 +50,9 @@ def answer_of(look_up: Callable[[], T]) -> T | OSError:
 
 
 def start(run: Callable[[], None]) -> None:
-    """Starts a daemon thread. Raises OSError when the process may have no more threads."""
+    """Starts a daemon thread that calls ``run``. Raises OSError if the process can't have more
+    threads.
+    """
     try:
         run_aside(run, "kafka-name-lookup")
     except RuntimeError as error:

@@ -3,7 +3,7 @@
 Owns: the state of the frame being received on one connection, and the rule that its buffer grows
 with the received bytes, never with the announced length. Never: the content of a frame.
 
-On a record's way: the first step of an acknowledgement.
+This is the first step in the processing of a response.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FIRST_BUFFER_SIZE = 32 * 1024
 class FrameReader:
     """Reads frames from one transport layer, one at a time.
 
-    The first frame of a connection is limited to ``first_limit`` bytes: until its first response,
-    the peer may not be a broker. After RemoteProtocolError the stream's position is unknown: the
-    connection must be closed.
+    The first frame of a connection is limited to ``first_limit`` bytes, because before its first
+    response, the peer may be no broker. After RemoteProtocolError the position in the stream is
+    unknown, so the connection must be closed.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class FrameReader:
         self._filled = 0
 
     def read_from(self, transport: TransportLayer) -> memoryview | None:
-        """The next frame without its length, or None when more bytes must arrive first.
+        """The next frame without its length. None if the frame has not arrived completely.
 
         Raises RemoteProtocolError for a length that no broker sends, ConnectionError at the end of
         the stream, and every OSError of the socket.

@@ -3,8 +3,9 @@
 Owns: :class:`ConfluentRegistry`: three requests, credentials, retries, and the checks of a
 response. Never: the choice of a write's schema (``datasource/schemas``); a task.
 
-Confluent's own client (confluent-kafka 2.16) is not used: it reads responses of any length without
-a time limit, and does not support the stores and references that connections to brokers support.
+Confluent's own client (confluent-kafka 2.16) is not used. It reads responses of any length without
+a time limit. It also does not support the key stores and references to secrets that connections to
+brokers support.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ _ADVICE: Final = {
 class RegisteredSchema:
     """A schema of a registry.
 
-    ``unusable`` is the reason why rows can't be written with the schema, or None. Not all
-    registries have GUIDs. ``references`` are the referenced schemas, each with the name of the
-    reference; a schema comes after the schemas that it needs.
+    ``unusable`` is the reason why rows can't be written with the schema, or None. ``guid`` is None
+    if the registry has no GUIDs. ``references`` are the referenced schemas, each with the name of
+    the reference. They are ordered so that a schema comes after the schemas that it needs.
     """
 
     id: int
@@ -84,9 +85,11 @@ class RegisteredSchema:
 
 
 class ConfluentRegistry:
-    """The client of the registry that ``options`` name (references not resolved).
+    """The client of the registry that ``options`` name. References to secrets in ``options`` are
+    looked up by the client.
 
-    Requests block, for at most ``limit_ms`` from the creation of this object on.
+    Requests block. The time limit for all requests together is ``limit_ms``, from the creation of
+    this object on.
     """
 
     def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
@@ -115,14 +118,14 @@ class ConfluentRegistry:
         return self._schema(self._request(f"/schemas/ids/{schema_id}"), schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version of a subject; None when the subject does not exist."""
+        """The newest version of a subject. None if the subject does not exist."""
         answer = self._request(f"{_subject(subject)}/versions/latest", may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """The id of a schema under a subject; None when the subject does not have the schema.
+        """The id of a schema under a subject. None if the subject does not have the schema.
 
-        With ``register`` the schema becomes a new version of the subject.
+        With ``register``, the schema becomes a new version of the subject.
         """
         path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
         fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
@@ -146,9 +149,10 @@ class ConfluentRegistry:
         return RegisteredSchema(schema_id, kind, text, unusable, guid, tuple(found.values()))
 
     def _add_references(self, answer: Mapping[str, Any], found: _Found, depth: int = 0) -> None:
-        """Adds the schemas that ``answer`` refers to, each once, after the schemas that it needs.
+        """Adds the schemas to which ``answer`` refers to ``found``. Each is added once, and after
+        the schemas that it needs itself.
 
-        No schema can refer to itself, because a schema is registered after its references.
+        A schema is registered after its references, so no schema can refer to itself.
         """
         given = answer.get("references") or []
         if not isinstance(given, list) or depth > _MOST_REFERENCES:
@@ -176,9 +180,10 @@ class ConfluentRegistry:
     def _request(
         self, path: str, body: bytes | None = None, *, may_miss: bool = False
     ) -> Mapping[str, Any] | None:
-        """The response of the registry; None if the requested item does not exist.
+        """Sends a request, and returns the registry's response. Returns None if the requested item
+        does not exist.
 
-        After a transient failure the next address is tried.
+        After a temporary failure, the next address of the registry is tried.
         """
         what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"
@@ -203,7 +208,7 @@ class ConfluentRegistry:
     def _answer(
         self, url: str, body: bytes | None, timeout_ms: int, what: str, *, may_miss: bool
     ) -> Mapping[str, Any] | None:
-        """Sends a request once. Raises OSError for a failure that a later attempt may not meet."""
+        """Sends a request once. Raises OSError for a temporary failure."""
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
         method = "GET"
         if body is not None:
@@ -286,7 +291,9 @@ def _subject(name: str) -> str:
 
 
 def _reference(given: object) -> tuple[str | None, str, int]:
-    """The name, subject and version of a reference; None if one of them is missing."""
+    """The name, subject and version of a reference. The name is None if the reference is not
+    complete.
+    """
     fields = given if isinstance(given, dict) else {}
     name, subject, version = (fields.get(one) for one in ("name", "subject", "version"))
     if isinstance(name, str) and isinstance(subject, str) and type(version) is int:

@@ -1,9 +1,11 @@
-"""Bytes in and out of one socket (Java's ``TransportLayer``).
+"""Transfers bytes over one socket (Java's ``TransportLayer``).
 
 Owns: the :class:`TransportLayer` protocol, and its plaintext implementation. Never: frames,
-requests, or waiting: no call blocks. ``tls`` implements the same protocol for TLS: its handshake
-needs several calls, its reads may leave decrypted bytes buffered (``has_bytes_buffered``), its
-writes may leave encrypted bytes buffered (``has_pending_writes``).
+requests, or waiting, because no call may block.
+
+``tls`` implements the same protocol for TLS. A TLS handshake needs several calls. A read of TLS may
+leave decrypted bytes in a buffer (``has_bytes_buffered``), and a write may leave encrypted bytes in
+a buffer (``has_pending_writes``).
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ class TransportLayer(Protocol):
         ...
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established; False while connecting. Raises OSError when the
-        connection failed.
+        """Whether the connection is established. False while it is connecting. Raises OSError if
+        the connection failed.
         """
         ...
 
@@ -39,7 +41,9 @@ class TransportLayer(Protocol):
         ...
 
     def handshake(self) -> None:
-        """Continues the handshake as far as the socket allows. Raises AuthenticationError."""
+        """Continues the handshake as far as possible without blocking. Raises
+        AuthenticationError.
+        """
         ...
 
     @property
@@ -48,15 +52,15 @@ class TransportLayer(Protocol):
         ...
 
     def read_into(self, target: memoryview) -> int:
-        """Reads bytes into ``target``; returns their number, 0 when there are none now.
+        """Reads bytes into ``target``. Returns their number, which is 0 if there are no bytes now.
 
         Raises ConnectionError when the broker closed the connection and everything was read.
         """
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Writes bytes from ``buffers`` (at most :data:`IOV_MAX` of them); returns the number of
-        accepted bytes, 0 when blocked.
+        """Writes bytes from at most :data:`IOV_MAX` of ``buffers``. Returns the number of accepted
+        bytes, which is 0 if the socket accepts none now.
 
         Pending bytes are written first. With no buffers, only pending bytes are written.
         """
@@ -64,7 +68,9 @@ class TransportLayer(Protocol):
 
     @property
     def has_bytes_buffered(self) -> bool:
-        """Whether bytes are buffered above the socket; the selector gets no event for them."""
+        """Whether received bytes are buffered in this layer. The selector gets no event for such
+        bytes.
+        """
         ...
 
     @property

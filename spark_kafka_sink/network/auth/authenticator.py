@@ -30,32 +30,36 @@ class Authenticator(Protocol):
     def complete(self) -> bool: ...
 
     def authenticate(self, now: int) -> None:
-        """Continues the authentication as far as the socket allows. Raises AuthenticationError."""
+        """Continues the authentication as far as possible without blocking. Raises
+        AuthenticationError.
+        """
         ...
 
     @property
     def wants_write(self) -> bool:
-        """Whether the authentication waits for a writable socket; otherwise it waits for a readable
-        socket.
+        """Whether the authentication waits until the socket is writable. If not, it waits until the
+        socket is readable.
         """
         ...
 
     @property
     def waiting(self) -> bool:
-        """Whether the authentication waits for a credential; a wakeup of the selector follows when
-        it is there.
+        """Whether the authentication waits for a credential. The selector is woken up when the
+        credential is there.
         """
         ...
 
     @property
     def reauthenticate_at(self) -> int | None:
-        """The time (milliseconds) from which no request may begin before a new authentication."""
+        """The time in milliseconds after which a new authentication must precede the next
+        request.
+        """
         ...
 
     def begin_reauthentication(self) -> None:
-        """Begins a new authentication; :attr:`complete` becomes False. The channel still reads,
-        because responses to requests arrive, and passes the frames of the authentication to
-        :meth:`receive`.
+        """Begins a new authentication. :attr:`complete` becomes False. The channel still reads
+        frames, because responses to earlier requests may arrive, and passes the frames of the
+        authentication to :meth:`receive`.
         """
         ...
 
@@ -67,8 +71,8 @@ class Authenticator(Protocol):
 
 
 class PlaintextAuthenticator:
-    """The authenticator of PLAINTEXT and SSL, which is complete immediately: at most our TLS
-    certificate authenticates.
+    """The authenticator of PLAINTEXT and SSL, which is complete immediately. (With SSL, the TLS
+    handshake may have authenticated the client by its certificate.)
     """
 
     __slots__ = ()
@@ -159,7 +163,7 @@ class SaslAuthenticator:
             self._out = memoryview(following)
 
     def _flush(self) -> bool:
-        """Writes pending bytes; True when the socket has accepted all of them."""
+        """Writes pending bytes. Returns True if the socket has accepted all of them."""
         transport = self._transport
         while self._out:
             written = transport.write((self._out,))

@@ -2,7 +2,8 @@
 token.
 
 Owns: both messages, the region of a broker, and fetching credentials, which blocks. botocore (the
-extra ``aws``) finds the credentials and signs; the client never sends the signed request to AWS.
+extra ``aws``) finds the credentials and signs a request. The signed request is only sent to the
+broker, never to AWS.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _ROLE_SESSION: Final = "spark-kafka-sink"
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """AWS credentials. ``session_token`` is None for a user's keys, which do not expire."""
+    """AWS credentials. ``session_token`` is None for the keys of an IAM user, because such keys do
+    not expire.
+    """
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -58,7 +61,7 @@ class AwsKeys:
 
 
 class Keys:
-    """Credentials, and the region to sign for if a broker's name does not contain a region."""
+    """Credentials, and the region that is signed if a broker's name does not contain a region."""
 
     __slots__ = ("keys", "region")
 
@@ -112,8 +115,8 @@ class AwsMskIamMechanism(SaslMechanism):
 
 
 def signed_url(keys: AwsKeys, region: str, host: str) -> str:
-    """The URL ``https://host/?Action=kafka-cluster:Connect``, signed in the query now (AWS
-    Signature Version 4).
+    """The URL ``https://host/?Action=kafka-cluster:Connect`` with a signature of the current time
+    in its query (AWS Signature Version 4).
     """
     auth, credentials = _botocore("botocore.auth"), _botocore("botocore.credentials")
     request = _botocore("botocore.awsrequest").AWSRequest(
@@ -134,7 +137,7 @@ def msk_token(keys: Keys, host: str) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
-    """Returns a function that fetches AWS credentials. Raises ConfigError when botocore or a
+    """Returns a function that fetches AWS credentials. Raises ConfigError if botocore or a
     credential provider is missing.
     """
     errors = _botocore("botocore.exceptions")
@@ -160,7 +163,7 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
 
 
 class _Source:
-    """A botocore session that refreshes its credentials; used only on the login's thread."""
+    """A botocore session that refreshes its credentials. Used only on the login's thread."""
 
     def __init__(self, login: AwsLogin) -> None:
         self._login = login

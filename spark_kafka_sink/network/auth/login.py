@@ -3,9 +3,9 @@
 Owns: the :class:`Login` protocol, the login with a static credential, and the login that fetches
 credentials on its own thread and caches them. Never: a frame, how a credential is fetched.
 
-There is no timer: an authentication requests a credential, and a credential that is about to expire
-is refreshed before it is used. The connection waits for the refresh; the network thread does not
-wait.
+There is no timer. Each authentication requests a credential, and a credential that will soon expire
+is refreshed before it is used. The connection waits for the refresh, but the network thread does
+not.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ class Login(ABC):
 
     @abstractmethod
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
-        """A new exchange with the broker ``host``; None while the credential is being fetched.
+        """Begins a new exchange with the broker ``host``. Returns None while the credential is
+        being fetched.
 
-        After None, the attached wakeup is called when the caller may try again. Raises
-        AuthenticationError when no credential can be obtained, ConnectionError when no credential
-        is available for the moment.
+        After the result None, the wakeup of :meth:`attach` is called when the caller may try again.
+        Raises AuthenticationError if no credential can be obtained. Raises ConnectionError if no
+        credential is available at the moment.
         """
 
     def attach(self, wakeup: Callable[[], None]) -> None:  # noqa: B027 - not for all
-        """Sets the function that is called, from any thread, when a credential was fetched."""
+        """Sets the function that is called, from any thread, after a credential was fetched."""
 
     def close(self) -> None:  # noqa: B027 - as above
         """Stops the calls of the wakeup."""
@@ -79,8 +80,8 @@ class StaticLogin(Login):
 class FetchedCredential(Generic[T]):
     """A credential and its lifetime, in milliseconds since it was fetched.
 
-    After ``refresh_after_ms`` a new credential is fetched before the next use. After
-    ``expires_after_ms`` the credential is invalid (None: unknown).
+    After ``refresh_after_ms``, a new credential is fetched before the next use. After
+    ``expires_after_ms``, the credential is invalid. It is None if this time is unknown.
     """
 
     value: T
@@ -120,12 +121,12 @@ class _Cached(Generic[T]):
 
 
 class Fetcher(Generic[T]):
-    """Fetches credentials with ``fetch(host)`` on a daemon thread, and makes exchanges with
+    """Fetches credentials with ``fetch(host)`` on a daemon thread, and creates mechanisms with
     ``make``.
 
-    ``fetch`` may block; it raises KafkaError for a fatal error, OSError for a retriable error. With
-    ``per_host`` every broker has a separate credential. Several producers may share a fetcher.
-    ``_lock`` guards the cache and the wakeups.
+    ``fetch`` may block. It raises KafkaError for a fatal error, and OSError for a retriable error.
+    With ``per_host``, every broker has a separate credential. Several producers may share a
+    fetcher. ``_lock`` guards the cache and the wakeups.
     """
 
     def __init__(
@@ -174,8 +175,8 @@ class Fetcher(Generic[T]):
         return None
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
-        """The cached credential, if it is usable, and whether to start a fetch. Called under the
-        lock.
+        """The cached credential, or None if it is not usable. Also returns whether the caller must
+        start a fetch. Called under the lock.
         """
         since = cached.fetching_since
         if since is not None and now - since < _LONGEST_FETCH_MS:
@@ -191,9 +192,7 @@ class Fetcher(Generic[T]):
         return None, True
 
     def _run(self, cached: _Cached[T], host: str) -> None:
-        """Runs on the fetching thread: fetches, and notifies the waiters of the credential or the
-        error.
-        """
+        """Fetches a credential on its own thread, and then wakes up the waiters."""
         fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None
         try:

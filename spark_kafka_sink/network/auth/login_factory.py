@@ -1,4 +1,4 @@
-"""Chooses the login for a mechanism's settings; producers of a process share the fetched tokens.
+"""Chooses the login for a mechanism's settings. Producers of a process share the fetched tokens.
 
 Owns: :func:`new_login`. Never: a message.
 """
@@ -31,8 +31,8 @@ _MOST_SHARED = 8
 
 
 def new_login(settings: SaslSettings, clock: Clock) -> Login:
-    """The login for the connections of one producer. Raises ConfigError when a required package is
-    missing.
+    """Creates the login for the connections of one producer. Raises ConfigError if a required
+    package is missing.
 
     Producers of a process with the same settings share the fetched credentials: a worker that runs
     many tasks fetches a single token for all of them.
@@ -45,8 +45,8 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
 
 
 class _Fetchers:
-    """The fetchers of this process by settings; the oldest is evicted first. ``_lock`` guards the
-    fetchers.
+    """The fetchers of this process by settings. The oldest fetcher is evicted first. ``_lock``
+    guards the fetchers.
     """
 
     def __init__(self) -> None:

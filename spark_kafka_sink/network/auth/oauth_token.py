@@ -1,8 +1,8 @@
 """OAuth tokens: their format, their lifetime, and unsecured tokens.
 
 Owns: :class:`Token`, the reading of a JWT's lifetime, the time when a token is fetched again
-(Java's ``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never:
-whether a token is valid, which only the broker can decide.
+(Java's ``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never: the
+validation of a token, which only the broker can do.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Token:
 
 
 def checked_token(text: str, where: str) -> str:
-    """``text`` without surrounding white space, if it can be a token. Raises AuthenticationError
-    otherwise.
+    """Removes surrounding white space from ``text``, and returns the result if it can be a token.
+    Raises AuthenticationError otherwise.
     """
     token = text.strip()
     if len(token) > _LONGEST or _TOKEN.fullmatch(token) is None:
@@ -54,16 +54,17 @@ def checked_token(text: str, where: str) -> str:
 
 
 def expiry_of(token: str, where: str) -> float | None:
-    """The expiry of a JWT, in seconds since the epoch; None for other tokens. ``where`` is the
-    token's source, for errors.
+    """The expiry of a JWT, in seconds since the epoch. None for other tokens. ``where`` describes
+    the source of the token in errors.
     """
     return seconds(_claims(token).get("exp"), f"exp of the token of {where}")
 
 
 def seconds(value: object, what: str) -> float | None:
-    """A number of seconds from an external source; None when the value is no number.
+    """Converts a value from an external source to a number of seconds. Returns None if the value is
+    no number.
 
-    Raises AuthenticationError, naming ``what``, for an invalid time (NaN, 1e400).
+    Raises AuthenticationError, which names ``what``, for an invalid time (NaN, 1e400).
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
@@ -96,10 +97,10 @@ def fetched(
     where: str,
     random: Callable[[], float] = _random.random,
 ) -> FetchedCredential[Token]:
-    """``token`` with the time to fetch the next token; ``expires_at`` is in seconds since the
-    epoch.
+    """Adds the time when the next token must be fetched to ``token``.
 
-    An expired token is an error. A token of unknown lifetime is fetched for each use.
+    ``expires_at`` is the expiry in seconds since the epoch, or None if it is unknown. An expired
+    token is an error. If the expiry is unknown, a new token is fetched for each use.
     """
     if expires_at is None:
         return FetchedCredential(token, 0)

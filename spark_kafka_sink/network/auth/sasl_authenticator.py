@@ -1,4 +1,5 @@
-"""One connection's SASL exchange, as frames in and frames out (Java's SaslClientAuthenticator).
+"""The SASL exchange of one connection. It gets and returns frames, and uses no socket (Java's
+SaslClientAuthenticator).
 
 Owns: the order of the requests (ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides
 are done), the versions, the correlation ids, the session's lifetime (KIP-368), and the meaning of
@@ -81,12 +82,12 @@ _TRANSITIONS: Final = {
 
 
 class SaslClientAuthenticator:
-    """The client's side of a SASL authentication, as frames in and frames out.
+    """The client's side of a SASL authentication. It gets and returns frames.
 
-    ``remote`` is the broker's address for messages; ``encrypted``: the connection uses TLS.
-    :meth:`start` returns the first frame. :meth:`receive` takes each frame of the broker (without
-    its length) and returns the next frame to send, until :attr:`state` is COMPLETE. After an error
-    the connection must be closed.
+    ``remote`` is the broker's address for messages. ``encrypted`` is true if the connection uses
+    TLS. :meth:`start` returns the first frame. :meth:`receive` takes each frame of the broker
+    (without its length) and returns the next frame to send, until :attr:`state` is COMPLETE. After
+    an error the connection must be closed.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class SaslClientAuthenticator:
         return self._state is SaslState.COMPLETE
 
     def start(self, mechanism: SaslMechanism) -> bytes:
-        """The first frame of an authentication. If the state is COMPLETE, it is a
-        re-authentication.
+        """Begins an authentication, and returns its first frame. If the state is COMPLETE, this is
+        a re-authentication.
         """
         if self._state not in (SaslState.INITIAL, SaslState.COMPLETE):
             raise IllegalStateError(
@@ -141,11 +142,12 @@ class SaslClientAuthenticator:
         )
 
     def receive(self, payload: memoryview, now: int) -> bytes | None:
-        """The next frame to send, or None when there is none.
+        """Handles a frame of the broker. Returns the next frame to send, or None if there is
+        nothing to send.
 
-        Raises AuthenticationError when the authentication of the client or of the broker fails,
-        RemoteProtocolError for an invalid response, and ConnectionError for a retriable error.
-        After an error the state is FAILED.
+        Raises AuthenticationError if the authentication of the client or of the broker fails.
+        Raises RemoteProtocolError for an invalid response, and ConnectionError for a retriable
+        error. After an error the state is FAILED.
         """
         try:
             return self._receive(payload, now)
@@ -291,7 +293,9 @@ class SaslClientAuthenticator:
         self._state = state
 
     def _refusal(self, code: ErrorCode, message: str | None) -> Exception:
-        """The exception for a broker's error code; only a ConnectionError may be retried."""
+        """Creates the exception for a broker's error code. Only a ConnectionError may be
+        retried.
+        """
         mechanism = self._expected
         text = "" if not message else f": {self._without_secrets(message)}"
         if code.retriable:

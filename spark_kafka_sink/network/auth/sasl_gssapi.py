@@ -73,8 +73,8 @@ class GssapiMechanism(SaslMechanism):
         return self._guarded("Kerberos does not accept it", lambda c: c.step(token))
 
     def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
-        """The bytes that ``call`` of the library returns; raises SaslError for all errors of the
-        library.
+        """Returns the bytes of ``call``, a call of the library. Raises SaslError for all errors of
+        the library.
         """
         try:
             return bytes(call(self._context) or b"")
@@ -85,11 +85,11 @@ class GssapiMechanism(SaslMechanism):
 def gssapi_contexts(
     settings: KerberosSettings,
 ) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
-    """Two functions: the first gets a broker's Kerberos ticket and may block on a KDC, the second
-    uses the ticket.
+    """Returns two functions. The first gets a broker's Kerberos ticket, and may block while it
+    waits for a KDC. The second uses the ticket for a connection.
 
-    The first function makes a context and drops it: the library then has the ticket in its cache,
-    and the second function need not wait. Raises ConfigError when the package is missing.
+    The first function creates a context only to fill the library's cache with the ticket. So the
+    second function need not wait. Raises ConfigError if the package ``gssapi`` is missing.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)
@@ -129,7 +129,9 @@ def gssapi_contexts(
 
 
 def _check_keytab(keytab: Text) -> None:
-    """Raises ConfigError for a keytab that the library must not open, or that it would wait for."""
+    """Raises ConfigError for a keytab that options may not name, or for a file that would make the
+    library block.
+    """
     path, what = text_of(keytab).removeprefix("FILE:"), f"sasl.jaas.config: keyTab={keytab}"
     check_file(path, safe_text(what))
     try:

@@ -1,7 +1,7 @@
-"""The interface of all SASL mechanisms (RFC 4422): messages in, messages out.
+"""The interface of all SASL mechanisms (RFC 4422), which get and return messages.
 
 Owns: the :class:`SaslMechanism` protocol, and the error that a mechanism raises when the broker's
-authentication failed. Never: bytes around a message, sockets, time.
+authentication failed. Never: the frame around a message, sockets, time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CHECK_THE_USER: Final = (
 
 
 class SaslMechanism(Protocol):
-    """The client's side of an exchange, used once: a re-authentication gets a new mechanism.
+    """The client's side of one exchange. A re-authentication needs a new instance.
 
-    :meth:`first` and :meth:`answer` raise KafkaError, and :class:`SaslError` for a message that
-    breaks the mechanism's rules, or if there is no valid reply.
+    :meth:`first` and :meth:`answer` raise KafkaError. They raise :class:`SaslError` for a message
+    that breaks the mechanism's rules, and if no valid reply is possible.
     """
 
     __slots__ = ()
@@ -37,8 +37,8 @@ class SaslMechanism(Protocol):
         ...
 
     def refused(self) -> bool:
-        """Notifies the mechanism that authentication failed; True when the next exchange will
-        differ.
+        """Notifies the mechanism that the authentication failed. Returns True if the next exchange
+        will be different, so that another attempt is useful.
         """
         return False
 
@@ -47,9 +47,9 @@ class SaslMechanism(Protocol):
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The response to a message of the broker; None when the exchange is complete."""
+        """The response to a message of the broker. None if the exchange is complete."""
         ...
 
 
 class SaslError(Exception):
-    """An error in the broker's message; the text contains no part of the message."""
+    """An error in the broker's message. The text of the error contains no part of the message."""

@@ -10,8 +10,8 @@ from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslErr
 
 
 class PlainMechanism(SaslMechanism):
-    """The mechanism PLAIN: a single message. The frame around the broker's empty response shows
-    whether the broker accepts.
+    """The mechanism PLAIN, with a single message. The broker's response is empty, and the frame
+    around it shows whether the broker accepts the message.
     """
 
     __slots__ = ("_password", "_username", "complete")

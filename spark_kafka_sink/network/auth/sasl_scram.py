@@ -5,9 +5,9 @@ without the right signature is an error. Never: bytes around a message.
 
 **Two forms of one password.** RFC 5802 requires names and passwords that are prepared by RFC 4013,
 while Kafka's brokers and tools use names and passwords unchanged (``ScramFormatter.normalize``).
-The two forms only differ for a few characters beyond ASCII. So the unchanged form is tried first.
-If the broker refuses it and the prepared form differs, the next connection uses the prepared form
-(:class:`ScramLogin`).
+The two forms differ only for a few characters beyond ASCII. So the unchanged form is tried first.
+If the broker refuses the unchanged form, and the prepared form is different, the next connection
+uses the prepared form (:class:`ScramLogin`).
 """
 
 from __future__ import annotations
@@ -199,10 +199,10 @@ def _text(message: bytes) -> str:
 
 
 def _fields(message: str, *names: str) -> dict[str, str]:
-    """The values of the attributes ``names``, which must come first and in this order.
+    """Parses the attributes ``names`` of a SCRAM message, and returns their values.
 
-    Later attributes are extensions, which are ignored. A mandatory extension (``m=``) comes before
-    ``names``, and is refused.
+    They must come first, and in this order. Later attributes are extensions, which are ignored. A
+    mandatory extension (``m=``) would come before ``names``, so it is refused.
     """
     parts = message.split(",")
     if parts[0].startswith("m="):

@@ -23,8 +23,8 @@ _PROHIBITED = (
 
 
 def saslprep(text: str) -> str | None:
-    """``text`` prepared as a query, in which unassigned code points are allowed; None when ``text``
-    is prohibited.
+    """Prepares ``text`` by SASLprep as a query string, in which unassigned code points are allowed.
+    Returns None if ``text`` contains prohibited characters.
     """
     mapped = "".join(
         " " if stringprep.in_table_c12(c) else c for c in text if not stringprep.in_table_b1(c)
@@ -37,8 +37,8 @@ def saslprep(text: str) -> str | None:
 
 
 def _directions_agree(text: str) -> bool:
-    """Whether the text directions agree (RFC 3454, 6): text from right to left must begin and end
-    so, and contain no character from left to right.
+    """Whether the text directions agree (RFC 3454, 6). A text with right-to-left characters must
+    begin and end with such a character, and contain no left-to-right character.
     """
     if not any(stringprep.in_table_d1(c) for c in text):
         return True

@@ -1,12 +1,12 @@
-"""An access token from an identity provider (RFC 6749, 4.4: client credentials; KIP-768).
+"""Requests an access token from an identity provider (RFC 6749, 4.4, client credentials; KIP-768).
 
 Owns: the content of the request and the meaning of the response. Never: the HTTP exchange itself
 (``network/http/http_exchange.py``), the time of the request.
 
-A request blocks, so only a login's thread and the client of a schema registry may call it. It
-blocks at most ``sasl.login.connect.timeout.ms`` until TLS is established (after name resolution)
-and ``sasl.login.read.timeout.ms`` from then to the last byte. Errors show nothing of a response
-except OAuth's error fields.
+A request blocks, so only a login's thread and the client of a schema registry may call it. After
+the name resolution, it blocks for at most ``sasl.login.connect.timeout.ms`` until TLS is
+established, and then for at most ``sasl.login.read.timeout.ms`` until the last byte has arrived.
+Errors show nothing of a response except OAuth's error fields.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _FINAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The token in a provider's response. ``expires_in`` is seconds, None when the response omits
-    it. ``where`` names the endpoint.
+    """The token in a provider's response. ``expires_in`` is the lifetime in seconds. It is None if
+    the response does not have it. ``where`` describes the endpoint in errors.
     """
 
     token: Password
@@ -46,10 +46,10 @@ class Grant:
 
 
 def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> Grant:
-    """Requests a token once, and returns it. Raises AuthenticationError if a retry is useless,
-    OSError if a retry may succeed.
+    """Sends one request for a token, and returns the token. Raises AuthenticationError if a retry
+    is useless, and OSError if a retry may succeed.
 
-    ``truststore`` is the name, in a hint, of the option for the CA of the endpoint.
+    ``truststore`` is the name of the option for the endpoint's CA, which a hint may show.
     """
     where = _shown(client)
     status, answer = _post(client, where, truststore)
@@ -65,8 +65,8 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
 
 
 def _shown(client: ClientCredentials) -> str:
-    """The endpoint in messages: its secret reference, if it has one, and the URL without
-    a query.
+    """Describes the endpoint in messages. If the endpoint is a reference to a secret, it is the
+    reference. Otherwise it is the URL without its query.
     """
     parts = urlsplit(text_of(client.url))
     port = f":{parts.port}" if parts.port else ""

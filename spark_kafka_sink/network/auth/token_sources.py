@@ -1,7 +1,7 @@
 """The sources of OAuth tokens: functions that fetch a token.
 
-Owns: :func:`token_fetcher`. Never: a thread; a returned function may block and must run on a
-login's thread.
+Owns: :func:`token_fetcher`. Never: a thread. The functions may block, so they must run on a login's
+thread.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 def token_fetcher(
     settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
 ) -> Callable[[str], FetchedCredential[Token]]:
-    """Returns a function that fetches a token, and ignores its argument, the broker's host.
+    """Returns a function that fetches a token. The function ignores its argument, the broker's
+    host.
 
-    Raises ConfigError when a provider can't be imported or is no provider, and NotAllowedError for
-    a file or an endpoint that the operator's allow-lists don't contain.
+    Raises ConfigError if a user's provider can't be imported, or does not have the interface of a
+    provider. Raises NotAllowedError for a file or an endpoint that is not on the operator's
+    allow-lists.
     """
     ask = _asker(settings, clock)
 
@@ -128,11 +130,11 @@ def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
 
 
 def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
-    """A function that fetches tokens from the user's provider, the object at ``path``.
+    """Returns a function that fetches tokens from the user's provider.
 
-    The object is callable or has ``token()``. It returns a token, or a pair of the token and its
-    expiry in seconds since the epoch. Two more methods are called if they exist:
-    ``configure(options)`` once, with the options of the login module, and ``extensions()`` with
+    The provider is callable or has a method ``token()``. The call returns a token, or a pair of the
+    token and its expiry in seconds since the epoch. Two more methods are called if they exist:
+    ``configure(options)`` once, with the options of the login module, and ``extensions()`` for
     every token.
     """
     provider = import_paths.make(settings.path, settings.option)
@@ -168,10 +170,11 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 
 
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
-    """The result of ``call``, a user's code. Its errors are reported by name and place, because
-    their texts may hold a secret.
+    """Returns the result of ``call``, a call of the user's code. For an exception, only its class
+    and place are reported, because its text may contain a secret.
 
-    Raises OSError for a failure that may pass and is retried, AuthenticationError for all others.
+    Raises OSError for a temporary failure, which is retried, and AuthenticationError for all other
+    failures.
     """
     try:
         return call()

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class ChannelBuilder:
-    """Creates the channel of a connection; holds the state shared by connections.
+    """Creates the channel of each connection, and holds the state that connections share.
 
-    With ``context``, which returns the TLS context for a connection, connections are encrypted.
-    With ``login`` they authenticate with SASL. A process without these two imports neither TLS nor
-    SASL.
+    If ``context`` is set, connections use TLS. It returns the TLS context for a connection. If
+    ``login`` is set, connections authenticate with SASL. A process without TLS and SASL does not
+    import their modules.
     """
 
     __slots__ = ("_client_id", "_context", "_login")
@@ -54,8 +54,8 @@ class ChannelBuilder:
         client_id: str | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """The builder for ``security.protocol``; ``options`` are the ``ssl.`` and ``sasl.`` options
-        that are set.
+        """Creates the builder for ``security.protocol``. ``options`` are the ``ssl.`` and ``sasl.``
+        options that are set.
 
         Raises ConfigError for invalid options, or for a required package that is not installed.
         """
@@ -75,8 +75,8 @@ class ChannelBuilder:
     def build_channel(
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
-        """The channel of the connection ``node_id`` over ``sock``, which is connecting. ``host`` is
-        the advertised name, which a certificate must carry.
+        """Creates the channel of the connection ``node_id``. ``sock`` is a socket that is
+        connecting. ``host`` is the advertised name, which must be in the broker's certificate.
         """
         transport: TransportLayer
         if self._context is None:

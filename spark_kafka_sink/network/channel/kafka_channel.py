@@ -1,11 +1,12 @@
-"""One connection to one broker: handshake, authentication, one send and one receive (KafkaChannel).
+"""One connection to one broker: handshake, authentication, and at most one frame in each direction
+at a time (Java's KafkaChannel).
 
 Owns: the transport layer, the authenticator, the frame being sent and its progress, the frame being
 received, and the reason of a disconnect. Never: the selector's events, more than one send at a
 time.
 
-On a record's way: the last step before the socket. The buffers that the accumulator froze are
-passed to ``sendmsg`` unchanged; a partial write moves a view and copies nothing.
+On a record's way, this is the last step before the socket. The buffers of the accumulator are
+passed to ``sendmsg`` unchanged. After a partial write, only a view is moved, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ class KafkaChannel:
 
     @property
     def wants_write(self) -> bool:
-        """True while a write (or the connection) waits for the socket to become writable."""
+        """True while the channel waits for the socket to become writable, for a write or for the
+        end of connecting.
+        """
         if self.reauthenticating:
             return self._authenticator.wants_write
         if self.sending is not None or not self.connected:
@@ -106,15 +109,17 @@ class KafkaChannel:
 
     @property
     def waiting(self) -> bool:
-        """Whether the channel waits for a credential; a wakeup follows when it is there."""
+        """Whether the channel waits for a credential. The selector is woken up when the credential
+        is there.
+        """
         return self._authenticator.waiting
 
     def state(self) -> ChannelState:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
 
     def finish_connect(self) -> bool:
-        """Completes the TCP connection; True when connected. Raises OSError when the connection was
-        refused.
+        """Completes the TCP connection. Returns True if it is connected. Raises OSError if the
+        connection failed.
         """
         if not self.transport.finish_connect():
             return False
@@ -124,7 +129,9 @@ class KafkaChannel:
         return True
 
     def prepare(self, now: int) -> None:
-        """Continues handshake and authentication. Raises AuthenticationError, OSError."""
+        """Continues handshake and authentication as far as possible without blocking. Raises
+        AuthenticationError and OSError.
+        """
         if not self.transport.ready:
             self.transport.handshake()
         if self.transport.ready and not self._authenticator.complete:
@@ -149,12 +156,12 @@ class KafkaChannel:
         self.sending = send
 
     def write(self, now: int) -> NetworkSend | None:
-        """Writes as much as the socket accepts; returns the send once it is complete, otherwise
+        """Writes as much as the socket accepts. Returns the send if it is now complete, otherwise
         None.
 
-        When the session is about to expire, it is re-authenticated first (KIP-368), between two
-        frames. The re-authentication does not wait for responses: a broker handles requests in
-        order, so it has answered all of them when it reads the first frame of the authentication.
+        If the session will soon expire, the channel first authenticates again (KIP-368), between
+        two frames. This does not wait for outstanding responses, because a broker handles requests
+        in order: it has answered all of them when it reads the first frame of the authentication.
         """
         send = self.sending
         if send is None or self.reauthenticating:
@@ -186,15 +193,16 @@ class KafkaChannel:
         return send
 
     def flush(self) -> None:
-        """Writes the transport's pending bytes: bytes accepted earlier, or the response to a TLS
-        key update, which arrives during a read.
+        """Writes the bytes that the transport has buffered: the rest of an earlier write, or the
+        response to a TLS key update that arrived during a read.
         """
         if self.transport.has_pending_writes:
             self.transport.write(())
 
     def read(self, now: int) -> NetworkReceive | None:
-        """The next whole frame, or None. Raises RemoteProtocolError, ConnectionError, OSError,
-        and AuthenticationError while :attr:`reauthenticating`.
+        """Reads from the socket, and returns the next whole frame, or None if none is complete.
+        Raises RemoteProtocolError, ConnectionError and OSError. While :attr:`reauthenticating`,
+        also raises AuthenticationError.
         """
         payload = self._reader.read_from(self.transport)
         if payload is None:

@@ -1,7 +1,8 @@
-"""The readiness of sockets from the operating system: epoll, or poll(2) without it (macOS).
+"""Asks the operating system for the readiness of sockets, by epoll or by poll(2) (macOS).
 
-Owns: one interface for both. Never: the connection of a file number (``selector.py``). Python's
-``selectors`` is not used: at every request its lookups and tuples cost more than the system calls.
+Owns: one interface for both. Never: the connection that belongs to a file number (``selector.py``).
+Python's module ``selectors`` is not used, because its lookups and tuples cost more than the system
+calls for every request.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Waits up to ``timeout`` seconds; returns file numbers and their events, including errors
-        and hang-ups.
+        """Waits for up to ``timeout`` seconds. Returns file numbers and their events, including
+        errors and hang-ups.
         """
         ...
 
@@ -48,5 +49,5 @@ class PollPoller:
 
 
 def new_poller() -> Poller:
-    """The epoll poller if available, otherwise the poll poller."""
+    """Creates a poller with epoll if the system has it, otherwise with poll(2)."""
     return select.epoll() if hasattr(select, "epoll") else PollPoller()

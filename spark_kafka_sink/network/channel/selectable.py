@@ -39,7 +39,9 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSend:
-    """A whole frame (length prefix included) for one connection; ``size`` in bytes."""
+    """A whole frame, including its length prefix, for one connection. ``size`` is its size in
+    bytes.
+    """
 
     destination: int
     buffers: Buffers
@@ -89,18 +91,18 @@ class Selectable(Protocol):
         """Begins to connect to ``address`` (an IP and port). ``host`` is the advertised name, for
         certificates and messages.
 
-        A buffer size of -1 is the operating system's. A failure is an OSError, or a disconnect in a
-        later poll.
+        A buffer size of -1 stands for the operating system's default. A failure raises OSError, or
+        is reported as a disconnect by a later poll.
         """
         ...
 
     def send(self, send: NetworkSend) -> None:
-        """Queues one frame; at most one at a time for each channel (IllegalStateError)."""
+        """Queues one frame. Raises IllegalStateError if the channel already has a queued frame."""
         ...
 
     def poll(self, timeout_ms: int) -> int:
-        """Waits for events and transfers bytes; returns the time. Sets the four
-        properties below.
+        """Waits for events, transfers bytes, and returns the current time. Sets the four properties
+        below.
         """
         ...
 
@@ -109,7 +111,9 @@ class Selectable(Protocol):
 
     @property
     def completed_receives(self) -> Sequence[NetworkReceive]:
-        """The responses of the last poll, in the order of arrival; at most one for each channel."""
+        """The responses that the last poll has read, in the order of their arrival. There is at
+        most one for each channel.
+        """
         ...
 
     @property
@@ -121,7 +125,7 @@ class Selectable(Protocol):
     def is_channel_ready(self, node_id: int) -> bool: ...
 
     def close_channel(self, node_id: int) -> None:
-        """Closes a connection immediately; no disconnect is reported for it."""
+        """Closes a connection immediately. No disconnect is reported for this connection."""
         ...
 
     def wakeup(self) -> None: ...

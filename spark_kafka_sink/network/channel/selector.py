@@ -1,12 +1,12 @@
 """Non-blocking connections to brokers (Java's ``common.network.Selector``), on epoll.
 
-Owns: the sockets, their events, the wakeup, which connections are idle, and the closing of
+Owns: the sockets, their events, the wakeup, the detection of idle connections, and the closing of
 connections that still have buffered responses. Never: the content of frames, retries, backoff
-(``network_client.py``), or a second thread: one thread makes all calls except
+(``network_client.py``), or a second thread: one thread makes all calls except for
 :meth:`Selector.wakeup`.
 
-On a record's way: a frame is written in the :meth:`Selector.poll` after its :meth:`Selector.send`,
-before the selector sleeps, so that most requests cost one ``sendmsg`` and no event.
+:meth:`Selector.send` only queues a frame. The next :meth:`Selector.poll` writes the frame before it
+waits for events, so that most requests cost one ``sendmsg`` and no event.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST_SELECT_MS = 24 * 3600 * 1000
 
 
 class Selector:
-    """The ``Selectable`` over real sockets. Single-threaded, except :meth:`wakeup`."""
+    """The ``Selectable`` over real sockets. Single-threaded, except for :meth:`wakeup`."""
 
     def __init__(
         self,
@@ -146,11 +146,11 @@ class Selector:
         self._unsent.append(channel)
 
     def poll(self, timeout_ms: int) -> int:
-        """Transfers bytes until there is a result, a wakeup, or ``timeout_ms`` is over. Returns the
-        time.
+        """Transfers bytes until there is a result or a wakeup, or until ``timeout_ms`` is over.
+        Returns the current time.
 
-        Events that complete nothing (a partial write) are handled inside this call, because an
-        iteration of the caller's loop costs more than the system call.
+        An event that completes nothing (such as a partial write) does not end this call, because an
+        iteration of the caller's loop costs more than a system call.
         """
         if timeout_ms < 0:
             raise IllegalStateError("timeout should be >= 0")
@@ -236,8 +236,8 @@ class Selector:
                 self._watch(channel)
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
-        """Waits for events and handles them. Returns whether a wakeup was among the events, and the
-        time.
+        """Waits for events and handles them. Returns whether one of the events was a wakeup, and
+        the current time.
         """
         if timeout_ms == 0:
             events = self._poller.poll(0)
@@ -298,8 +298,8 @@ class Selector:
             self._watch(channel)
 
     def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Continues handshake and authentication, then the reads and writes that waited for the
-        handshake.
+        """Continues handshake and authentication, then does the reads and writes that had to wait
+        for them.
         """
         renewed = channel.reauthenticating
         channel.prepare(now)
@@ -343,7 +343,9 @@ class Selector:
         return any(receive.source == node_id for receive in self.completed_receives)
 
     def _watch(self, channel: KafkaChannel) -> None:
-        """Registers this channel's events with the poller; most frames change nothing."""
+        """Updates the events for which the poller watches this channel. Most frames need no
+        change.
+        """
         wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
             wanted |= _WRITE
@@ -393,8 +395,8 @@ class Selector:
     def _close_idle(self, now: int) -> None:
         """Closes connections that were not used for connections.max.idle.ms.
 
-        There is no timer: a sleeping producer closes idle connections at its next wakeup, before it
-        can use them. Brokers close idle connections a minute later.
+        There is no timer. A sleeping producer closes idle connections at its next wakeup, before it
+        can use them. (Brokers close idle connections a minute later.)
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
@@ -407,11 +409,11 @@ class Selector:
             self._close_gracefully(channel)
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
-        """Closes a connection and reports the disconnect, after delivering the responses that
-        arrived completely.
+        """Closes a connection and reports the disconnect, but first delivers the responses that
+        have arrived completely.
 
-        The responses may be acknowledgements: the connection may have failed while the next request
-        was written, and acknowledged batches need not be resent.
+        The connection may have failed while the next request was written, and the responses may be
+        acknowledgements. Batches that are acknowledged need not be sent again.
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):
@@ -442,7 +444,7 @@ class Selector:
         return True
 
     def _forget(self, channel: KafkaChannel) -> None:
-        """Removes a connection from every table and from the poller; the socket stays open."""
+        """Removes a connection from every table and from the poller. The socket stays open."""
         node_id = channel.node_id
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
@@ -458,8 +460,8 @@ class Selector:
 
 
 def _socket_address(ip: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
-    """The socket address of ``ip``, in which the zone of an IPv6 address (``fe80::1%2``) is a
-    separate number.
+    """The socket address of ``ip`` and ``port``. For an IPv6 address with a zone (``fe80::1%2``),
+    the zone is a separate number.
     """
     address, _, zone = ip.partition("%")
     return (address, port, 0, int(zone)) if zone else (ip, port)

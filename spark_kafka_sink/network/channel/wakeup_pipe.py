@@ -12,7 +12,7 @@ import threading
 
 
 class WakeupPipe:
-    """A pair of connected sockets; ``reader`` is readable while a wakeup is pending.
+    """A pair of connected sockets. ``reader`` is readable while a wakeup is pending.
 
     One lock (``_lock``) guards ``_closed`` and ``_pending``.
     """
@@ -28,7 +28,9 @@ class WakeupPipe:
         self._writer.settimeout(0)
 
     def wakeup(self) -> None:
-        """Makes ``reader`` readable, from any thread. No effect after :meth:`close`."""
+        """Makes ``reader`` readable. Any thread may call this method. After :meth:`close` it does
+        nothing.
+        """
         # No wakeup is lost by relying on a pending one: the caller has published its change before
         # the call, the poll has not consumed the pending wakeup yet, and the loop reads all state
         # again after that.
@@ -43,14 +45,16 @@ class WakeupPipe:
             self._pending = True
 
     def consume(self) -> None:
-        """Consumes the pending wakeup; a later wakeup writes a byte again."""
+        """Consumes the pending wakeup, so that ``reader`` is readable again only after the next
+        wakeup.
+        """
         with self._lock:
             with contextlib.suppress(BlockingIOError):
                 self.reader.recv(64)
             self._pending = False
 
     def begin_close(self) -> bool:
-        """Stops wakeups; False when they are already stopped."""
+        """Stops wakeups. Returns False if they are already stopped."""
         with self._lock:
             closed, self._closed = self._closed, True
             return not closed

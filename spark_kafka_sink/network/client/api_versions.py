@@ -1,5 +1,5 @@
-"""The API versions of each connected node, and the nodes still to query (Java's ``ApiVersions``,
-and ``NetworkClient.nodesNeedingApiVersionsFetch``).
+"""The API versions of each connected node, and the nodes whose versions must still be requested
+(Java's ``ApiVersions``, and ``NetworkClient.nodesNeedingApiVersionsFetch``).
 
 Owns: the ApiVersions responses by node, the nodes that still need an ApiVersions request with the
 version of that request, and the version of other requests to a node. Never: sending, or the
@@ -37,8 +37,8 @@ class ApiVersionsOutcome(Enum):
 
 
 class ApiVersions:
-    """The API versions by node id. ``request`` is the ApiVersions request that each node gets
-    first.
+    """The API versions by node id. ``request`` is the ApiVersions request, the first request to
+    each node.
     """
 
     __slots__ = ("_answered_in", "_asked", "_known", "_lost", "needing_fetch", "request")
@@ -60,16 +60,17 @@ class ApiVersions:
         self.needing_fetch: dict[int, int] = {}
 
     def of(self, node_id: int) -> NodeApiVersions | None:
-        """The node's versions; None while unknown."""
+        """The node's versions. None while they are unknown."""
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
-        """The latest version of ``request`` that client and node support; the client's latest
-        before the node's response.
+        """The latest version of ``request`` that client and node support. Before the node's
+        ApiVersions response, it is the client's latest version.
 
-        Raises UnsupportedVersionError when there is no common version. A node may offer a version
-        of ApiVersions and close the connection when it gets that version, so a later ApiVersions
-        request is sent in the version that was answered.
+        Raises UnsupportedVersionError if there is no common version. The ApiVersions request is
+        special: a node may offer a version of it, and nevertheless close the connection when it
+        gets that version. So a later ApiVersions request is sent in the version that the node has
+        answered.
         """
         known, ours = self._known.get(node_id), request.versions
         if known is None:
@@ -79,12 +80,14 @@ class ApiVersions:
         return known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """Marks the node as connected: it must be queried as soon as its channel is ready."""
+        """Marks the node as connected. Its versions must be requested as soon as its channel is
+        ready.
+        """
         stage = self._lost.get(node_id, 0) // _TRIES
         self.needing_fetch[node_id] = FALLBACKS[min(stage, len(FALLBACKS) - 1)]
 
     def fetching(self, node_id: int) -> None:
-        """Notes that the ApiVersions request to the node is sent."""
+        """Records that the ApiVersions request was sent to the node."""
         del self.needing_fetch[node_id]
         self._asked.add(node_id)
 
@@ -112,7 +115,7 @@ class ApiVersions:
         return ApiVersionsOutcome.KNOWN
 
     def disconnected(self, node_id: int) -> None:
-        """Forgets the node's versions: the next connection may reach a broker of another
+        """Forgets the node's versions, because the next connection may reach a broker of another
         version.
         """
         if node_id in self._asked:

@@ -40,9 +40,9 @@ def new_network_client(
     selector: Selectable | None = None,
     metrics: SelectorMetrics | None = None,
 ) -> NetworkClient:
-    """A client over real sockets, or over ``selector`` (a simulated network).
+    """Creates a client over real sockets, or over ``selector`` (a simulated network).
 
-    Secret references are resolved here, in the process that connects. Raises ConfigError when a
+    References to secrets are looked up here, in the process that connects. Raises ConfigError if a
     reference can't be resolved, or for invalid security options.
     """
     resolve_name: HostResolver = resolve_host
@@ -62,9 +62,9 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """``config`` with the bootstrap servers resolved according to client.dns.lookup.
+    """Returns ``config`` with resolved bootstrap servers, according to client.dns.lookup.
 
-    Raises ConfigError when no server can be resolved within max.block.ms.
+    Raises ConfigError if no server can be resolved within max.block.ms.
     """
     deadline = time.monotonic() + config.max_block_ms / 1000
 
@@ -87,9 +87,9 @@ def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
 
 
 def impatient(config: ProducerConfig) -> ProducerConfig:
-    """``config`` with a short connection setup timeout, for a command whose user waits.
+    """Returns ``config`` with a short connection setup timeout, for a command whose user waits.
 
-    A frozen broker still accepts connections; with this config the client soon tries another
+    A frozen broker still accepts connections. With the short timeout, the client soon tries another
     broker.
     """
     within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)

@@ -1,4 +1,4 @@
-"""A request to one broker, and its response. Values only (Java's ClientRequest)."""
+"""A request to one broker, and its response, as plain values (Java's ClientRequest)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A request to one node. ``destination`` is the node id; times are milliseconds; ``callback``
-    runs in ``poll``.
+    """A request to one node. ``destination`` is the node id. Times are in milliseconds.
+    ``callback`` is called in ``poll``.
     """
 
     destination: int
@@ -32,12 +32,14 @@ class ClientRequest:
 class ClientResponse:
     """The outcome of a request. Exactly one of these holds:
 
-    * ``body`` is the decoded response (None when no response was expected, acks=0);
-    * ``disconnected`` (with ``timed_out`` when request.timeout.ms expired);
-    * ``error``: the request was never sent (UnsupportedVersionError), authentication failed
+    * ``body`` is the decoded response, or None if no response was expected (acks=0);
+    * ``disconnected`` is true: the connection was closed. ``timed_out`` is also true if
+      request.timeout.ms expired;
+    * ``error`` is set: the request was never sent (UnsupportedVersionError), authentication failed
       (AuthenticationError), or the response is invalid (RemoteProtocolError).
 
-    ``version`` is the version of the request. ``sent_ms`` and ``received_ms`` give the latency.
+    ``version`` is the version of the request. ``sent_ms`` and ``received_ms`` are times in
+    milliseconds.
     """
 
     request: ClientRequest

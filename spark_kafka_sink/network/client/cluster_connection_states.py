@@ -1,7 +1,7 @@
 """The state of the connection to each node (Java's ClusterConnectionStates).
 
 Owns: the state of every connection, reconnect backoff, connection setup timeout, throttling, and
-which of a host's addresses is tried next. Never: sockets, requests, a clock.
+the choice of the host's address that is tried next. Never: sockets, requests, a clock.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Addresses:
         self._last_attempted: str | None = None
 
     def current(self) -> str | None:
-        """The address to try; the host is resolved when there is none. None while the host is being
-        looked up.
+        """The address to try now. If there is no address, resolves the host. Returns None while the
+        host is being looked up.
 
         Raises OSError for an unknown host.
         """
@@ -74,7 +74,7 @@ class _Addresses:
         return self._last_attempted
 
     def move_to_next(self) -> None:
-        """Moves on to the next address; after the last address, the host is resolved again."""
+        """Moves on to the next address. After the last address, the host will be resolved again."""
         self._index += 1
         if self._index >= len(self._addresses):
             self.clear()
@@ -115,7 +115,9 @@ class _NodeConnectionState:
 
 
 class ClusterConnectionStates:
-    """The connection states by node id. A node that was never connected to has no state."""
+    """The connection states by node id. A node to which no connection was ever tried has no
+    state.
+    """
 
     def __init__(
         self, config: ProducerConfig, *, resolve: HostResolver, random: Callable[[], float]
@@ -136,8 +138,8 @@ class ClusterConnectionStates:
     # ---- events ----
 
     def connecting(self, node_id: int, now: int, host: str) -> None:
-        """Marks a new connection as being set up: to the next address of ``host``, or to the first
-        address of a new host.
+        """Marks a new connection as being set up. It is made to the next address of ``host``, or to
+        the first address if the node has a new host.
         """
         state = self._states.get(node_id)
         if state is not None and state.addresses.host == host:
@@ -205,13 +207,15 @@ class ClusterConnectionStates:
     # ---- queries ----
 
     def current_address(self, node_id: int) -> str | None:
-        """The address to connect to; None while the host is being looked up. Raises OSError when
-        the host can't be resolved.
+        """The address for the next connection. None while the host is being looked up. Raises
+        OSError if the host can't be resolved.
         """
         return self._state(node_id).addresses.current()
 
     def can_connect(self, node_id: int, now: int) -> bool:
-        """Whether a connection may be initiated: there is none, and the backoff is over."""
+        """Whether a connection may be initiated. There must be no connection, and the backoff must
+        be over.
+        """
         state = self._states.get(node_id)
         return state is None or (
             state.state.is_disconnected
@@ -221,8 +225,9 @@ class ClusterConnectionStates:
     def connection_delay(self, node_id: int, now: int) -> int:
         """The milliseconds to wait before checking the node again.
 
-        If disconnected, this is the remaining backoff. While connecting, it is the remaining setup
-        timeout. When connected, it is NEVER, because a response or a disconnect is an event.
+        If the node is disconnected, this is the remaining backoff. While it is connecting, it is
+        the remaining setup timeout. If it is connected, it is NEVER, because a response or a
+        disconnect wakes the caller.
         """
         state = self._states.get(node_id)
         if state is None:
@@ -235,7 +240,9 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """:meth:`connection_delay`, or the remaining throttle time while connected."""
+        """The milliseconds until the node may be ready. If the node is connected, it is the
+        remaining throttle time, otherwise :meth:`connection_delay`.
+        """
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:
             return self.connection_delay(node_id, now)
@@ -267,7 +274,9 @@ class ClusterConnectionStates:
         return state is not None and state.state.is_connected
 
     def is_disconnected(self, node_id: int) -> bool:
-        """True after a failed or closed connection; False for a node that was never tried."""
+        """True if the last connection has failed or was closed. False for a node that was never
+        tried.
+        """
         state = self._states.get(node_id)
         return state is not None and state.state.is_disconnected
 
@@ -280,7 +289,9 @@ class ClusterConnectionStates:
         return None if state is None else state.authentication_error
 
     def last_connect_attempt_ms(self, node_id: int) -> int | None:
-        """The time of the last attempt; None for a node that was never tried."""
+        """The time of the last connection attempt in milliseconds. None for a node that was never
+        tried.
+        """
         state = self._states.get(node_id)
         return None if state is None else state.last_connect_attempt_ms
 
@@ -291,8 +302,8 @@ class ClusterConnectionStates:
         return [n for n in self.connecting_nodes if now > self._setup_deadline_ms(n)]
 
     def time_to_next_setup_timeout(self, now: int) -> int:
-        """The milliseconds until a connection that is being set up times out; NEVER if there is
-        none.
+        """The milliseconds until a connection that is being set up times out. NEVER if no
+        connection is being set up.
         """
         if not self.connecting_nodes:
             return NEVER

@@ -38,8 +38,8 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 
 
 class ConnectionFailures:
-    """The failed addresses. The sender thread writes, any thread reads: each change publishes a new
-    mapping.
+    """The failed addresses. Only the sender thread changes them, and any thread may read them,
+    because each change publishes a new mapping.
     """
 
     __slots__ = ("_addresses", "_published", "_taken", "by_node", "logged")
@@ -63,8 +63,8 @@ class ConnectionFailures:
     def record(self, node_id: int, reason: str) -> None:
         """Records that the node's address failed.
 
-        Each reason is logged as a warning once, until the node has answered. Two reasons that
-        alternate, or that differ only in a time, are not logged again.
+        Each reason is logged as a warning once, until the node has answered. So two reasons that
+        alternate are logged once each. Reasons that differ only in a time count as the same reason.
         """
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
@@ -92,9 +92,11 @@ class ConnectionFailures:
         state: ChannelState,
         oldest: ApiKey | None = None,
     ) -> None:
-        """Records that a connection was closed; a connection closed as idle is no failure.
+        """Records that a connection was closed. A connection that was closed because it was idle is
+        no failure.
 
-        ``before`` is its state before the disconnect, ``oldest`` the oldest request in flight.
+        ``before`` is the state of the connection before it was closed. ``oldest`` is the API of the
+        oldest request in flight.
         """
         detail = state.detail
         if state.kind is ChannelStateKind.EXPIRED or detail is None:
@@ -123,16 +125,20 @@ class ConnectionFailures:
         return taken
 
     def connected(self, node_id: int) -> None:
-        """Notes that the node responded to ApiVersions: messages no longer list its failures.
+        """Records that the node responded to ApiVersions. Messages then no longer list its
+        failures.
 
-        Logged failures are not logged again, because a SASL listener answers ApiVersions and closes
-        the connection at every other request.
+        But failures that were already logged are still not logged again. A SASL listener, for
+        example, answers ApiVersions to a client without SASL, and closes the connection at every
+        other request.
         """
         if self.by_node.pop(node_id, None) is not None:
             self._publish()
 
     def answered(self, node_id: int) -> None:
-        """Notes that the node responded to another request: its failures are forgotten."""
+        """Records that the node responded to another request than ApiVersions. Its failures are
+        forgotten.
+        """
         self.logged.pop(node_id, None)
         self.connected(node_id)
 

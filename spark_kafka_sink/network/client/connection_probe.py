@@ -48,9 +48,9 @@ class Stage(StrEnum):
 class Reached:
     """The result of a connection attempt to ``remote``.
 
-    ``done`` are the completed stages. ``failed`` is the stage that failed, None when requests may
-    be sent; ``timed_out``: this stage took too long. ``hint`` and ``kind`` come from the error, if
-    there is one.
+    ``done`` are the completed stages. ``failed`` is the stage that failed, or None if no stage
+    failed. ``timed_out`` is true if this stage took too long. ``hint`` and ``kind`` come from the
+    error, if there was an error.
     """
 
     remote: str
@@ -96,8 +96,8 @@ class ConnectionProbe:
         self._selector.close()
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
-        """Connects to the addresses of ``host`` until the first success; returns the best result.
-        All addresses share ``timeout_ms``.
+        """Tries the addresses of ``host`` until a connection succeeds, and returns the best result.
+        ``timeout_ms`` is the time limit for all addresses together.
         """
         deadline = self._clock.now_ms() + timeout_ms
         try:
@@ -169,7 +169,9 @@ def _address(host: str, port: int) -> str:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """The stages that ``channel`` completed; a closed channel no longer has them."""
+    """The stages that are completed. If ``channel`` is closed, these are the stages that were
+    completed ``before``.
+    """
     if not channel.connected:
         return before
     done: tuple[Stage, ...] = (Stage.NAME, Stage.TCP)
@@ -179,7 +181,9 @@ def _stages(
 
 
 class _Remembering(ChannelBuilder):
-    """A channel builder that keeps its last channel, whose stages the probe watches."""
+    """A channel builder that keeps its last channel, so that the probe can watch the stages of this
+    channel.
+    """
 
     __slots__ = ("made",)
 

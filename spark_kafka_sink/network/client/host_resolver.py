@@ -1,4 +1,4 @@
-"""Host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
+"""Resolves host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
 Owns: the name lookups of clients. Lookups block; callers that must not block use a thread
 (``lookup_threads.py``), unlike Java, whose sender waits for the resolver. Never: the order in which
@@ -26,7 +26,9 @@ HostResolver = Callable[[str], list[str]]
 
 
 def numeric(host: str) -> list[str]:
-    """``host`` if it is a numeric address, which needs no lookup; empty for a name."""
+    """A list with ``host`` if it is a numeric address, which needs no lookup. Empty if it is a
+    name.
+    """
     try:
         return resolve_host(host, socket.AI_NUMERICHOST)
     except OSError:
@@ -36,9 +38,9 @@ def numeric(host: str) -> list[str]:
 def resolve_host(host: str, flags: int = 0) -> list[str]:
     """Every address of ``host``, without duplicates, IPv4 first.
 
-    The order within a family is the resolver's. IPv4 goes first because the JVM's default does so
-    (``java.net.preferIPv6Addresses=false``), and "localhost" is often an IPv4 listener only; unlike
-    Java, the other family is tried after it. A link-local address has its zone as a number
+    The order within a family is the resolver's. IPv4 comes first, as in a JVM by default
+    (``java.net.preferIPv6Addresses=false``), because a broker on "localhost" often listens on IPv4
+    only. Unlike Java, IPv6 addresses are also tried. A link-local address has its zone as a number
     (``fe80::1%2``, RFC 4007). Raises OSError for an invalid or unknown name.
     """
     try:
@@ -57,8 +59,8 @@ def resolve_host(host: str, flags: int = 0) -> list[str]:
 
 
 def _with_zone(address: tuple[object, ...]) -> str:
-    """The address with its zone in the text; Python returns the zone of an IPv6 address
-    separately.
+    """The address as text with its zone. (Python returns the zone of an IPv6 address
+    separately.)
     """
     zone = address[3] if len(address) > 3 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])
@@ -73,16 +75,17 @@ def bootstrap_addresses(
 ) -> tuple[tuple[str, int], ...]:
     """The bootstrap servers of a client (Java's ``ClientUtils.parseAndValidateAddresses``).
 
-    ``lookup`` is client.dns.lookup. With ``use_all_dns_ips`` the servers are unchanged: their
-    addresses are resolved at connect time, so that a name unknown now may resolve later.
+    ``lookup`` is client.dns.lookup. With ``use_all_dns_ips`` the servers are returned unchanged.
+    Their addresses are resolved when a connection is made, so a name that is unknown now may be
+    known later.
 
     With ``resolve_canonical_bootstrap_servers_only`` each address of a host becomes a separate
-    server. Its name is the canonical name (which Kerberos tickets use), or the IP if that name does
-    not resolve back to the address: TLS verifies the name, so the owner of the reverse zone must
-    not choose it (``InetAddress.getCanonicalHostName``). Unresolvable hosts are skipped with a
-    warning.
+    server. The name of this server is the canonical name, which Kerberos tickets use. If the
+    canonical name does not resolve back to the address, it is the IP
+    (``InetAddress.getCanonicalHostName``). Otherwise the owner of the reverse zone could choose the
+    name that TLS verifies. Unresolvable hosts are skipped with a warning.
 
-    Raises ConfigError when no server can be resolved, with each host's reason as its hint.
+    Raises ConfigError if no server can be resolved. Its hint has the reason for each host.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}

@@ -1,9 +1,9 @@
-"""Requests that were or are being sent and have no response yet (Java's InFlightRequests).
+"""Requests without a response that were sent or are being sent (Java's InFlightRequests).
 
 Owns: the order of the requests for each node, the limit of their number, and the earliest timeout.
 Never: connections, or the meaning of a response.
 
-On a record's way: a Produce request is here between the socket and its acknowledgement.
+A Produce request is here from its sending until its acknowledgement.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from spark_kafka_sink.protocol.frames import parse_response_header
 class InFlightRequest:
     """A request in flight.
 
-    ``internal``: a request of the network client itself (ApiVersions, Metadata). ``sent``: the last
-    byte is written to the socket. ``throttle_ms`` is the throttle time since sending, which does
-    not count against the timeout.
+    ``internal`` is true for a request of the network client itself (ApiVersions, Metadata).
+    ``sent`` is true if the last byte is written to the socket. ``throttle_ms`` is the time since
+    sending for which the node has throttled the client. This time does not count as a part of the
+    timeout.
     """
 
     request: ClientRequest
@@ -36,12 +37,12 @@ class InFlightRequest:
 
     @property
     def deadline_ms(self) -> int:
-        """The request has timed out when the time is *later* than this, in milliseconds."""
+        """The last time, in milliseconds, at which the request has not timed out yet."""
         return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
 
     def parse(self, payload: memoryview) -> object:
-        """The decoded response. Raises RemoteProtocolError when ``payload`` is no response to this
-        request.
+        """Decodes ``payload`` as the response to this request. Raises RemoteProtocolError if it is
+        not a valid response to this request.
         """
         sent = self.request
         api_key = sent.request.api_key
@@ -97,10 +98,10 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """Whether a further request may be sent: the last request is written, and fewer than the
-        limit are in flight.
+        """Whether another request may be sent to the node. The last request must be written
+        completely, and the number of requests in flight must be below the limit.
 
-        While the last request is not written, a further request would only queue after it.
+        If the last request is not written yet, another request would only wait in a queue.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
@@ -155,7 +156,7 @@ class InFlightRequests:
             request.throttle_ms += throttle_ms
 
     def time_to_next_timeout(self, now: int) -> int:
-        """The milliseconds until a request may have timed out; NEVER when none is in flight."""
+        """The milliseconds until a request may have timed out. NEVER if no request is in flight."""
         if self._count == 0:
             self.earliest_deadline_ms = NEVER
             return NEVER

@@ -1,8 +1,8 @@
 """The interface of the sender to the network (Java's ``KafkaClient``).
 
 Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, the client's interface to the
-metadata. ``NetworkClient`` implements KafkaClient, ``metadata.py`` implements MetadataStore; tests
-have a mock client and a fixed store.
+metadata. ``NetworkClient`` implements KafkaClient, and ``metadata.py`` implements MetadataStore.
+Tests have a mock client and a fixed store.
 
 Only the sender thread makes these calls, except :meth:`KafkaClient.wakeup`.
 """
@@ -21,31 +21,35 @@ from spark_kafka_sink.protocol.request import Request
 
 
 class MetadataStore(Protocol):
-    """Cluster metadata as the network client uses it (Java's DefaultMetadataUpdater + Metadata)."""
+    """The cluster metadata, as far as the network client needs them (Java's DefaultMetadataUpdater
+    and Metadata).
+    """
 
     def nodes(self) -> Sequence[Node]:
-        """The known brokers; the bootstrap nodes (negative ids) before the first response."""
+        """The known brokers. Before the first response, these are the bootstrap nodes, with
+        negative ids.
+        """
         ...
 
     def time_to_next_update(self, now: int) -> int:
-        """The milliseconds until an update is due, including backoff (0: now; NEVER:
-        none needed).
+        """The milliseconds until an update is due, including backoff. 0 if an update is due now,
+        and NEVER if no update is needed.
         """
         ...
 
     def new_request(self, now: int) -> tuple[MetadataRequest, int]:
-        """The metadata request to send, and a token (request version) to return with its
-        response.
+        """The metadata request to send, and a token (the request version), which the caller passes
+        back with the response.
         """
         ...
 
     def update(self, token: int, response: MetadataResponse, now: int) -> None: ...
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
-        """Notes that the request of the last :meth:`new_request` failed.
+        """Records that the request of the last :meth:`new_request` failed.
 
-        An error is fatal for the waiters (authentication, no common version). ``error`` None is a
-        disconnect.
+        ``error`` is a fatal error, which all waiters get (failed authentication, no common
+        version). It is None after a disconnect.
         """
         ...
 
@@ -65,8 +69,8 @@ class KafkaClient(Protocol):
     """Requests to brokers, over connections that this object opens and owns."""
 
     def ready(self, node: Node, now: int) -> bool:
-        """Whether a request can be sent to ``node`` now. If not, connects to the node,
-        if allowed.
+        """Whether a request can be sent to ``node`` now. If the node is not connected, and its
+        backoff is over, begins to connect.
         """
         ...
 
@@ -83,13 +87,15 @@ class KafkaClient(Protocol):
         ...
 
     def take_failures(self) -> Mapping[int, str]:
-        """The last failed connection of each node since the last call, with its address."""
+        """Removes and returns the last connection failure of each node since the last call. The
+        text has the address.
+        """
         ...
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """The API versions of the broker; None while not connected."""
+        """The API versions of the broker. None while the broker is not connected."""
         ...
 
     def new_client_request(
@@ -104,8 +110,8 @@ class KafkaClient(Protocol):
     ) -> ClientRequest: ...
 
     def send(self, request: ClientRequest, now: int) -> None:
-        """Queues the request for :meth:`poll`. Raises IllegalStateError when the node is
-        not ready.
+        """Queues the request for :meth:`poll`. Raises IllegalStateError if the node is not
+        ready.
         """
         ...
 

@@ -19,10 +19,11 @@ from spark_kafka_sink.protocol.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class LeastLoadedNode:
-    """The chosen node. ``node`` is None when no node can be used or connected to now.
+    """The result of the choice. ``node`` is None if no node can be used now, and no node can be
+    connected now.
 
-    ``any_connection_ready``: at least one connection is ready, though perhaps throttled or at the
-    limit of requests in flight.
+    ``any_connection_ready`` is true if at least one connection is ready. This connection may be
+    throttled, or may have the largest allowed number of requests in flight.
     """
 
     node: Node | None
@@ -37,10 +38,11 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """Finds the node for a request; the search begins at ``offset``.
+    """Finds the node for a request. ``offset`` is the index of the node at which the search begins.
 
-    The first node in this order is taken: a ready node without requests; the ready node with fewest
-    requests; a connecting node; the node with the oldest connection attempt whose backoff is over.
+    The choice has this order of preference: a ready node without requests in flight; the ready node
+    with the fewest requests; a connecting node; of the nodes whose backoff is over, the node with
+    the oldest connection attempt.
     """
     any_ready = False
     ready: Node | None = None

@@ -1,9 +1,9 @@
-"""Name lookups on separate threads, because the operating system's resolver may block for 15 s and
-more.
+"""Name lookups on separate threads, so that a network client never blocks.
 
-The resolver blocks so long when a name server is silent. Owns: :class:`LookupThreads`, which never
-blocks, for a network client. Never: a lookup (``host_resolver.py``), a lookup with a wait
-(``bounded_lookup.py``).
+The operating system's resolver may block for 15 s and more if a name server does not respond.
+
+Owns: :class:`LookupThreads`. Never: the lookup itself (``host_resolver.py``), a lookup for which
+the caller waits (``bounded_lookup.py``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MOST_AT_ONCE: Final = 4
 class LookupThreads:
     """A HostResolver that raises BlockingIOError while the host is being looked up.
 
-    The caller repeats the call after another thread has called ``wakeup``. Only one thread uses
-    this object.
+    When the lookup is done, its thread calls ``wakeup``, and the caller repeats the call. Only one
+    thread may use this object.
     """
 
     def __init__(self, wakeup: Callable[[], None], resolve: HostResolver = resolve_host) -> None:

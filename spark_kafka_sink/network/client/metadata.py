@@ -1,20 +1,23 @@
-"""The cluster metadata of a producer, and when to update it (Java's ``ProducerMetadata``).
+"""The cluster metadata of a producer, and the time of their next update (Java's
+``ProducerMetadata``).
 
 Owns: the current :class:`Cluster`, the topics in use, whether and when an update is due, and the
 threads that wait for an update. Never: sending requests (``metadata_updater.py`` sends the requests
-of :meth:`Metadata.new_request`), merging a response (``metadata_merge.py``), which error makes the
-sender request an update.
+of :meth:`Metadata.new_request`), merging a response (``metadata_merge.py``), the errors after which
+the sender requests an update.
 
-On a record's way: the first step, the topic's partitions and their leaders.
+This is the first step of a record's way: it finds the topic's partitions and their leaders.
 
 Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
-were just added, so that a new topic does not wait for backoff). Each request carries a token, the
-request version. If an update is requested while a request is in flight, the version is raised, and
-the response to the older request does not satisfy the new one. Failed updates and responses without
-changes back off exponentially; a new topic ignores that backoff.
+were just added, so that a new topic does not wait for backoff). Each request has a token, the
+request version. If an update is requested while a request is in flight, the version is raised, so
+that the response to the older request does not count for the new update. After failed updates, and
+after responses without changes, the next update waits for an exponential backoff. A new topic does
+not wait for this backoff.
 
-A seeded :class:`Cluster` (the driver's preflight sends one) counts as a response, so that 200 tasks
-send no request at start. While :attr:`parked`, no update is ever due.
+A :class:`Cluster` that is given at the creation (the driver's preflight sends a cluster to the
+tasks) counts as a response, so that the tasks need no request at their start. While :attr:`parked`,
+no update is ever due.
 """
 
 from __future__ import annotations
@@ -80,11 +83,11 @@ def _notify(listener: ClusterResourceListener, cluster_id: str) -> None:
 
 
 def _nothing() -> None:
-    """The wakeup while no client is attached."""
+    """Does nothing. It is the wakeup while no client is attached."""
 
 
 class Metadata:
-    """A thread-safe store of cluster metadata; implements the network's ``MetadataStore``.
+    """A thread-safe store of cluster metadata. Implements the network's ``MetadataStore``.
 
     One lock (``_lock``) guards all fields except ``cluster``, which is immutable and replaced
     atomically, so that :meth:`fetch` takes no lock. Wakeups are called without the lock.
@@ -101,8 +104,8 @@ class Metadata:
         on_wait: Callable[[int, int], None] | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """``wakeup`` is the client's wakeup, ``connection_failures`` returns its failed addresses
-        with their reasons (for errors).
+        """``wakeup`` is the client's wakeup. ``connection_failures`` returns the client's failed
+        addresses with their reasons, for errors.
 
         ``on_wait`` is called when a wait for topics is over, with its duration in milliseconds and
         the time.
@@ -152,8 +155,8 @@ class Metadata:
         self._cluster_id = self.cluster.cluster_id
 
     def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
-        """Notifies ``listener`` of every change of the cluster's id; immediately, if the id is
-        known.
+        """Notifies ``listener`` of every change of the cluster's id. If the id is already known,
+        calls the listener immediately.
         """
         self._listeners.append(listener)
         if self._cluster_id is not None:
@@ -173,19 +176,19 @@ class Metadata:
     # -- for the writer and the sender ------------------------------------------------------------
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
-        """Marks ``topics`` as used, for metadata.max.idle.ms from now on; unknown topics are
-        requested soon.
+        """Marks ``topics`` as used, for metadata.max.idle.ms from now on. Metadata of unknown
+        topics will be requested soon.
         """
         with self._lock:
             self._touch(topics, now)
 
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
-        """Blocks until the partitions of all ``topics`` are known or ``deadline`` is over; returns
-        the cluster.
+        """Blocks until the partitions of all ``topics`` are known, and returns the cluster.
 
-        Raises KafkaTimeoutError with the text of Spark's sink, and with the brokers' error for the
-        topic (or the unreachable addresses) as its hint; InvalidTopicError and AuthorizationError
-        as soon as a broker returns them; and the error that closed this metadata.
+        If ``deadline`` passes, raises KafkaTimeoutError with the text of Spark's sink. Its hint has
+        the brokers' error for the topic, or the unreachable addresses. Raises InvalidTopicError and
+        AuthorizationError as soon as a broker returns them. Raises the error that has closed this
+        metadata.
         """
         cluster = self.cluster
         for topic in topics:
@@ -217,7 +220,8 @@ class Metadata:
                 self._on_wait(now - start, now)
 
     def refresh(self, deadline: int) -> bool:
-        """Waits for the response to a request sent from now on; False if none came by ``deadline``.
+        """Waits for the response to a request that is sent from now on. Returns False if no
+        response came before ``deadline``.
 
         Raises the error that closed this metadata, or a fatal error of the request.
         """
@@ -247,7 +251,7 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """Waits for one update. Returns the cluster when it has all topics, None when a topic is
+        """Waits for one update. Returns the cluster if it has all topics, or None if a topic is
         still missing.
         """
         version = self._update_version
@@ -294,8 +298,8 @@ class Metadata:
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
-        """The error for ``what`` when no broker responded: each address with its failure, then the
-        awaited event (often in Java's words).
+        """Creates the error if no broker responded. Its text has each address with its failure,
+        then ``what``, the awaited event (often in Java's words).
         """
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
@@ -304,7 +308,9 @@ class Metadata:
         )
 
     def leader_known(self, tp: TopicPartition) -> str:
-        """The known leader of ``tp`` for messages, or the reason why there is none."""
+        """Describes the known leader of ``tp``, or the reason why no leader is known, for
+        messages.
+        """
         cluster = self.cluster
         info = cluster.partition(tp)
         if info is None:
@@ -326,10 +332,11 @@ class Metadata:
         )
 
     def addresses_tried(self) -> str:
-        """Each failed address and its reason; all addresses when no failure is known.
+        """Describes the failed addresses with their reasons, for messages. If no failure is known,
+        describes all addresses.
 
-        Before the first response, addresses without a failure are also listed, because they did not
-        respond.
+        Before the first response, addresses without a failure are also listed, because they have
+        not responded.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]
@@ -346,8 +353,8 @@ class Metadata:
 
     @property
     def last_success_ms(self) -> int:
-        """The time of the last full response, in milliseconds; before the first response, the time
-        of creation.
+        """The time of the last full response, in milliseconds. Before the first response, it is the
+        time of creation.
         """
         return self._last_success_ms
 
@@ -366,7 +373,8 @@ class Metadata:
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
-        """Applies the leader in a Produce response (KIP-951); True when it changed the metadata.
+        """Applies the leader in a Produce response (KIP-951). Returns True if it changed the
+        metadata.
 
         The leader is ignored unless its epoch is newer than the known epoch, the partition is
         known, and the leader is known or among ``nodes``.
@@ -391,7 +399,7 @@ class Metadata:
             return True
 
     def close(self, error: KafkaError) -> None:
-        """Stops all updates: current and later waiters get ``error``."""
+        """Stops all updates. Current and later waiters get ``error``."""
         with self._lock:
             if self._closed is None:
                 self._closed = error
@@ -464,8 +472,8 @@ class Metadata:
     def _note_cluster(self) -> None:
         """Notifies the listeners of a new cluster id.
 
-        Only the network thread handles responses, so no lock is needed; listeners run without a
-        lock.
+        No lock is needed, because only the network thread handles responses. Listeners are called
+        without a lock.
         """
         before, now = self._cluster_id, self.cluster.cluster_id
         if now is None or now == before:
@@ -495,7 +503,9 @@ class Metadata:
                 self._updated.wake_all()
 
     def rebootstrap(self, now: int) -> None:
-        """Forgets the brokers, not the partitions: the writer continues during the rebootstrap."""
+        """Forgets the brokers but not the partitions, so that the writer can continue during the
+        rebootstrap.
+        """
         with self._lock:
             old = self.cluster
             self.cluster = replace(old, nodes=self._bootstrap.nodes, controller=-1)
@@ -507,8 +517,8 @@ class Metadata:
     # -- under the lock ---------------------------------------------------------------------------
 
     def _request(self) -> None:
-        """Requests an update; the response to a request that is already in flight does not satisfy
-        it.
+        """Requests an update. The response to a request that is already in flight does not count
+        for this update.
         """
         self._request_version += 1
         if not self._need_full and not self._need_partial:
@@ -539,7 +549,7 @@ class Metadata:
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
-        """Applies a response's brokers and topics; False when nothing changed."""
+        """Applies a response's brokers and topics. Returns False if nothing changed."""
         old = self.cluster
         found = merge(
             response, old, self._errors, self._epochs, in_use=self._topics, partial=partial
@@ -555,6 +565,6 @@ class Metadata:
 
 
 def _brokers(info: PartitionInfo) -> str:
-    """The brokers that hold a replica of the partition."""
+    """A text with the brokers that have a replica of the partition."""
     replicas, offline = (", ".join(map(str, ids)) for ids in (info.replicas, info.offline))
     return f"brokers {replicas}" + (f" (offline: {offline})" if offline else "")

@@ -1,7 +1,7 @@
 """Merges a metadata response into the known cluster (Java's ``MetadataSnapshot.mergeWith``).
 
-Owns: which topics and leaders of a response are applied. ``metadata.py`` calls it under its lock.
-Never: state, waiters, when to update.
+Owns: the choice of the topics and leaders of a response that are applied. ``metadata.py`` calls
+this module under its lock. Never: state, waiters, the time of an update.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from spark_kafka_sink.protocol.wire import error_of
 class Merged:
     """The merged metadata.
 
-    ``update_again``: the response has a retriable error, so another update is needed. ``answered``
-    are the topics in use that the response contains.
+    ``update_again`` is true if the response has a retriable error, so that another update is
+    needed. ``answered`` are the topics in use that the response contains.
     """
 
     cluster: Cluster
@@ -41,8 +41,9 @@ def merge(
 ) -> Merged:
     """Merges a metadata response into the cluster ``old``.
 
-    ``epochs`` has the last known leader epoch of each partition by topic (-1: none), and is updated
-    in place. A ``partial`` response does not change topics that it omits.
+    ``epochs`` has the last known leader epoch of each partition by topic, or -1 if no epoch is
+    known. It is updated in place. ``partial`` is true if the request did not name all topics in
+    use. Topics that such a response omits do not change.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)
@@ -106,7 +107,7 @@ def _partitions(
 def last_leaders(
     new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
 ) -> dict[TopicPartition, Node]:
-    """The last known leader of each partition of ``new`` whose leader is not among its brokers, for
+    """The last known leader of each partition whose leader is not among the brokers of ``new``, for
     messages.
 
     ``before`` is the result for the cluster ``old``.

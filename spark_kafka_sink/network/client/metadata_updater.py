@@ -1,6 +1,6 @@
 """Sends metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
-Owns: the one metadata request in flight, the choice of the least loaded node, and when to
+Owns: the one metadata request in flight, the choice of the least loaded node, and the time of a
 rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``metadata.py``, a
 ``MetadataStore``), a socket.
 """
@@ -28,7 +28,7 @@ _SHOWN = 10
 
 
 class MetadataCarrier(Protocol):
-    """The updater's view of the network client."""
+    """The methods of the network client that the updater calls."""
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode: ...
 
@@ -39,8 +39,8 @@ class MetadataCarrier(Protocol):
     def initiate_connect(self, node: Node, now: int) -> None: ...
 
     def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
-        """Sends a metadata request to a node; False when it failed immediately, after calling
-        ``handle_failed_request``.
+        """Sends a metadata request to a node. If that fails immediately, calls
+        ``handle_failed_request`` and returns False.
         """
         ...
 
@@ -76,10 +76,10 @@ class MetadataUpdater:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
 
     def maybe_update(self, now: int) -> int:
-        """Sends a request, or connects to a node for it, when an update is due.
+        """If an update is due, sends a request, or begins to connect to a node for the request.
 
-        Returns the milliseconds until the next call is needed; NEVER when a network event, or a
-        call of the store's owner followed by a wakeup, comes first.
+        Returns the milliseconds until the next call is needed. It is NEVER if the caller need only
+        wait for a network event, or for a wakeup after a call of the store.
         """
         if self._in_progress is not None:
             return NEVER
@@ -144,8 +144,8 @@ class MetadataUpdater:
             self._store.update(token, response, now)
 
     def handle_failed_request(self, now: int, error: KafkaError | None) -> None:
-        """Handles a metadata request that failed: with a fatal error, or by a disconnect or timeout
-        (None).
+        """Handles a metadata request that failed. ``error`` is a fatal error, or None after a
+        disconnect or a timeout.
         """
         self._in_progress = None
         self._store.failed_update(now, error)
@@ -166,8 +166,8 @@ class MetadataUpdater:
     def time_to_rebootstrap(self, now: int) -> int:
         """The milliseconds until a rebootstrap is due.
 
-        0 when a broker requires a rebootstrap, or when an update was due for the trigger time
-        without a response.
+        0 if a broker requires a rebootstrap, or if an update has been due without a response for
+        longer than the trigger time.
         """
         if self._rebootstrap_required:
             return 0
@@ -183,16 +183,16 @@ class MetadataUpdater:
         self._store.rebootstrap(now)
 
     def _knows_brokers(self) -> bool:
-        """Whether any broker is known; while only bootstrap servers are known, a rebootstrap would
+        """Whether any broker is known. While only bootstrap servers are known, a rebootstrap would
         change nothing.
         """
         return any(node.id >= 0 for node in self._store.nodes())
 
     def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
-        """Warns about partitions without a listener, but only if a topic has more of them than was
-        reported before.
+        """Logs a warning about partitions whose leader does not have our listener.
 
-        Every metadata response repeats these errors.
+        Every metadata response repeats these errors. So a topic is only reported if it has more
+        such partitions than in the last report.
         """
         shown: list[str] = []
         total, news = 0, False

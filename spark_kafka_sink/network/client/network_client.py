@@ -1,11 +1,11 @@
 """Requests to brokers and their responses (Java's NetworkClient).
 
-Owns: the connection and version of each request, correlation ids, timeouts, the ApiVersions
-exchange, throttling, and failing the requests of a closed connection. Never: sockets
-(``Selectable``), the content of metadata (``MetadataStore``), or retries of a request.
+Owns: the choice of the connection and the version for each request, correlation ids, timeouts, the
+ApiVersions exchange, throttling, and the failure of the requests of a closed connection. Never:
+sockets (``Selectable``), the content of metadata (``MetadataStore``), or retries of a request.
 
-On a record's way: the sender passes Produce requests to :meth:`NetworkClient.send`; the callbacks
-that :meth:`NetworkClient.poll` runs deliver the acknowledgements.
+The sender passes Produce requests to :meth:`NetworkClient.send`. :meth:`NetworkClient.poll` calls
+the callbacks that handle the acknowledgements.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _State(Enum):
 class NetworkClient:
     """Implements ``KafkaClient`` over sockets.
 
-    One thread owns the client; any thread may call :meth:`wakeup` and :meth:`connection_failures`.
+    One thread owns the client. Any thread may call :meth:`wakeup` and :meth:`connection_failures`.
     ``_state_lock`` guards ``_state``.
     """
 
@@ -161,7 +161,7 @@ class NetworkClient:
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
         """The least loaded node (``least_loaded_node.py``). The search starts at a random node, so
-        that 200 tasks don't all use the same broker.
+        that many tasks don't all use the same broker.
         """
         nodes = self._metadata.nodes()
         offset = int(self._random() * len(nodes))
@@ -248,8 +248,8 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Initiates a connection. An immediate failure is handled like a failure in a later
-        poll.
+        """Initiates a connection. A failure is reported by a later poll, even if it occurs
+        immediately.
         """
         if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)
@@ -262,7 +262,7 @@ class NetworkClient:
         The order is Java's: sends, receives, disconnects, connections, ApiVersions, timeouts,
         rebootstrap, callbacks.
 
-        If there are aborted sends, only these are handled. If ``timeout_ms`` is NEVER and no
+        If sends were aborted, this call only reports them. If ``timeout_ms`` is NEVER and no
         request is in flight, only a network event or :meth:`wakeup` ends the call.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
@@ -310,7 +310,9 @@ class NetworkClient:
 
     @staticmethod
     def _complete_responses(responses: Sequence[ClientResponse]) -> None:
-        """Runs every callback, even after a callback that raises; then raises the first error."""
+        """Runs every callback, even if an earlier callback raises an exception. Then raises the
+        first exception.
+        """
         first: Exception | None = None
         for response in responses:
             try:
@@ -394,8 +396,8 @@ class NetworkClient:
             self._api_versions.connected(node_id)
 
     def _handle_moved_nodes(self, responses: list[ClientResponse], now: int) -> None:
-        """Closes connections to old addresses of nodes, because another broker may run there by
-        now.
+        """Closes the connections to nodes whose address has changed, because another broker may use
+        the old address.
         """
         self._nodes_updated = False
         for node_id in self._connections.moved(self._metadata.nodes()):

@@ -1,7 +1,7 @@
 """The connections by node, from the attempt to the disconnect.
 
 Owns: each connection's state and backoff (``states``), its node's API versions (``api_versions``),
-the failed addresses (``failures``), all of which change together when a connection is opened or
+and the failed addresses (``failures``). All three change together when a connection is opened or
 closed. Never: requests, or their failure (``network_client.py``); sockets (``Selectable``).
 """
 
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 
 class NodeConnections:
-    """The connections of a client by node. Single-threaded. Buffer sizes are bytes, -1: the
-    operating system's.
+    """The connections of a client by node. Single-threaded. Buffer sizes are in bytes. -1 stands
+    for the operating system's default.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class NodeConnections:
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
-        """Initiates a connection; False when that failed immediately."""
+        """Initiates a connection. Returns False if that failed immediately."""
         self._begun[node.id] = (node.host, node.port)
         self.failures.connecting(node.id, node.host, node.port)
         self.states.connecting(node.id, now, node.host)
         return self._connect(node, now)
 
     def resume(self, now: int) -> list[int]:
-        """Continues the connections whose hosts are being looked up; returns the failed
-        connections.
+        """Continues the connections whose hosts were being looked up. Returns the connections that
+        failed.
         """
         waiting, self.unresolved = self.unresolved, {}
         return [
@@ -87,14 +87,14 @@ class NodeConnections:
         return True
 
     def established(self, node_id: int) -> None:
-        """Notes that the node's API versions are known, so that requests may be sent."""
+        """Records that the node's API versions are known, so that requests may be sent."""
         self.states.ready(node_id)
         self.failures.connected(node_id)
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
 
     def moved(self, nodes: Iterable[Node]) -> list[int]:
-        """The ``nodes`` with an open or opening connection to an old address, where another broker
-        may run by now.
+        """The ids of the ``nodes`` that have a connection to an old address. Another broker may use
+        that address now.
         """
         begun, states = self._begun, self.states
         return [
@@ -107,7 +107,8 @@ class NodeConnections:
     def closed(
         self, node_id: int, now: int, state: ChannelState, oldest: ApiKey | None
     ) -> AuthenticationError | RemoteProtocolError | None:
-        """Notes that a connection was closed; ``oldest`` is the oldest request in flight.
+        """Records that a connection was closed. ``oldest`` is the API of the oldest request in
+        flight.
 
         Returns the error for the requests in flight, or None for a plain disconnect.
         """
@@ -130,6 +131,8 @@ class NodeConnections:
         return error
 
     def close(self, node_id: int, now: int) -> None:
-        """Notes that the client closed the connection; it may reconnect after the backoff."""
+        """Records that the client has closed the connection. The client may reconnect after the
+        backoff.
+        """
         self.states.disconnected(node_id, now)
         self.api_versions.disconnected(node_id)

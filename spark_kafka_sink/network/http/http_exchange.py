@@ -1,10 +1,11 @@
 """One HTTP request, bounded in time and size.
 
-Owns: :func:`exchange`: the connection, through a proxy and TLS when they are needed, the request
-and the response. Never: the content of a request, a retry. Redirects are not followed, because
-requests contain secrets. A request blocks for at most two limits: the time to connect, from the
-lookup of the name until TLS is established, and the time to read, from then to the last byte of the
-response.
+Owns: :func:`exchange`: the connection, through a proxy and TLS if they are needed, the request and
+the response. Never: the content of a request, a retry.
+
+Redirects are not followed, because requests contain secrets. Two time limits bound a request: the
+time to connect, from the lookup of the name until TLS is established, and the time to read, from
+then to the last byte of the response.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from spark_kafka_sink.network.tls.ssl_failures import explain
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One HTTP request. ``tls`` are ``ssl.`` options for the server, ``most_bytes`` the longest
-    accepted body.
+    """One HTTP request. ``tls`` are the ``ssl.`` options for the server. ``most_bytes`` is the size
+    of the longest accepted response body.
 
-    ``truststore`` is the name, in a hint, of the option for the server's CA.
+    ``truststore`` is the name of the option for the server's CA, which a hint may show.
     """
 
     method: str
@@ -56,15 +57,15 @@ class _AnswerTooLongError(Exception):
 
 
 class FinalFailureError(KafkaError):
-    """A failure on the server's side that a retry would not change."""
+    """A failure of the server or proxy for which a retry is useless."""
 
 
 def exchange(request: HttpRequest) -> tuple[int, bytes]:
-    """Sends a request; returns the status and body of the response.
+    """Sends a request. Returns the status and the body of the response.
 
-    Raises FinalFailureError when a retry is useless; TimeoutError, other OSErrors and
-    http.client.HTTPException when a retry may help; UnicodeError for an invalid host name, and
-    ConfigError for TLS options that can't be used.
+    If a retry may help, raises TimeoutError, another OSError or http.client.HTTPException. If a
+    retry is useless, raises FinalFailureError. Raises UnicodeError for an invalid host name, and
+    ConfigError for invalid TLS options.
     """
     try:
         return _exchange(request)
@@ -117,8 +118,8 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
 def _tunnel(
     sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
 ) -> None:
-    """Opens a tunnel through a proxy by CONNECT (RFC 9110, 9.3.6): later bytes come from the
-    server.
+    """Opens a tunnel through a proxy by CONNECT (RFC 9110, 9.3.6). After that, bytes on ``sock``
+    are exchanged with the server.
     """
     connection = http.client.HTTPConnection(proxy.host, proxy.port)
     connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)
@@ -131,7 +132,9 @@ def _tunnel(
 
 
 def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
-    """A TCP connection to one of the addresses. They are tried in turn, all before ``deadline``."""
+    """Opens a TCP connection to one of the host's addresses. The addresses are tried in turn, until
+    ``deadline``.
+    """
     failure: OSError = TimeoutError()
     host, port = address
     host.encode("idna")  # UnicodeError for what is no name: asking again would not help
@@ -160,7 +163,7 @@ class _Deadline:
         self._at = time.monotonic() + milliseconds / 1000
 
     def left(self) -> float:
-        """The seconds until the deadline. Raises TimeoutError when it is over."""
+        """The seconds until the deadline. Raises TimeoutError if the deadline has passed."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -171,8 +174,8 @@ class _BoundedSocket:
     """The part of a socket that http.client uses, with one deadline and one size limit for the
     whole exchange.
 
-    A socket's own timeout restarts with every byte, and http.client reads "100 Continue" responses
-    without a limit.
+    This is needed because a socket's own timeout restarts with every byte, and http.client reads
+    any number of "100 Continue" responses.
     """
 
     __slots__ = ("_deadline", "_most_bytes", "_sock")
@@ -191,7 +194,7 @@ class _BoundedSocket:
         return io.BufferedReader(_BoundedReader(self._sock, self._deadline, self._most_bytes))
 
     def close(self) -> None:
-        """Does nothing: the opener of the socket closes it."""
+        """Does nothing, because the code that opened the socket also closes it."""
 
 
 class _BoundedReader(io.RawIOBase):

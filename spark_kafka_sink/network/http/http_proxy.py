@@ -18,14 +18,14 @@ from spark_kafka_sink.base.security.password import Password
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy that makes tunnels (CONNECT); ``credentials`` are ``name:password``."""
+    """An HTTP proxy that supports tunnels (CONNECT). ``credentials`` are ``name:password``."""
 
     host: str
     port: int
     credentials: Password | None = field(default=None)
 
     def headers(self) -> dict[str, str]:
-        """The bytes of the CONNECT request."""
+        """The headers of the CONNECT request."""
         if self.credentials is None:
             return {}
         basic = base64.b64encode(self.credentials.value.encode()).decode()
@@ -33,11 +33,11 @@ class Proxy:
 
 
 def proxy_for(host: str) -> Proxy | None:
-    """The proxy for requests to ``host``; None for a direct connection, for example to this
-    machine.
+    """The proxy for requests to ``host``. None if the connection is to be direct, for example to
+    this machine.
 
-    Raises ConfigError for a proxy that is not an HTTP proxy; the error shows no part of the
-    variable.
+    Raises ConfigError for a proxy that is not an HTTP proxy. The error shows no part of the
+    environment variable.
     """
     url = getproxies_environment().get("https", "")
     if not url or is_loopback(host) or proxy_bypass(host):

@@ -1,8 +1,9 @@
-"""Certificates and private keys from Kafka's options: PEM, inline or in a file; PKCS12.
+"""Reads certificates and private keys from Kafka's options. They are PEM (inline or in a file) or
+PKCS12.
 
 Owns: detecting a store's type and reading it to PEM text. Never: the use of its content
-(``ssl_context.py``). A JKS store is refused with the command that converts it, because its format
-is Java's own, and its protection is not worth a parser.
+(``ssl_context.py``). A JKS store is refused, because its format is only documented by Java's code,
+and its protection is weak. The error has the command that converts the store.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _MOST_ENDLESS = 16
 
 @dataclass(frozen=True, slots=True)
 class TrustMaterial:
-    """Certificates to trust, as PEM. ``source`` is the option they come from, with the file."""
+    """Certificates to trust, as PEM. ``source`` names the option and the file from which they
+    come.
+    """
 
     source: str
     pem: str
@@ -35,7 +38,7 @@ class TrustMaterial:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyMaterial:
-    """The client's certificate chain and private key, as PEM; the repr does not show them."""
+    """The client's certificate chain and private key, as PEM. The repr does not show them."""
 
     source: str
     certificates: str
@@ -44,8 +47,8 @@ class KeyMaterial:
 
 
 def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
-    """The trust store of ``ssl.truststore.*``; None if no such option is set, so that the system's
-    CAs are trusted.
+    """Reads the trust store of ``ssl.truststore.*``. Returns None if no such option is set. The
+    system's CAs are then trusted.
     """
     kind = _kind(options, "ssl.truststore.type")
     inline = _secret(options, "ssl.truststore.certificates")
@@ -65,8 +68,8 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
 
 
 def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
-    """The key store of ``ssl.keystore.*``; None if no such option is set, so that the client shows
-    no certificate.
+    """Reads the key store of ``ssl.keystore.*``. Returns None if no such option is set. The client
+    then has no certificate.
     """
     kind = _kind(options, "ssl.keystore.type")
     key_password = _secret(options, "ssl.key.password")
@@ -124,8 +127,8 @@ def _checked_key(options: Mapping[str, object], found: KeyMaterial) -> KeyMateri
 
 
 def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
-    """Raises ConfigError when the password ``name`` is set but protects nothing, because its user
-    believes that it protects a file.
+    """Raises ConfigError if the password option ``name`` is set but no file is protected by it,
+    because the user may wrongly believe that a file is protected.
     """
     if text_of(options.get(name)):
         raise ConfigError(
@@ -136,7 +139,7 @@ def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
-    """The configured type of a store, in capitals; None if the type is detected from the
+    """The configured type of a store, in capitals. None if the type is to be detected from the
     content.
     """
     value = options.get(name)
@@ -208,8 +211,8 @@ def _text(content: bytes) -> str:
 
 
 def _with_newlines(pem: str) -> str:
-    """Inline PEM with its newlines, for a one-line setting that has a space or a written-out
-    newline for each.
+    """Restores the newlines of an inline PEM. In a one-line setting, each newline may be given as a
+    space or as backslash and n.
     """
     pem = pem.replace("\\n", "\n").strip()
     if "\n" in pem:
@@ -237,7 +240,7 @@ class _Block:
 
 
 def _blocks(pem: str) -> Iterator[_Block]:
-    """Every block that has an end, in order. The time is linear in the length of the text."""
+    """Yields every complete block, in order. The time is linear in the length of the text."""
     endless: set[str] = set()
     at = pem.find(_BEGIN)
     while at >= 0:
@@ -257,7 +260,9 @@ def _blocks(pem: str) -> Iterator[_Block]:
 
 
 def _pkcs12(source: str, content: bytes, password: Password | None, option: str) -> tuple[str, str]:
-    """The private key (empty without a key) and the certificates of a PKCS12 store, as PEM."""
+    """The private key and the certificates of a PKCS12 store, as PEM. The private key is empty if
+    the store has no key.
+    """
     try:
         from cryptography.hazmat.primitives.serialization import (
             Encoding,

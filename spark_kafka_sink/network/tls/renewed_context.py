@@ -1,8 +1,8 @@
 """The TLS context of a new connection, from files that may be renewed while a producer runs.
 
-Owns: :class:`RenewedContext`: when the files of ``ssl.`` options are read again, and the last
-context that was usable. Never: how a file is read (``ssl_context.py``, ``key_stores.py``), open
-connections, which keep their certificates.
+Owns: :class:`RenewedContext`, which reads the files of ``ssl.`` options again after a change, and
+keeps the last usable context. Never: the reading of a file (``ssl_context.py``, ``key_stores.py``);
+open connections, which keep their certificates.
 
 A stream may run for months, while its certificates are valid for days.
 """
@@ -33,7 +33,7 @@ _State = tuple[int, int, int, int] | None
 
 
 class RenewedContext:
-    """A function that returns the TLS context for a new connection. Only one thread calls it."""
+    """A callable that returns the TLS context for a new connection. Only one thread may call it."""
 
     __slots__ = ("_context", "_files", "_options", "_seen")
 
@@ -48,10 +48,10 @@ class RenewedContext:
         self._context = ssl_context(options)
 
     def __call__(self) -> ssl.SSLContext:
-        """The context of the current files.
+        """Returns the context for the current content of the files.
 
-        While a changed file can't be used, returns the previous context and logs a warning, once
-        for each change.
+        If a changed file can't be used, returns the previous context and logs a warning, once for
+        each change.
         """
         states = self._states()
         if states != self._seen:
@@ -75,8 +75,8 @@ class RenewedContext:
         return tuple(map(_state, self._files.values()))
 
     def _refuse_halves(self) -> None:
-        """Raises ConfigError for a PEM file that ends within a block, because it is still being
-        written.
+        """Raises ConfigError for a PEM file that ends within a block, because the file is probably
+        still being written.
 
         (A truncated PKCS12 store can't be opened, and a key without its certificate can't be used.)
         """

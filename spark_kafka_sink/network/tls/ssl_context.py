@@ -1,11 +1,13 @@
-"""Trusted certificates, the client's certificate, and TLS versions, from Kafka's ``ssl.`` options.
+"""Creates a TLS context from Kafka's ``ssl.`` options: trusted certificates, the client's
+certificate, TLS versions and cipher suites.
 
 Owns: the ``ssl.SSLContext`` that all connections of a producer share (Java's
 ``DefaultSslEngineFactory``). Never: a connection. By default, certificate, chain and host name are
 verified, and TLS 1.2 or newer is required.
 
-Files are read on the machine that runs the producer, so an executor needs them, too. A private key
-that ``ssl`` requires as a file is passed in memory (``_in_memory_file``), never on a disk.
+Files are read on the machine that runs the producer, so executors also need them. Python's ``ssl``
+only accepts a private key as a file. So the key is passed as a file in memory
+(``_in_memory_file``), and is never written to a disk.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ _CERTIFICATES = re.compile("-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
 
 
 def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
-    """The context for the ``ssl.`` options (Java's names, secrets as Password).
+    """Creates the context for the ``ssl.`` options, which have Java's names. Secrets in them are
+    Passwords.
 
     Raises ConfigError, naming option and file, if a file can't be read or is not supported.
     """
@@ -119,8 +122,8 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
     """Offers only the cipher suites ``names``.
 
-    Raises ConfigError for names that are no suite: OpenSSL's own syntax could enable suites without
-    certificates, and lower its security level.
+    Raises ConfigError for names that are no suites. This is important because OpenSSL's own syntax
+    could enable suites without certificates, or lower the security level.
     """
     # The suites of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
     newer = [name for name in names if name.upper() in _TLS_1_3]
@@ -148,7 +151,7 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
-    """OpenSSL's name of a suite before TLS 1.3. Raises ConfigError unless the suite uses a
+    """OpenSSL's name of a suite for TLS 1.2 and older. Raises ConfigError unless the suite uses a
     certificate and encrypts.
     """
     try:
@@ -178,8 +181,8 @@ def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
 
 
 def _openssl_name(name: str) -> str:
-    """OpenSSL's name of a suite: ``ECDHE-RSA-AES256-GCM-SHA384`` for
-    ``TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384``.
+    """Converts Java's name of a suite to OpenSSL's name: ``TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384``
+    becomes ``ECDHE-RSA-AES256-GCM-SHA384``.
     """
     if not name.upper().startswith("TLS_"):
         return name
@@ -214,8 +217,8 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """The path of a file in memory with ``content``, for this process only; no disk is
-    written to.
+    """A context manager that yields the path of a file with ``content``. The file is only in
+    memory, and only this process can read it.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)

@@ -1,4 +1,4 @@
-"""The meaning of a TLS failure for a Kafka user.
+"""Explains a TLS failure in the words of Kafka's options.
 
 Owns: the table of failures. Never: a connection.
 """

@@ -1,15 +1,15 @@
-"""TLS between a broker and us (Java's ``SslTransportLayer``).
+"""TLS on the connection to a broker (Java's ``SslTransportLayer``).
 
 Owns: one connection's TLS session: handshake, records, close_notify, and the errors of failures.
 Never: certificates, keys and trust (``ssl_context.py``), a wait, a frame.
 
-The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket: a call never blocks,
-and this class sends the bytes that OpenSSL must send during a read (a key update, an alert).
-Renegotiation is refused by the context; TLS 1.3 has none.
+The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket. So a call never
+blocks, and this class can send the bytes that OpenSSL must send during a read (a key update, an
+alert). The context refuses renegotiation, which TLS 1.3 does not have.
 
 A server can send TLS's internal messages (key updates, requests to renegotiate, tickets) without
-end, even before it shows a certificate. So one call reads at most a chunk of them. The connection
-is closed if only internal messages arrive, or if the server does not read our replies.
+end, even before it shows a certificate. So one call reads at most one chunk of bytes. The
+connection is closed if only internal messages arrive, or if the server does not read our replies.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ _MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
 
 
 class SslTransportLayer:
-    """A TLS client over a plaintext transport layer; the certificate must be valid for ``host``.
+    """A TLS client over a plaintext transport layer. The broker's certificate must be valid for
+    ``host``.
 
-    Reads and writes carry the caller's bytes once :attr:`ready`. A failed handshake raises
-    AuthenticationError, and so does an alert that refuses our certificate later (in TLS 1.3 at the
-    first read). A connection that just ends, or breaks after the broker has sent bytes over it,
-    raises ConnectionError.
+    Reads and writes transfer the caller's bytes when :attr:`ready` is true. A failed handshake
+    raises AuthenticationError. In TLS 1.3, the broker may refuse our certificate after the
+    handshake. Then the first read raises AuthenticationError. A connection that ends without an
+    alert, or breaks after the broker has sent bytes, raises ConnectionError.
     """
 
     __slots__ = (
@@ -105,8 +106,8 @@ class SslTransportLayer:
         return self._handshaken
 
     def handshake(self) -> None:
-        """Continues the handshake as far as the socket allows, by at most one chunk; the socket's
-        events signal when to continue.
+        """Continues the handshake as far as possible without blocking, by at most one chunk of
+        bytes. The caller calls this method again after an event of the socket.
 
         Raises AuthenticationError, ConnectionError.
         """
@@ -131,8 +132,7 @@ class SslTransportLayer:
     def _send_handshake(self) -> None:
         """Sends a part of the handshake.
 
-        If the broker is gone by then, the failure is the same as for a broken handshake that is
-        found by reading.
+        If the broker has closed the connection, the error is the same as if a read had found this.
         """
         try:
             self._flush()
@@ -173,10 +173,11 @@ class SslTransportLayer:
             return count
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypts as much of ``buffers`` as is worth sending now; returns the number of bytes.
+        """Encrypts and sends bytes of ``buffers``, until the socket accepts no more. Returns the
+        number of encrypted bytes.
 
-        Small buffers share a TLS record: a produce request has hundreds of buffers, and each record
-        costs 29 bytes and a call of the cipher.
+        Small buffers are joined in a TLS record, because a Produce request may have hundreds of
+        buffers, and each record costs 29 bytes and a call of the cipher.
         """
         taken = filled = 0
         if not self._flush():
@@ -219,7 +220,7 @@ class SslTransportLayer:
     # ---- the socket ----------------------------------------------------------------------------
 
     def _flush(self) -> bool:
-        """Sends encrypted bytes; True when all are written to the socket."""
+        """Sends encrypted bytes. Returns True if all of them are written to the socket."""
         while True:
             if not self._encrypted:
                 if not self._outgoing.pending:
@@ -233,8 +234,8 @@ class SslTransportLayer:
     def _receive(self, idle: int) -> bool:
         """Reads encrypted bytes from the socket into the session.
 
-        False when there are no bytes now, or when the caller has read its chunk. ``idle`` is the
-        value of ``_idle`` before the caller's first read.
+        Returns False if there are no bytes now, or if the caller has already read one chunk.
+        ``idle`` is the value of ``_idle`` before the caller's first read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:

@@ -21,7 +21,10 @@ VERSIONS: Final = VersionRange(0, 4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOffsetsToTxnRequest:
-    """Versions 0 to 4. ``versions``: those that may be used."""
+    """The request of AddOffsetsToTxn, versions 0 to 4.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     transactional_id: str  # string
     producer_id: int  # int64
@@ -32,7 +35,7 @@ class AddOffsetsToTxnRequest:
     api_key = ApiKey.ADD_OFFSETS_TO_TXN
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
@@ -42,20 +45,20 @@ class AddOffsetsToTxnRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return AddOffsetsToTxnResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class AddOffsetsToTxnResponse:
-    """Versions 0 to 4."""
+    """The response of AddOffsetsToTxn, versions 0 to 4."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         reader.skip_tagged_fields()
         return cls(throttle_time_ms, error_of(error_code))

@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(0, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitionsToTxnRequest:
-    """Versions 0 to 3. ``versions``: those that may be used."""
+    """The request of AddPartitionsToTxn, versions 0 to 3.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     transactional_id: str  # string
     producer_id: int  # int64
@@ -33,7 +36,7 @@ class AddPartitionsToTxnRequest:
     api_key = ApiKey.ADD_PARTITIONS_TO_TXN
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
@@ -45,13 +48,13 @@ class AddPartitionsToTxnRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return AddPartitionsToTxnResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitionsToTxnTopic:
-    """Versions 0 to 3."""
+    """A part of the request of AddPartitionsToTxn, versions 0 to 3."""
 
     name: str  # string
     partitions: Sequence[int]  # []int32
@@ -64,14 +67,14 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsToTxnResponse:
-    """Versions 0 to 3."""
+    """The response of AddPartitionsToTxn, versions 0 to 3."""
 
     throttle_time_ms: int  # int32
     results_by_topic: WireArray[AddPartitionsToTxnTopicResult]  # []AddPartitionsToTxnTopicResult
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         results_by_topic = reader.structs(
             3, AddPartitionsToTxnTopicResult.read, AddPartitionsToTxnTopicResult.skip, version
@@ -82,7 +85,7 @@ class AddPartitionsToTxnResponse:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsToTxnTopicResult:
-    """Versions 0 to 3."""
+    """A part of the response of AddPartitionsToTxn, versions 0 to 3."""
 
     name: str  # string
     results_by_partition: WireArray[
@@ -110,7 +113,7 @@ class AddPartitionsToTxnTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsToTxnPartitionResult:
-    """Versions 0 to 3."""
+    """A part of the response of AddPartitionsToTxn, versions 0 to 3."""
 
     partition_index: int  # int32
     partition_error_code: ErrorCode  # int16

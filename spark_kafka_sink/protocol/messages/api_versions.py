@@ -21,7 +21,10 @@ VERSIONS: Final = VersionRange(0, 4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """Versions 0 to 4. ``versions``: those that may be used."""
+    """The request of ApiVersions, versions 0 to 4.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     client_software_name: str = ""  # string, v3+
     client_software_version: str = ""  # string, v3+
@@ -30,7 +33,7 @@ class ApiVersionsRequest:
     api_key = ApiKey.API_VERSIONS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         if version >= 3:
@@ -41,13 +44,13 @@ class ApiVersionsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> ApiVersionsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return ApiVersionsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsResponse:
-    """Versions 0 to 4."""
+    """The response of ApiVersions, versions 0 to 4."""
 
     error_code: ErrorCode  # int16
     api_keys: WireArray[ApiVersion]  # []ApiVersion
@@ -59,7 +62,7 @@ class ApiVersionsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ApiVersionsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         api_keys = reader.structs(6, ApiVersion.read, ApiVersion.skip, version)
         throttle_time_ms = reader.int32() if version >= 1 else 0
@@ -93,7 +96,7 @@ class ApiVersionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersion:
-    """Versions 0 to 4."""
+    """A part of the response of ApiVersions, versions 0 to 4."""
 
     api_key: int  # int16
     min_version: int  # int16
@@ -113,7 +116,7 @@ class ApiVersion:
 
 @dataclass(frozen=True, slots=True)
 class SupportedFeatureKey:
-    """Versions 3 to 4."""
+    """A part of the response of ApiVersions, versions 3 to 4."""
 
     name: str  # string
     min_version: int  # int16
@@ -135,7 +138,7 @@ class SupportedFeatureKey:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatureKey:
-    """Versions 3 to 4."""
+    """A part of the response of ApiVersions, versions 3 to 4."""
 
     name: str  # string
     max_version_level: int  # int16

@@ -24,7 +24,10 @@ VERSIONS: Final = VersionRange(2, 7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest:
-    """Versions 2 to 7. ``versions``: those that may be used."""
+    """The request of CreateTopics, versions 2 to 7.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     topics: Sequence[CreatableTopic]  # []CreatableTopic
     timeout_ms: int = 60000  # int32
@@ -34,7 +37,7 @@ class CreateTopicsRequest:
     api_key = ApiKey.CREATE_TOPICS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 5)
         out.count(len(self.topics))
@@ -45,13 +48,13 @@ class CreateTopicsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> CreateTopicsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return CreateTopicsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopic:
-    """Versions 2 to 7."""
+    """A part of the request of CreateTopics, versions 2 to 7."""
 
     name: str  # string
     num_partitions: int  # int32
@@ -73,7 +76,7 @@ class CreatableTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableReplicaAssignment:
-    """Versions 2 to 7."""
+    """A part of the request of CreateTopics, versions 2 to 7."""
 
     partition_index: int  # int32
     broker_ids: Sequence[int]  # []int32
@@ -86,7 +89,7 @@ class CreatableReplicaAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicConfig:
-    """Versions 2 to 7."""
+    """A part of the request of CreateTopics, versions 2 to 7."""
 
     name: str  # string
     value: str | None  # string
@@ -99,14 +102,14 @@ class CreatableTopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsResponse:
-    """Versions 2 to 7."""
+    """The response of CreateTopics, versions 2 to 7."""
 
     throttle_time_ms: int  # int32
     topics: WireArray[CreatableTopicResult]  # []CreatableTopicResult
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> CreateTopicsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(6, CreatableTopicResult.read, CreatableTopicResult.skip, version)
         reader.skip_tagged_fields()
@@ -115,7 +118,7 @@ class CreateTopicsResponse:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopicResult:
-    """Versions 2 to 7."""
+    """A part of the response of CreateTopics, versions 2 to 7."""
 
     name: str  # string
     topic_id: bytes  # uuid, v7+
@@ -169,7 +172,7 @@ class CreatableTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopicConfigs:
-    """Versions 5 to 7."""
+    """A part of the response of CreateTopics, versions 5 to 7."""
 
     name: str  # string
     value: str | None  # string

@@ -21,7 +21,10 @@ VERSIONS: Final = VersionRange(1, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsRequest:
-    """Versions 1 to 5. ``versions``: those that may be used."""
+    """The request of DeleteTopics, versions 1 to 5.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     topic_names: Sequence[str]  # []string
     timeout_ms: int  # int32
@@ -30,7 +33,7 @@ class DeleteTopicsRequest:
     api_key = ApiKey.DELETE_TOPICS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 4)
         out.topic_names(self.topic_names)
@@ -39,20 +42,20 @@ class DeleteTopicsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> DeleteTopicsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return DeleteTopicsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsResponse:
-    """Versions 1 to 5."""
+    """The response of DeleteTopics, versions 1 to 5."""
 
     throttle_time_ms: int  # int32
     responses: WireArray[DeletableTopicResult]  # []DeletableTopicResult
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DeleteTopicsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         responses = reader.structs(4, DeletableTopicResult.read, DeletableTopicResult.skip, version)
         reader.skip_tagged_fields()
@@ -61,7 +64,7 @@ class DeleteTopicsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeletableTopicResult:
-    """Versions 1 to 5."""
+    """A part of the response of DeleteTopics, versions 1 to 5."""
 
     name: str  # string
     error_code: ErrorCode  # int16

@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(1, 4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsRequest:
-    """Versions 1 to 4. ``versions``: those that may be used."""
+    """The request of DescribeConfigs, versions 1 to 4.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     resources: Sequence[DescribeConfigsResource]  # []DescribeConfigsResource
     include_synonyms: bool = False  # bool
@@ -32,7 +35,7 @@ class DescribeConfigsRequest:
     api_key = ApiKey.DESCRIBE_CONFIGS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 4)
         out.count(len(self.resources))
@@ -47,13 +50,13 @@ class DescribeConfigsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> DescribeConfigsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return DescribeConfigsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResource:
-    """Versions 1 to 4."""
+    """A part of the request of DescribeConfigs, versions 1 to 4."""
 
     resource_type: int  # int8
     resource_name: str  # string
@@ -68,14 +71,14 @@ class DescribeConfigsResource:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsResponse:
-    """Versions 1 to 4."""
+    """The response of DescribeConfigs, versions 1 to 4."""
 
     throttle_time_ms: int  # int32
     results: WireArray[DescribeConfigsResult]  # []DescribeConfigsResult
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeConfigsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         results = reader.structs(7, DescribeConfigsResult.read, DescribeConfigsResult.skip, version)
         reader.skip_tagged_fields()
@@ -84,7 +87,7 @@ class DescribeConfigsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsResult:
-    """Versions 1 to 4."""
+    """A part of the response of DescribeConfigs, versions 1 to 4."""
 
     error_code: ErrorCode  # int16
     error_message: str | None  # string
@@ -116,7 +119,7 @@ class DescribeConfigsResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsResourceResult:
-    """Versions 1 to 4."""
+    """A part of the response of DescribeConfigs, versions 1 to 4."""
 
     name: str  # string
     value: str | None  # string
@@ -164,7 +167,7 @@ class DescribeConfigsResourceResult:
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsSynonym:
-    """Versions 1 to 4."""
+    """A part of the response of DescribeConfigs, versions 1 to 4."""
 
     name: str  # string
     value: str | None  # string

@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeProducersRequest:
-    """Version 0. ``versions``: those that may be used."""
+    """The request of DescribeProducers, version 0.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     topics: Sequence[TopicRequest]  # []TopicRequest
     versions: VersionRange = VERSIONS
@@ -30,7 +33,7 @@ class DescribeProducersRequest:
     api_key = ApiKey.DESCRIBE_PRODUCERS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=True)
         out.count(len(self.topics))
@@ -40,13 +43,13 @@ class DescribeProducersRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> DescribeProducersResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return DescribeProducersResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRequest:
-    """Version 0."""
+    """A part of the request of DescribeProducers, version 0."""
 
     name: str  # string
     partition_indexes: Sequence[int]  # []int32
@@ -59,14 +62,14 @@ class TopicRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeProducersResponse:
-    """Version 0."""
+    """The response of DescribeProducers, version 0."""
 
     throttle_time_ms: int  # int32
     topics: WireArray[TopicResponse]  # []TopicResponse
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeProducersResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(3, TopicResponse.read, TopicResponse.skip, version)
         reader.skip_tagged_fields()
@@ -75,7 +78,7 @@ class DescribeProducersResponse:
 
 @dataclass(frozen=True, slots=True)
 class TopicResponse:
-    """Version 0."""
+    """A part of the response of DescribeProducers, version 0."""
 
     name: str  # string
     partitions: WireArray[PartitionResponse]  # []PartitionResponse
@@ -96,7 +99,7 @@ class TopicResponse:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResponse:
-    """Version 0."""
+    """A part of the response of DescribeProducers, version 0."""
 
     partition_index: int  # int32
     error_code: ErrorCode  # int16
@@ -121,7 +124,7 @@ class PartitionResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """Version 0."""
+    """A part of the response of DescribeProducers, version 0."""
 
     producer_id: int  # int64
     producer_epoch: int  # int32

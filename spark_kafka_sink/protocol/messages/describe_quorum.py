@@ -23,7 +23,10 @@ VERSIONS: Final = VersionRange(1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
-    """Version 1. ``versions``: those that may be used."""
+    """The request of DescribeQuorum, version 1.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     topics: Sequence[TopicData]  # []TopicData
     versions: VersionRange = VERSIONS
@@ -31,7 +34,7 @@ class DescribeQuorumRequest:
     api_key = ApiKey.DESCRIBE_QUORUM
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=True)
         out.count(len(self.topics))
@@ -41,13 +44,13 @@ class DescribeQuorumRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> DescribeQuorumResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return DescribeQuorumResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicData:
-    """Version 1."""
+    """A part of the request of DescribeQuorum, version 1."""
 
     topic_name: str  # string
     partitions: Sequence[PartitionData]  # []PartitionData
@@ -62,7 +65,7 @@ class TopicData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionData:
-    """Version 1."""
+    """A part of the request of DescribeQuorum, version 1."""
 
     partition_index: int  # int32
 
@@ -73,14 +76,14 @@ class PartitionData:
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumResponse:
-    """Version 1."""
+    """The response of DescribeQuorum, version 1."""
 
     error_code: ErrorCode  # int16
     topics: WireArray[TopicDataResponse]  # []TopicDataResponse
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeQuorumResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         topics = reader.structs(3, TopicDataResponse.read, TopicDataResponse.skip, version)
         reader.skip_tagged_fields()
@@ -89,7 +92,7 @@ class DescribeQuorumResponse:
 
 @dataclass(frozen=True, slots=True)
 class TopicDataResponse:
-    """Version 1."""
+    """A part of the response of DescribeQuorum, version 1."""
 
     topic_name: str  # string
     partitions: WireArray[PartitionDataResponse]  # []PartitionDataResponse
@@ -112,7 +115,7 @@ class TopicDataResponse:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDataResponse:
-    """Version 1."""
+    """A part of the response of DescribeQuorum, version 1."""
 
     partition_index: int  # int32
     error_code: ErrorCode  # int16
@@ -148,7 +151,7 @@ class PartitionDataResponse:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """Version 1."""
+    """A part of the response of DescribeQuorum, version 1."""
 
     replica_id: int  # int32
     log_end_offset: int  # int64

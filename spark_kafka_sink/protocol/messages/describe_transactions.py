@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransactionsRequest:
-    """Version 0. ``versions``: those that may be used."""
+    """The request of DescribeTransactions, version 0.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     transactional_ids: Sequence[str]  # []string
     versions: VersionRange = VERSIONS
@@ -30,7 +33,7 @@ class DescribeTransactionsRequest:
     api_key = ApiKey.DESCRIBE_TRANSACTIONS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=True)
         out.strings(self.transactional_ids)
@@ -38,20 +41,20 @@ class DescribeTransactionsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> DescribeTransactionsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return DescribeTransactionsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionsResponse:
-    """Version 0."""
+    """The response of DescribeTransactions, version 0."""
 
     throttle_time_ms: int  # int32
     transaction_states: WireArray[TransactionState]  # []TransactionState
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeTransactionsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         transaction_states = reader.structs(
             28, TransactionState.read, TransactionState.skip, version
@@ -62,7 +65,7 @@ class DescribeTransactionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """Version 0."""
+    """A part of the response of DescribeTransactions, version 0."""
 
     error_code: ErrorCode  # int16
     transactional_id: str  # string
@@ -106,7 +109,7 @@ class TransactionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicData:
-    """Version 0."""
+    """A part of the response of DescribeTransactions, version 0."""
 
     topic: str  # string
     partitions: array[int]  # []int32

@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(0, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnRequest:
-    """Versions 0 to 5. ``versions``: those that may be used."""
+    """The request of EndTxn, versions 0 to 5.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     transactional_id: str  # string
     producer_id: int  # int64
@@ -33,7 +36,7 @@ class EndTxnRequest:
     api_key = ApiKey.END_TXN
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
@@ -42,13 +45,13 @@ class EndTxnRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> EndTxnResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return EndTxnResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class EndTxnResponse:
-    """Versions 0 to 5."""
+    """The response of EndTxn, versions 0 to 5."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16
@@ -57,7 +60,7 @@ class EndTxnResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> EndTxnResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         producer_id, producer_epoch = reader.unpack(_QH) if version >= 5 else (-1, -1)
         reader.skip_tagged_fields()

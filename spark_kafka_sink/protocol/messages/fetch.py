@@ -29,7 +29,10 @@ VERSIONS: Final = VersionRange(4, 12)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Versions 4 to 12. ``versions``: those that may be used."""
+    """The request of Fetch, versions 4 to 12.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     replica_id: int = -1  # int32
     max_wait_ms: int  # int32
@@ -46,7 +49,7 @@ class FetchRequest:
     api_key = ApiKey.FETCH
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 12)
         out.pack(
@@ -74,13 +77,13 @@ class FetchRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> FetchResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return FetchResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchTopic:
-    """Versions 4 to 12."""
+    """A part of the request of Fetch, versions 4 to 12."""
 
     topic: str  # string
     partitions: Sequence[FetchPartition]  # []FetchPartition
@@ -95,7 +98,7 @@ class FetchTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
-    """Versions 4 to 12."""
+    """A part of the request of Fetch, versions 4 to 12."""
 
     partition: int  # int32
     current_leader_epoch: int = -1  # int32, v9+
@@ -121,7 +124,7 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenTopic:
-    """Versions 7 to 12."""
+    """A part of the request of Fetch, versions 7 to 12."""
 
     topic: str  # string
     partitions: Sequence[int]  # []int32
@@ -134,7 +137,7 @@ class ForgottenTopic:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """Versions 4 to 12."""
+    """The response of Fetch, versions 4 to 12."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16, v7+
@@ -143,7 +146,7 @@ class FetchResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> FetchResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         error_code, session_id = reader.unpack(_HI) if version >= 7 else (0, 0)
         responses = reader.structs(
@@ -155,7 +158,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchableTopicResponse:
-    """Versions 4 to 12."""
+    """A part of the response of Fetch, versions 4 to 12."""
 
     topic: str  # string
     partitions: WireArray[PartitionData]  # []PartitionData
@@ -176,7 +179,7 @@ class FetchableTopicResponse:
 
 @dataclass(frozen=True, slots=True)
 class PartitionData:
-    """Versions 4 to 12."""
+    """A part of the response of Fetch, versions 4 to 12."""
 
     partition_index: int  # int32
     error_code: ErrorCode  # int16
@@ -237,7 +240,7 @@ class PartitionData:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """Version 12."""
+    """A part of the response of Fetch, version 12."""
 
     epoch: int  # int32
     end_offset: int  # int64
@@ -251,7 +254,7 @@ class EpochEndOffset:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """Version 12."""
+    """A part of the response of Fetch, version 12."""
 
     leader_id: int  # int32
     leader_epoch: int  # int32
@@ -265,7 +268,7 @@ class LeaderIdAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotId:
-    """Version 12."""
+    """A part of the response of Fetch, version 12."""
 
     end_offset: int  # int64
     epoch: int  # int32
@@ -279,7 +282,7 @@ class SnapshotId:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """Versions 4 to 12."""
+    """A part of the response of Fetch, versions 4 to 12."""
 
     producer_id: int  # int64
     first_offset: int  # int64

@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(1, 6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorRequest:
-    """Versions 1 to 6. ``versions``: those that may be used."""
+    """The request of FindCoordinator, versions 1 to 6.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     key: str = ""  # string, v1 to v3
     key_type: int = 0  # int8
@@ -32,7 +35,7 @@ class FindCoordinatorRequest:
     api_key = ApiKey.FIND_COORDINATOR
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         if version <= 3:
@@ -44,13 +47,13 @@ class FindCoordinatorRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> FindCoordinatorResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return FindCoordinatorResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorResponse:
-    """Versions 1 to 6."""
+    """The response of FindCoordinator, versions 1 to 6."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16, v1 to v3
@@ -62,7 +65,7 @@ class FindCoordinatorResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> FindCoordinatorResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         error_code = reader.int16() if version <= 3 else 0
         error_message = reader.nullable_string() if version <= 3 else ""
@@ -82,7 +85,7 @@ class FindCoordinatorResponse:
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Versions 4 to 6."""
+    """A part of the response of FindCoordinator, versions 4 to 6."""
 
     key: str  # string
     node_id: int  # int32

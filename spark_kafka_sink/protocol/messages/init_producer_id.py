@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(0, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerIdRequest:
-    """Versions 0 to 5. ``versions``: those that may be used."""
+    """The request of InitProducerId, versions 0 to 5.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     transactional_id: str | None  # string
     transaction_timeout_ms: int  # int32
@@ -33,7 +36,7 @@ class InitProducerIdRequest:
     api_key = ApiKey.INIT_PRODUCER_ID
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 2)
         out.string(self.transactional_id, nullable=True)
@@ -46,13 +49,13 @@ class InitProducerIdRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> InitProducerIdResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return InitProducerIdResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResponse:
-    """Versions 0 to 5."""
+    """The response of InitProducerId, versions 0 to 5."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16
@@ -61,7 +64,7 @@ class InitProducerIdResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> InitProducerIdResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code, producer_id, producer_epoch = reader.unpack(_IHQH)
         reader.skip_tagged_fields()
         return cls(throttle_time_ms, error_of(error_code), producer_id, producer_epoch)

@@ -21,7 +21,10 @@ VERSIONS: Final = VersionRange(4, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsRequest:
-    """Versions 4 to 5. ``versions``: those that may be used."""
+    """The request of ListGroups, versions 4 to 5.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     states_filter: Sequence[str]  # []string
     types_filter: Sequence[str] = ()  # []string, v5+
@@ -30,7 +33,7 @@ class ListGroupsRequest:
     api_key = ApiKey.LIST_GROUPS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=True)
         out.strings(self.states_filter)
@@ -42,13 +45,13 @@ class ListGroupsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> ListGroupsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return ListGroupsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsResponse:
-    """Versions 4 to 5."""
+    """The response of ListGroups, versions 4 to 5."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16
@@ -56,7 +59,7 @@ class ListGroupsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ListGroupsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         groups = reader.structs(4, ListedGroup.read, ListedGroup.skip, version)
         reader.skip_tagged_fields()
@@ -65,7 +68,7 @@ class ListGroupsResponse:
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """Versions 4 to 5."""
+    """A part of the response of ListGroups, versions 4 to 5."""
 
     group_id: str  # string
     protocol_type: str  # string

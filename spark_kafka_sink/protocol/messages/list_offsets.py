@@ -24,7 +24,10 @@ VERSIONS: Final = VersionRange(2, 9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsRequest:
-    """Versions 2 to 9. ``versions``: those that may be used."""
+    """The request of ListOffsets, versions 2 to 9.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     replica_id: int  # int32
     isolation_level: int  # int8
@@ -34,7 +37,7 @@ class ListOffsetsRequest:
     api_key = ApiKey.LIST_OFFSETS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 6)
         out.pack(_IB, self.replica_id, self.isolation_level)
@@ -45,13 +48,13 @@ class ListOffsetsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> ListOffsetsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return ListOffsetsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsTopic:
-    """Versions 2 to 9."""
+    """A part of the request of ListOffsets, versions 2 to 9."""
 
     name: str  # string
     partitions: Sequence[ListOffsetsPartition]  # []ListOffsetsPartition
@@ -66,7 +69,7 @@ class ListOffsetsTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsPartition:
-    """Versions 2 to 9."""
+    """A part of the request of ListOffsets, versions 2 to 9."""
 
     partition_index: int  # int32
     current_leader_epoch: int = -1  # int32, v4+
@@ -82,14 +85,14 @@ class ListOffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResponse:
-    """Versions 2 to 9."""
+    """The response of ListOffsets, versions 2 to 9."""
 
     throttle_time_ms: int  # int32
     topics: WireArray[ListOffsetsTopicResponse]  # []ListOffsetsTopicResponse
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ListOffsetsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(
             3, ListOffsetsTopicResponse.read, ListOffsetsTopicResponse.skip, version
@@ -100,7 +103,7 @@ class ListOffsetsResponse:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsTopicResponse:
-    """Versions 2 to 9."""
+    """A part of the response of ListOffsets, versions 2 to 9."""
 
     name: str  # string
     partitions: WireArray[ListOffsetsPartitionResponse]  # []ListOffsetsPartitionResponse
@@ -123,7 +126,7 @@ class ListOffsetsTopicResponse:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartitionResponse:
-    """Versions 2 to 9."""
+    """A part of the response of ListOffsets, versions 2 to 9."""
 
     partition_index: int  # int32
     error_code: ErrorCode  # int16

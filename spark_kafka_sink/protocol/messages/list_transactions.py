@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(0, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactionsRequest:
-    """Versions 0 to 2. ``versions``: those that may be used."""
+    """The request of ListTransactions, versions 0 to 2.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     state_filters: Sequence[str]  # []string
     producer_id_filters: Sequence[int]  # []int64
@@ -33,7 +36,7 @@ class ListTransactionsRequest:
     api_key = ApiKey.LIST_TRANSACTIONS
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=True)
         out.strings(self.state_filters)
@@ -48,13 +51,13 @@ class ListTransactionsRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> ListTransactionsResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return ListTransactionsResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class ListTransactionsResponse:
-    """Versions 0 to 2."""
+    """The response of ListTransactions, versions 0 to 2."""
 
     throttle_time_ms: int  # int32
     error_code: ErrorCode  # int16
@@ -63,7 +66,7 @@ class ListTransactionsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ListTransactionsResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         unknown_state_filters = reader.strings()
         transaction_states = reader.structs(
@@ -77,7 +80,7 @@ class ListTransactionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """Versions 0 to 2."""
+    """A part of the response of ListTransactions, versions 0 to 2."""
 
     transactional_id: str  # string
     producer_id: int  # int64

@@ -23,7 +23,10 @@ VERSIONS: Final = VersionRange(4, 13)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
-    """Versions 4 to 13. ``versions``: those that may be used."""
+    """The request of Metadata, versions 4 to 13.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     topics: Sequence[MetadataRequestTopic] | None  # []MetadataRequestTopic
     allow_auto_topic_creation: bool = True  # bool
@@ -34,7 +37,7 @@ class MetadataRequest:
     api_key = ApiKey.METADATA
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 9)
         out.count(None if self.topics is None else len(self.topics))
@@ -51,13 +54,13 @@ class MetadataRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> MetadataResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return MetadataResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequestTopic:
-    """Versions 4 to 13."""
+    """A part of the request of Metadata, versions 4 to 13."""
 
     topic_id: bytes = ZERO_UUID  # uuid, v10+
     name: str | None  # string
@@ -71,7 +74,7 @@ class MetadataRequestTopic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
-    """Versions 4 to 13."""
+    """The response of Metadata, versions 4 to 13."""
 
     throttle_time_ms: int  # int32
     brokers: WireArray[MetadataResponseBroker]  # []MetadataResponseBroker
@@ -83,7 +86,7 @@ class MetadataResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> MetadataResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         brokers = reader.structs(
             11, MetadataResponseBroker.read, MetadataResponseBroker.skip, version
@@ -107,7 +110,7 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponseBroker:
-    """Versions 4 to 13."""
+    """A part of the response of Metadata, versions 4 to 13."""
 
     node_id: int  # int32
     host: str  # string
@@ -134,7 +137,7 @@ class MetadataResponseBroker:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponseTopic:
-    """Versions 4 to 13."""
+    """A part of the response of Metadata, versions 4 to 13."""
 
     error_code: ErrorCode  # int16
     name: str | None  # string
@@ -178,7 +181,7 @@ class MetadataResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponsePartition:
-    """Versions 4 to 13."""
+    """A part of the response of Metadata, versions 4 to 13."""
 
     error_code: ErrorCode  # int16
     partition_index: int  # int32

@@ -22,7 +22,10 @@ VERSIONS: Final = VersionRange(8, 8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequest:
-    """Version 8. ``versions``: those that may be used."""
+    """The request of OffsetFetch, version 8.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     groups: Sequence[OffsetFetchRequestGroup]  # []OffsetFetchRequestGroup
     require_stable: bool = False  # bool
@@ -31,7 +34,7 @@ class OffsetFetchRequest:
     api_key = ApiKey.OFFSET_FETCH
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=True)
         out.count(len(self.groups))
@@ -42,13 +45,13 @@ class OffsetFetchRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> OffsetFetchResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return OffsetFetchResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequestGroup:
-    """Version 8."""
+    """A part of the request of OffsetFetch, version 8."""
 
     group_id: str  # string
     topics: Sequence[OffsetFetchRequestTopics] | None  # []OffsetFetchRequestTopics
@@ -63,7 +66,7 @@ class OffsetFetchRequestGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchRequestTopics:
-    """Version 8."""
+    """A part of the request of OffsetFetch, version 8."""
 
     name: str  # string
     partition_indexes: Sequence[int]  # []int32
@@ -76,14 +79,14 @@ class OffsetFetchRequestTopics:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponse:
-    """Version 8."""
+    """The response of OffsetFetch, version 8."""
 
     throttle_time_ms: int  # int32
     groups: WireArray[OffsetFetchResponseGroup]  # []OffsetFetchResponseGroup
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> OffsetFetchResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         groups = reader.structs(
             5, OffsetFetchResponseGroup.read, OffsetFetchResponseGroup.skip, version
@@ -94,7 +97,7 @@ class OffsetFetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponseGroup:
-    """Version 8."""
+    """A part of the response of OffsetFetch, version 8."""
 
     group_id: str  # string
     topics: WireArray[OffsetFetchResponseTopics]  # []OffsetFetchResponseTopics
@@ -120,7 +123,7 @@ class OffsetFetchResponseGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponseTopics:
-    """Version 8."""
+    """A part of the response of OffsetFetch, version 8."""
 
     name: str  # string
     partitions: WireArray[OffsetFetchResponsePartitions]  # []OffsetFetchResponsePartitions
@@ -143,7 +146,7 @@ class OffsetFetchResponseTopics:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponsePartitions:
-    """Version 8."""
+    """A part of the response of OffsetFetch, version 8."""
 
     partition_index: int  # int32
     committed_offset: int  # int64

@@ -18,7 +18,10 @@ VERSIONS: Final = VersionRange(0, 2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAuthenticateRequest:
-    """Versions 0 to 2. ``versions``: those that may be used."""
+    """The request of SaslAuthenticate, versions 0 to 2.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     auth_bytes: bytes = field(repr=False)  # bytes
     versions: VersionRange = VERSIONS
@@ -26,7 +29,7 @@ class SaslAuthenticateRequest:
     api_key = ApiKey.SASL_AUTHENTICATE
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 2)
         out.byte_string(self.auth_bytes)
@@ -34,13 +37,13 @@ class SaslAuthenticateRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> SaslAuthenticateResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return SaslAuthenticateResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class SaslAuthenticateResponse:
-    """Versions 0 to 2."""
+    """The response of SaslAuthenticate, versions 0 to 2."""
 
     error_code: ErrorCode  # int16
     error_message: str | None  # string
@@ -49,7 +52,7 @@ class SaslAuthenticateResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> SaslAuthenticateResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         error_message = reader.nullable_string()
         auth_bytes = reader.byte_string()

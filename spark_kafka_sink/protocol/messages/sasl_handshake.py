@@ -18,7 +18,10 @@ VERSIONS: Final = VersionRange(1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslHandshakeRequest:
-    """Version 1. ``versions``: those that may be used."""
+    """The request of SaslHandshake, version 1.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     mechanism: str  # string
     versions: VersionRange = VERSIONS
@@ -26,7 +29,7 @@ class SaslHandshakeRequest:
     api_key = ApiKey.SASL_HANDSHAKE
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=False)
         out.string(self.mechanism)
@@ -34,20 +37,20 @@ class SaslHandshakeRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> SaslHandshakeResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return SaslHandshakeResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True)
 class SaslHandshakeResponse:
-    """Version 1."""
+    """The response of SaslHandshake, version 1."""
 
     error_code: ErrorCode  # int16
     mechanisms: WireArray[str]  # []string
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> SaslHandshakeResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         mechanisms = reader.strings()
         reader.skip_tagged_fields()

@@ -24,7 +24,10 @@ VERSIONS: Final = VersionRange(0, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequest:
-    """Versions 0 to 5. ``versions``: those that may be used."""
+    """The request of TxnOffsetCommit, versions 0 to 5.
+
+    ``versions`` are the versions in which the request may be sent.
+    """
 
     transactional_id: str  # string
     group_id: str  # string
@@ -39,7 +42,7 @@ class TxnOffsetCommitRequest:
     api_key = ApiKey.TXN_OFFSET_COMMIT
 
     def encode(self, version: int) -> Buffers:
-        """As :meth:`Request.encode`."""
+        """Encodes the body of the request."""
         check_version(self, version)
         out = WireWriter(flexible=version >= 3)
         out.string(self.transactional_id)
@@ -64,13 +67,13 @@ class TxnOffsetCommitRequest:
         return [out.body()]
 
     def read(self, reader: WireReader, version: int) -> TxnOffsetCommitResponse:
-        """As :meth:`Request.read`."""
+        """Reads the body of the response."""
         return TxnOffsetCommitResponse.read(reader, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic:
-    """Versions 0 to 5."""
+    """A part of the request of TxnOffsetCommit, versions 0 to 5."""
 
     name: str  # string
     partitions: Sequence[TxnOffsetCommitRequestPartition]  # []TxnOffsetCommitRequestPartition
@@ -85,7 +88,7 @@ class TxnOffsetCommitRequestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequestPartition:
-    """Versions 0 to 5."""
+    """A part of the request of TxnOffsetCommit, versions 0 to 5."""
 
     partition_index: int  # int32
     committed_offset: int  # int64
@@ -102,14 +105,14 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitResponse:
-    """Versions 0 to 5."""
+    """The response of TxnOffsetCommit, versions 0 to 5."""
 
     throttle_time_ms: int  # int32
     topics: WireArray[TxnOffsetCommitResponseTopic]  # []TxnOffsetCommitResponseTopic
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> TxnOffsetCommitResponse:
-        """The body. Raises what a reader raises: for ``wire.decoding``."""
+        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(
             3, TxnOffsetCommitResponseTopic.read, TxnOffsetCommitResponseTopic.skip, version
@@ -120,7 +123,7 @@ class TxnOffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitResponseTopic:
-    """Versions 0 to 5."""
+    """A part of the response of TxnOffsetCommit, versions 0 to 5."""
 
     name: str  # string
     partitions: WireArray[TxnOffsetCommitResponsePartition]  # []TxnOffsetCommitResponsePartition
@@ -143,7 +146,7 @@ class TxnOffsetCommitResponseTopic:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitResponsePartition:
-    """Versions 0 to 5."""
+    """A part of the response of TxnOffsetCommit, versions 0 to 5."""
 
     partition_index: int  # int32
     error_code: ErrorCode  # int16
