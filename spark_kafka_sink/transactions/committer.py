@@ -467,10 +467,10 @@ def _warn_undone(key: str, number: int) -> None:
     warn(
         _log,
         Kind.BATCH_UNDONE,
-        "kprod '%s': batch %d was decided, and brokers had aborted some of its transactions, or "
-        "were about to, before any was committed (its driver was away for too long of their "
-        "kafka.transaction.timeout.ms): all are aborted, and nothing of it is visible; a query "
-        "writes it again when it is started, a job must be run again",
+        "kprod '%s': batch %d was decided, and some of its transactions were aborted, or brokers "
+        "were about to abort them, before any was committed (as a rule its driver was away for too "
+        "long of their kafka.transaction.timeout.ms): all are aborted, and nothing of it is "
+        "visible; a query writes it again, a job must be run again",
         key,
         number,
     )

@@ -131,9 +131,9 @@ def _log_lost(reason: LogLost, key: str) -> _Text:
 def _run_aborted(reason: RunAborted, key: str) -> _Text:
     return _Text(
         f"run {reason.run} of '{key}' was aborted, and commits nothing any more",
-        "nothing of its last batch is visible, and the next start writes it again; Spark aborted "
-        "it (the driver's log says why, before this), or an operator did ('kprod txn abort' or "
-        "'sweep')"
+        "nothing of the batch that it was to commit is visible: start the query or the job again, "
+        "which writes it; Spark aborted the run (the driver's log says why, before this), or an "
+        "operator did ('kprod txn abort' or 'sweep')"
         + (
             ", or another version of this txnAppId was committed at the same time: write its "
             "versions one after the other"
@@ -291,7 +291,7 @@ def _batch_before(reason: BatchBefore, key: str) -> _Text:
     found = by.error if isinstance(by, Raised) else _TEXTS[type(by)](by, key)
     return _Text(
         f"batch {reason.number} of '{key}' was not decided, and nothing of it is visible, because "
-        f"another batch is not ended: {found.message}",
+        f"another batch comes before it: {found.message}",
         found.hint,
     )
 
@@ -352,18 +352,19 @@ def _not_finished(reason: NotFinished, key: str) -> _Text:
 
 def _undone(reason: Undone, key: str) -> _Text:
     return _Text(
-        f"batch {reason.number} of '{key}' was decided, and brokers had aborted its transactions "
-        "before they were committed; nothing of it is visible",
-        "this driver was paused for longer than kafka.transaction.timeout.ms allows; write the "
-        "batch again",
+        f"batch {reason.number} of '{key}' was decided, and is undone: before any of its "
+        "transactions was committed, some were aborted, or brokers were about to abort them; "
+        "nothing of it is visible",
+        "write the batch again; this driver was paused, or brokers were away, for longer than "
+        "kafka.transaction.timeout.ms allows, or an operator aborted transactions by force",
     )
 
 
 def _in_part(reason: InPart, key: str) -> _Text:
     number, lost = reason.number, reason.ids
     return _Text(
-        f"batch {number} of '{key}' is committed in part: the broker aborted {len(lost)} of its "
-        f"{reason.of} transactions ({named(lost, _NAMED)}), and their rows are missing",
+        f"batch {number} of '{key}' is committed in part: {len(lost)} of its {reason.of} "
+        f"transactions were aborted ({named(lost, _NAMED)}), and their rows are missing",
         f"'kprod txn resolve {key} --batch {number} --as done' continues without them, '--as "
         "replay' lets the query, or another run of the job, write all of it again (the others' "
         "rows come twice); it happens when a driver is away for longer than "

@@ -228,9 +228,10 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """Open transactions of this run and of superseded runs are aborted, and the commit ends. A
-    write of a block aborts no transaction, because its batch is not over. If a version is
-    committed, and its run has open transactions, the run is put into `superseded` first.
+    """Open transactions of superseded runs are aborted, and except for a version those of this run,
+    and the commit ends. A write of a block aborts no transaction, because its batch is not over. If
+    a version is committed, and its run has open transactions, the run is put into `superseded`, and
+    then they are aborted.
 
     Another thread of the driver may write the next version in the same run::
 

@@ -202,11 +202,12 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "::test_the_hint_of_a_commit_leads_to_visible_rows": (
         "brokers or a partition's leader were away",
         ("a query runs twice with one checkpoint, or two queries share a transactionalIdPrefix or "
-         "a name of foreach_batch (use"), "its topic (commitLogTopic)", "nothing of its last batch",
+         "a name of foreach_batch (use"), "its topic (commitLogTopic)", "nothing of the batch",
         "the query runs twice", "versions of one txnAppId",
         "two jobs with one txnAppId ran at the same time: write", "this one must stop",
         "a transaction may stay open for",
-        "write the batch again", "this driver was paused", "'kprod txn describe' shows",
+        "write the batch again; if no", "write the batch again; this driver",
+        "nothing of this batch is visible: start the query", "'kprod txn describe' shows",
         "'kprod txn resolve {} --batch {} --as done' continues without them, '--as replay' lets",
         "no other client may write to the topic of commitLogTopic; 'kprod txn reset",
         "another client has written", ("no other client may write to the topic of commitLogTopic, "

@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.batches import Batch, Block
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
-from spark_kafka_sink.transactions.commit_state import CommitState, Payload
+from spark_kafka_sink.transactions.commit_state import KEPT_RUNS, CommitState, Payload
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.fakes.fake_cluster.batch_checks import read_batch, record_header
@@ -72,6 +72,19 @@ def another_driver_has_taken_over(f: Failing) -> None:
     f.commit_other("other")
     owner, batch = f.owner(), f.batch(*MINE, number=1)
     f.commit_other("later", number=1, run="run-2")
+    f.driver.commit(owner, batch)
+
+
+@_ends_in(SupersededError, "run ... of '...' may not commit any more: it planned at generation")
+def many_aborts_have_shut_it_out(f: Failing) -> None:
+    """More than ``superseded`` keeps."""
+    owner, batch = f.owner(), f.batch(*MINE)
+    with f.world.client() as client:
+        session = CommitLog(client, LOG_TOPIC).open(KEY, client.deadline())
+        state = session.state.taken_over("another", "query", client.clock.wall_ms())
+        for run in ("another", *(f"dead-{n}" for n in range(KEPT_RUNS + 1))):
+            state = state.with_aborted_run(run)
+        session.write(state, client.deadline())
     f.driver.commit(owner, batch)
 
 
@@ -432,7 +445,7 @@ def the_batch_before_is_committed_in_part(f: Failing) -> None:
         driver.plan(KEY)
 
 
-@_ends_in(CommitError, "batch ... of '...' was decided, and brokers had aborted its transactions")
+@_ends_in(CommitError, "batch ... of '...' was decided, and is undone: before any of its")
 def brokers_abort_all_of_a_decision(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
 

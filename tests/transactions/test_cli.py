@@ -202,6 +202,17 @@ def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
         assert stage.read() == stage.state()
 
 
+def test_commit_promises_nothing_beside_an_outcome_that_is_not_known(stage: Stage) -> None:
+    """The unknown one may be committed, so that the batch is perhaps not undone."""
+    open_, lost = stage.open(2)
+    forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~w~99")
+    stage.client.end([lost], committed=False, deadline_ms=stage.soon())
+    stage.write(stage.state((open_, lost, forgotten)))
+    text = " ".join(stage.run("commit", stage.prefix, "--dry-run").stdout.split())
+    assert "1 are lost, and 1 are unknown to their coordinators: this will fail." in text
+    assert "undone" not in text
+
+
 def test_list_leaves_out_what_has_just_ended(stage: Stage) -> None:
     """Its coordinator remembers when it began; and for a moment that it is ending it."""
     committed, aborted, open_ = stage.open(3, run="run-x")

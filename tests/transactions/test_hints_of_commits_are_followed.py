@@ -133,7 +133,7 @@ def described(f: Failing) -> None:
 
 
 TWICE = "two queries share a transactionalIdPrefix or a name of foreach_batch"
-PAUSED = "this driver was paused for longer than kafka.transaction.timeout.ms allows"
+PAUSED = "write the batch again; this driver was paused, or brokers were away, for longer than"
 AGAIN = "write the batch again; if no other driver was started, an operator did"
 TOO_LONG = "a transaction may stay open for kafka.transaction.timeout.ms from its task's first row"
 MANY = "this one must stop; if no other was started, two queries share a transactionalIdPrefix"
@@ -144,8 +144,9 @@ PART = "'kprod txn resolve p~name --batch 0 --as done' continues without them, '
 
 ROWS: list[tuple[str, str, list[Follow]]] = [
     ("another_driver_has_taken_over", TWICE, [with_other_names(), written(2)]),
+    ("many_aborts_have_shut_it_out", "start the query or the job again", [written()]),
     ("the_log_was_lost", "the next start continues without that state", [written(1)]),
-    ("the_run_was_aborted", "nothing of its last batch is visible, and the next start writes it",
+    ("the_run_was_aborted", "nothing of the batch that it was to commit is visible: start",
      [written()]),
     ("a_batch_that_is_not_the_next_one", "a different prefix or name for each query; if that is",
      [with_other_names(5), reset]),

@@ -129,12 +129,16 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
         if not confirmation.as_json:
             show_report(report)
         warning = ""
-        if lost := report.with_outcome(Outcome.LOST):
-            some = report.with_outcome(Outcome.COMMITTED)
-            becomes = "be PARTIAL" if some else "be undone: none of its rows becomes visible"
+        lost = report.with_outcome(Outcome.LOST)
+        unknown = report.with_outcome(Outcome.UNKNOWN)
+        if lost and report.with_outcome(Outcome.COMMITTED):
+            warning = f" {len(lost)} are lost: the batch will be PARTIAL."
+        elif unknown:
+            also = f" {len(lost)} are lost, and" if lost else ""
+            warning = f"{also} {len(unknown)} are unknown to their coordinators: this will fail."
+        elif lost:
+            becomes = "be undone: none of its rows becomes visible"
             warning = f" {len(lost)} are lost: the batch will {becomes}."
-        elif unknown := report.with_outcome(Outcome.UNKNOWN):
-            warning = f" {len(unknown)} are unknown to their coordinators: this will fail."
         task = parse(decision.ids[0])
         if task is not None and is_once(key, task.run):
             warning += " If its job was run again, all rows are duplicated."

@@ -48,9 +48,9 @@ class WriteOutcome(StrEnum):
     PREPARED = "prepared, to be decided with other writes"
     #: The commit raised: see ``error``.
     FAILED = "failed"
-    #: It is unknown whether the batch is committed; the next start resolves it.
+    #: It is unknown whether the batch is committed; the next start resolves it, or an operator.
     UNKNOWN = "unknown"
-    #: Partly committed: the broker aborted some of the transactions.
+    #: Partly committed: some of the transactions were aborted.
     PARTIAL = "partial"
     #: Spark aborted the batch before its commit: a task failed, or the query was stopped.
     ABORTED = "aborted"
