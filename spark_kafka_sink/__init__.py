@@ -102,7 +102,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """The public names, loaded at first use (PEP 562)."""
+    """Returns a public name of the package, and loads its module at first use (PEP 562)."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,7 +40,9 @@ _DOWNLOAD_MB = 92
 
 
 class _DriverError(Exception):
-    """The Spark driver ended with an error; the message has the driver's last lines."""
+    """The Spark driver ended with an error. The message has the last lines of the driver's
+    output.
+    """
 
 
 class _Driver:
@@ -156,8 +158,8 @@ def _kafka(console: Console) -> Iterator[KafkaCluster]:
 
 
 def _show_download(progress: Progress, task: TaskID, done: threading.Event) -> None:
-    """Shows the size of the downloaded files until the download ends: Maven and Ivy report no
-    progress.
+    """Shows the size of the downloaded files until the download ends, because Maven and Ivy report
+    no progress.
     """
     while not done.wait(0.3):
         size = 0
@@ -189,8 +191,8 @@ def _create_topics(bootstrap: str) -> None:
 
 
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
-    """Writes the batch and the stream. Returns the seconds of each; a stream counts from its last
-    start.
+    """Writes the batch and the stream. Returns the seconds that each of them took. The time of the
+    stream counts from its last start.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,8 +1,8 @@
 """The demo's Spark driver, a separate process so that the demo can kill it.
 
-The driver writes one topic as a batch and one as a stream, exactly once. It prints a line of JSON
-after each batch and micro-batch: ``{"event": "batch", "seconds": 1.2}``, ``{"event": "micro-batch",
-"number": 3}`` and ``{"event": "stream", "seconds": 9.1}``.
+The driver writes one topic as a batch and another topic as a stream, both exactly once. It prints a
+line of JSON after each batch and micro-batch: ``{"event": "batch", "seconds": 1.2}``,
+``{"event": "micro-batch", "number": 3}`` and ``{"event": "stream", "seconds": 9.1}``.
 """
 
 from __future__ import annotations

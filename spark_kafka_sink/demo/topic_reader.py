@@ -14,8 +14,9 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The counts of a topic's rows with the ids 0 to ``expected`` - 1. ``records`` were read,
-    ``lost`` ids have no record, and ``doubled`` records repeat an id.
+    """The counts of a topic whose rows should have the ids 0 to ``expected`` - 1. ``records`` is
+    the number of records, ``lost`` the number of ids without a record, and ``doubled`` the number
+    of records that repeat an id.
     """
 
     expected: int
@@ -30,7 +31,9 @@ class Contents:
 
 @contextmanager
 def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
-    """Decodes the id of a row from its Avro value, with the value's schema in the registry."""
+    """A context manager that yields a function, which decodes the id of a row from its Avro value.
+    The schema comes from the registry.
+    """
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
 

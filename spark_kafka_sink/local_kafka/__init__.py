@@ -1,16 +1,16 @@
 """A real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker.
 
 The demo and the tests use it. It needs Python, a JVM of version 17 or newer, and on the first use
-either PySpark or Maven to fetch the server's jars. It imports only the standard library (with
-``secure`` also ``cryptography``); no module of the sink imports it. ``python -m
-spark_kafka_sink.local_kafka`` runs a Kafka in the foreground, with ``--secure`` a Kafka with TLS,
-SASL and ACLs.
+either PySpark or Maven to fetch the server's jars. This package imports only the standard library
+(with ``secure`` also ``cryptography``), and no module of the sink imports this package.
+``python -m spark_kafka_sink.local_kafka`` runs a Kafka in the foreground, with ``--secure`` a Kafka
+with TLS, SASL and ACLs.
 
 ``cluster`` and ``node`` start and stop the brokers, with ``ports``, ``probe``,
-``broker_process_group`` and ``parent_watchdog``. ``server_properties`` has their configuration,
-``certificates`` and ``secure_files`` the files for ``secure``. ``installation`` fetches a
-``distribution``, with ``java``. ``registry`` is a schema registry. ``pytest_plugin`` has the
-fixtures.
+``broker_process_group`` and ``parent_watchdog``. ``server_properties`` has the brokers'
+configuration. ``certificates`` and ``secure_files`` create the files for ``secure``.
+``installation`` fetches a ``distribution``, with ``java``. ``registry`` is a schema registry.
+``pytest_plugin`` has the fixtures.
 """
 
 from __future__ import annotations

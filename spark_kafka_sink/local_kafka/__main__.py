@@ -27,7 +27,7 @@ from spark_kafka_sink.local_kafka.secure_files import write_secure_files
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Runs the command line. Returns the exit status."""
     options = _parse(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     # SIGTERM takes the way of Ctrl-C, so that one handler stops the nodes at any moment.
@@ -69,8 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _client_properties(cluster: KafkaCluster) -> str:
-    """A client's properties file for SASL_SSL with SCRAM-SHA-512; the other listeners and
-    mechanisms are commented out.
+    """The text of a client's properties file for SASL_SSL with SCRAM-SHA-512. The settings of the
+    other listeners and mechanisms are comments.
     """
     lines = [f"# PLAINTEXT, for tools: bootstrap.servers={cluster.bootstrap}"]
     for listener, protocol in LISTENERS.items():
@@ -87,7 +87,7 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Waits until a node exits unexpectedly; returns the exit status."""
+    """Waits until a node exits unexpectedly. Returns the exit status for this program."""
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:

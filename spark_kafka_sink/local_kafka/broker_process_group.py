@@ -42,7 +42,7 @@ class BrokerProcessGroup:
             raise
 
     def _await_watcher(self) -> None:
-        """Waits until the watcher is running; the watcher reports that by printing a line."""
+        """Waits until the watcher has printed a line, which means that it is running."""
         ready = self._watcher.stdout
         assert ready is not None
         if not ready.readline():
@@ -57,7 +57,9 @@ class BrokerProcessGroup:
     def start(
         self, command: list[str], output: IO[bytes], directory: Path
     ) -> subprocess.Popen[bytes]:
-        """Starts ``command`` in ``directory``; both output streams go to ``output``."""
+        """Starts ``command`` in ``directory``. Standard output and standard error are written to
+        ``output``.
+        """
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -56,8 +56,8 @@ class CertificateAuthority:
         """Writes a new private key (PKCS#8, readable by the owner only) and its certificate chain
         to ``path``.
 
-        For a broker, ``hosts`` are its DNS names and addresses. For a client, ``common_name`` is
-        its user.
+        For a broker's certificate, ``hosts`` are the DNS names and addresses of the broker. For a
+        client's certificate, ``common_name`` is the name of the user.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(common_name), key.public_key()).add_extension(

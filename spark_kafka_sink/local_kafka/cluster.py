@@ -33,7 +33,8 @@ _PLAINTEXT: Mapping[str, str] = {"PLAINTEXT": "PLAINTEXT"}
 
 
 class KafkaCluster:
-    """One or three KRaft nodes, each broker and controller, on fixed ports of 127.0.0.1.
+    """A cluster of one or three KRaft nodes on fixed ports of 127.0.0.1. Each node is broker and
+    controller.
 
     ::
 
@@ -184,7 +185,7 @@ class KafkaCluster:
         """Waits until every running node lists all running nodes, and no partition lacks a replica.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds; the error names a partition that lacks a replica, and shows the end of its leader's
+        seconds. The error names a partition that lacks a replica, and shows the end of its leader's
         log.
         """
         deadline = time.monotonic() + timeout
@@ -252,8 +253,8 @@ class KafkaCluster:
         return tuple(nodes)
 
     def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
-        """Reserves a port for each listener of a node; ``port`` is the port of the first
-        listener.
+        """Reserves a port for each listener of a node. ``port`` is the port of the first listener,
+        or None for any free port.
         """
         reserved: dict[str, ports.ReservedPort] = {}
         for name in [*listeners, "INTERNAL", "CONTROLLER"]:
@@ -269,8 +270,8 @@ class KafkaCluster:
         """Formats the storage of the first node with Kafka's tool, and copies the result to the
         other nodes.
 
-        The bootstrap metadata is the same on every node, and meta.properties differs in two ids.
-        Copying saves a JVM for each node.
+        The bootstrap metadata is the same on every node, and meta.properties differs only in two
+        ids. So copying saves the start of a JVM for each node.
         """
         first, *others = self.nodes
         cluster_id = _random_id()
@@ -307,9 +308,9 @@ def _not_in_sync(node: KafkaNode, wanted: frozenset[int]) -> str | None:
 
 
 def _random_id() -> str:
-    """A Kafka Uuid: 16 random bytes in URL-safe base64 without padding, never with a leading dash.
+    """A Kafka Uuid: 16 random bytes in URL-safe base64 without padding.
 
-    (The storage tool would take a dash for an option.)
+    The text never begins with a dash, because the storage tool would parse it as an option.
     """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -7,8 +7,8 @@ the cache. Never: starting a broker.
   it and refuse a jar that does not match: Maven because it is called with ``--strict-checksums``,
   Ivy because its shipped setting is ``ivy.checksums=sha1,md5``.
 - **A half-finished cache never looks finished.** Jars are resolved into a directory with another
-  name, which gets a list of its files with their sizes and is then renamed. If the files of a cache
-  differ from its list, the cache is removed and fetched again.
+  name. When they are complete, a list of the files with their sizes is added, and the directory is
+  renamed. If the files of a cache differ from its list, the cache is removed and fetched again.
 - **Two processes** use a file lock per version, held from the check of the cache until the rename.
 - **Two versions** have separate directories, locks and leftovers, so that a failed fetch of one
   version does not affect the other.
@@ -54,7 +54,9 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """An artifact of a Maven repository; ``alone``: without its dependencies."""
+    """An artifact of a Maven repository. If ``alone`` is true, it is fetched without its
+    dependencies.
+    """
 
     group: str
     name: str
@@ -103,7 +105,7 @@ RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Kafka's jars below the directory ``home`` of the cache."""
+    """Kafka's jars, which are below ``home``, a directory of the cache."""
 
     version: str
     home: Path
@@ -111,12 +113,16 @@ class Distribution:
 
     @property
     def class_path(self) -> str:
-        """The class path: the jars in a fixed order, so that a class archive stays valid for it."""
+        """The class path. The order of the jars is fixed, so that a class archive for this class
+        path stays valid.
+        """
         return os.pathsep.join(str(jar) for jar in self.jars)
 
 
 def cache_directory() -> Path:
-    """``$XDG_CACHE_HOME/spark_kafka_sink``, by default ``~/.cache/spark_kafka_sink``."""
+    """The cache directory: ``$XDG_CACHE_HOME/spark_kafka_sink``, by default
+    ``~/.cache/spark_kafka_sink``.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
     return root / "spark_kafka_sink"
@@ -135,8 +141,8 @@ def release(version: str) -> tuple[Coordinate, ...]:
 
 @contextmanager
 def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
-    """Context manager: the cache directory, locked for ``version``. Creates the directory if
-    needed.
+    """A context manager that locks the cache directory for ``version``, and yields the directory.
+    Creates the directory if needed.
 
     Within the context no other process uses the version. The kernel drops the lock when its holder
     ends, so a killed process leaves no lock.
@@ -149,10 +155,10 @@ def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
 
 
 def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distribution:
-    """Kafka's jars in ``directory``, fetched if they are missing. The caller holds the cache's
-    lock.
+    """Returns Kafka's jars in ``directory``. Fetches them if they are missing. The caller must hold
+    the cache's lock.
 
-    Raises LocalKafkaError naming each resolver that was tried and the end of its output.
+    Raises LocalKafkaError, which names each resolver that was tried, with the end of its output.
     """
     home = fetch(java, directory, f"kafka-{version}", release(version), version)
     return Distribution(version, home, tuple(sorted((home / "jars").glob("*.jar"))))
@@ -165,10 +171,10 @@ def fetch(
     coordinates: tuple[Coordinate, ...],
     version: str = KAFKA_VERSION,
 ) -> Path:
-    """Fetches ``coordinates`` into ``directory``/``name``/jars, if they are missing; returns
+    """Fetches ``coordinates`` into ``directory``/``name``/jars, if they are missing. Returns
     ``directory``/``name``.
 
-    Raises like :func:`resolve`. The caller holds the lock of ``version``.
+    Raises the same error as :func:`resolve`. The caller must hold the lock of ``version``.
     """
     home = directory / name
     if not _is_whole(home, coordinates):
@@ -235,7 +241,9 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
 
 
 def _run_resolver(command: list[str], work: Path) -> str | None:
-    """Runs a resolver. None when ``command`` succeeded, otherwise the end of its output."""
+    """Runs the resolver ``command``. Returns None if it succeeded, otherwise the end of its
+    output.
+    """
     try:
         answer = subprocess.run(
             command,
@@ -259,7 +267,9 @@ def _run_resolver(command: list[str], work: Path) -> str | None:
 
 
 def _missing(jars: Path, coordinates: tuple[Coordinate, ...]) -> str | None:
-    """The jars that are missing although a resolver reported success, or None."""
+    """A text with the jars that are missing although a resolver reported success. None if no jar is
+    missing.
+    """
     absent = [c.file for c in coordinates if not (jars / c.file).exists()]
     broken = [jar.name for jar in jars.glob("*.jar") if not zipfile.is_zipfile(jar)]
     if absent or broken:
@@ -316,10 +326,11 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _find_ivy() -> Path | None:
-    """The Ivy jar of PySpark (or of ``SPARK_HOME``), which resolves ``spark.jars.packages``.
+    """Finds the Ivy jar of PySpark or of ``SPARK_HOME``, which Spark uses for
+    ``spark.jars.packages``.
 
-    Ivy is called through its own main class, which needs no SparkContext and takes a third of the
-    time. PySpark is located without being imported.
+    Ivy is called by its own main class. This needs no SparkContext, and takes a third of the time.
+    PySpark is located without being imported.
     """
     homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
     spec = importlib.util.find_spec("pyspark")

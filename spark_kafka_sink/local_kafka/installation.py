@@ -1,4 +1,4 @@
-"""The files that a node needs, made ready once on a machine.
+"""Prepares the files that a node needs, once on each machine.
 
 Owns: the order of these steps, and the class archive. A JVM that maps its classes from an archive
 (class data sharing) starts Kafka in about half the time, and is as fast afterwards. A temporary
@@ -45,7 +45,9 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, Kafka's jars, and the class archive for both (or None)."""
+    """A JVM, Kafka's jars, and the class archive for both. The archive is None if it could not be
+    created.
+    """
 
     java: Java
     distribution: Distribution
@@ -111,7 +113,7 @@ FULL_JVM = (
 
 
 def prepare(version: str = KAFKA_VERSION) -> Installation:
-    """The files that a node needs; the first call on a machine fetches and creates them.
+    """Returns the files that a node needs. The first call on a machine fetches and creates them.
 
     The first call takes half a minute for each version, later calls a tenth of a second. Several
     processes may call this at the same time. Raises LocalKafkaError.
@@ -128,8 +130,8 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 
 def _write_archive(installation: Installation, archive: Path) -> None:
-    """Runs a broker that writes ``archive`` when it ends. After a failure, brokers only start more
-    slowly.
+    """Runs a temporary broker, which writes the class archive ``archive`` when it ends. A failure
+    is ignored, because brokers then only start more slowly.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     brood = BrokerProcessGroup()

@@ -36,7 +36,9 @@ class Java:
 
 
 def find_java() -> Java:
-    """The JVM of ``JAVA_HOME``, otherwise of ``PATH``. Raises LocalKafkaError without a JVM."""
+    """Finds the JVM of ``JAVA_HOME``, or else of ``PATH``. Raises LocalKafkaError if there is no
+    JVM.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"

@@ -81,14 +81,14 @@ class KafkaNode:
 
     @property
     def state(self) -> NodeState:
-        """The state of the process: RUNNING, FROZEN, or STOPPED, also after a crash."""
+        """The state of the process. It is STOPPED after a stop and after a crash."""
         if self._process is not None and self._process.poll() is not None:
             self._state = NodeState.STOPPED
         return self._state
 
     @property
     def pid(self) -> int | None:
-        """The broker's process id, None while it is stopped."""
+        """The broker's process id. None while the broker is stopped."""
         return None if self.state is NodeState.STOPPED or not self._process else self._process.pid
 
     @property
@@ -111,11 +111,11 @@ class KafkaNode:
     # --- what a test does to a node --------------------------------------------------------------
 
     def start(self, *, wait: bool = True, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Starts the broker; with ``wait``, waits at most ``timeout`` seconds until it serves
-        requests.
+        """Starts the broker. With ``wait``, waits until it serves requests, for at most ``timeout``
+        seconds.
 
-        In a cluster of three, a node serves requests only when two nodes are up: start the first
-        node with ``wait=False``. Raises LocalKafkaError with the end of the node's log.
+        In a cluster of three nodes, a node serves requests only when two nodes are up. So start the
+        first node with ``wait=False``. Raises LocalKafkaError with the end of the node's log.
         """
         self._move("start")
         write_properties(self.properties_path, self.properties)
@@ -131,9 +131,10 @@ class KafkaNode:
             self.wait_until_ready(timeout=timeout)
 
     def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
-        """Sends SIGTERM: the broker moves its leaderships to other brokers and closes its logs.
+        """Sends SIGTERM, which shuts the broker down cleanly: it moves its leaderships to other
+        brokers, and closes its logs.
 
-        Raises LocalKafkaError when it has not exited after ``timeout`` seconds.
+        Raises LocalKafkaError if the broker has not exited after ``timeout`` seconds.
         """
         process = self._move("stop")
         process.terminate()
@@ -144,16 +145,16 @@ class KafkaNode:
             raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
 
     def kill(self) -> None:
-        """Sends SIGKILL: the node stops without a shutdown. The page cache survives, unlike in a
-        power failure.
+        """Sends SIGKILL, which stops the node without a shutdown. Unlike in a power failure, the
+        page cache survives.
         """
         process = self._move("kill")
         process.kill()
         process.wait()
 
     def freeze(self) -> None:
-        """Sends SIGSTOP: sockets stay open and the kernel accepts connections, but no request is
-        answered.
+        """Sends SIGSTOP, which freezes the node. Its sockets stay open and the kernel accepts
+        connections, but no request is answered.
         """
         process = self._move("freeze")
         process.send_signal(signal.SIGSTOP)
@@ -162,7 +163,7 @@ class KafkaNode:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Sends SIGCONT: the broker resumes; its sessions may have expired."""
+        """Sends SIGCONT, after which a frozen broker continues. Its sessions may have expired."""
         self._move("thaw").send_signal(signal.SIGCONT)
 
     # --- readiness -------------------------------------------------------------------------------
@@ -172,9 +173,9 @@ class KafkaNode:
     ) -> None:
         """Waits until the broker answers ApiVersions, and its metadata lists ``nodes`` as alive.
 
-        ``nodes`` is by default the node itself: a broker is listed once the controllers have
-        unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or as
-        soon as the process has exited.
+        By default, ``nodes`` is this node. A broker is listed when the controllers have unfenced
+        it. Raises LocalKafkaError, with the end of the log, after ``timeout`` seconds or as soon as
+        the process has exited.
         """
         wanted = frozenset({self.node_id}) if nodes is None else nodes
         deadline = time.monotonic() + timeout
@@ -210,8 +211,8 @@ class KafkaNode:
     # --- within ----------------------------------------------------------------------------------
 
     def _move(self, verb: str) -> subprocess.Popen[bytes]:
-        """Changes the state by ``verb`` of the state table. An illegal verb raises and changes
-        nothing.
+        """Changes the state according to ``verb`` in the state table. If the table does not allow
+        the verb, raises an error and changes nothing.
         """
         state = self.state
         target = _TRANSITIONS.get((state, verb))

@@ -5,11 +5,13 @@ standard input, a pipe whose other end only the parent has. The kernel closes th
 parent exits, is killed with SIGKILL or crashes. Then the watcher kills its whole process group,
 which contains the brokers, and removes DIRECTORY.
 
-PR_SET_PDEATHSIG is not used: it fires when the *thread* that started the broker ends, it needs code
-between fork and exec, and it leaves the data directory behind. A process group is used because a
-broker joins it as it is started, so no broker ever runs without its watcher.
+PR_SET_PDEATHSIG is not used, for three reasons. The signal is sent when the *thread* that started
+the broker ends, it needs code between fork and exec, and nobody would remove the data directory. A
+broker joins the process group of the watcher when it is started, so no broker ever runs without its
+watcher.
 
-Owns: that duty. Imports no module of this package: it must start fast and never fail.
+Owns: the end of the brokers. This script imports no module of the package, because it must start
+fast and never fail.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 Owns: choosing free ports on the loopback address and holding them. Never: listening.
 
-A restarted broker must listen on its old port, because clients have no other, and while it is down
-no other process may take that port. Two things could take the port: a process that searches a free
-port, and the kernel, which gives outgoing connections ports of the ephemeral range. So ports are
-chosen below that range, and each port is held by a socket that is bound but never listens.
+A restarted broker must listen on its old port, because its clients know only this port. So no other
+process may take the port while the broker is down. Two things could take the port: a process that
+searches a free port, and the kernel, which gives outgoing connections ports of the ephemeral range.
+So ports are chosen below that range, and each port is held by a socket that is bound but never
+listens.
 
 On Linux a broker can still bind the same port, because both sockets carry SO_REUSEADDR and the
 holding socket does not listen. A process that probes without SO_REUSEADDR finds the port taken. A
@@ -52,7 +53,7 @@ class ReservedPort:
 def reserve(port: int | None = None) -> ReservedPort:
     """Reserves ``port``, or any free port below the ephemeral range.
 
-    Raises LocalKafkaError when the wanted port is taken.
+    Raises LocalKafkaError if ``port`` is taken.
     """
     if port is not None:
         try:

@@ -63,8 +63,8 @@ def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
 
 
 def cluster_state(host: str, port: int, timeout: float = 1.0) -> ClusterState | None:
-    """The cluster in the metadata of the broker at ``host:port``, or None without a complete
-    response.
+    """Requests the state of the cluster from the broker at ``host:port``. Returns None if there is
+    no complete response.
     """
     try:
         # A null array of topics asks for all of them (Metadata v1 and later).
@@ -100,7 +100,7 @@ def _topic(answer: _Reader) -> list[PartitionState]:
 
 
 def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float) -> bytes:
-    """The body of the response to one request on a new connection."""
+    """Sends one request on a new connection, and returns the body of the response."""
     # Request header v1: api key, api version, correlation id, a null client id.
     request = struct.pack(">hhih", api, version, _CORRELATION_ID, -1) + body
     with socket.create_connection((host, port), timeout) as connection:
@@ -126,7 +126,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 class _Reader:
-    """Reads big-endian fields one after the other; reading past the end is an error."""
+    """Reads big-endian fields one after the other. Reading past the end raises an error."""
 
     __slots__ = ("_at", "_data")
 

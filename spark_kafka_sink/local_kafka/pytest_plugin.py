@@ -22,7 +22,8 @@ from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 
 @pytest.fixture(scope="session")
 def new_kafka_cluster() -> Callable[[], KafkaCluster]:
-    """Creates the cluster: one node that creates a topic at its first write.
+    """A function that creates the cluster. By default, the cluster has one node, and creates a
+    topic at the first write to it.
 
     For another cluster, override this fixture in ``conftest.py``, with the scope ``session``, for
     example with ``lambda: KafkaCluster(3)``.

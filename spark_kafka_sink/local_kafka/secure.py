@@ -1,13 +1,13 @@
 """The security of a local Kafka: certificates, users, and the clients' settings.
 
 Owns: the certificates and passwords of a cluster, which are created at its start and only stored in
-its temporary directory; the server settings that name these files; the matching client settings.
-Settings without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
+its temporary directory; the server settings that use them; the matching client settings. Settings
+without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
 
-**Users.** ``alice`` is a super user; ``bob`` may do nothing without an ACL. Each user has one
+**Users.** ``alice`` is a super user. ``bob`` may do nothing without an ACL. Each user has one
 random password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its
-CN. For OAUTHBEARER the name is the token's ``sub``. A client on PLAINTEXT is ANONYMOUS, which is a
-super user as well, so that a test's tools need no credentials.
+CN. For OAUTHBEARER the name is the token's ``sub``. A client on PLAINTEXT is the user ANONYMOUS.
+This user is also a super user, so that a test's tools need no credentials.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _SECURITY = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """The secrets of one secure cluster. Files are in PEM; a key file has the key and the chain.
+    """The secrets of one secure cluster. Files are in PEM. A key file has the private key and the
+    certificate chain.
 
     ``passwords`` has the password of each user, ``client_keys`` the file with the client
     certificate of each user.
@@ -93,8 +94,8 @@ class Security:
     def format_options(self) -> tuple[str, ...]:
         """The arguments of ``kafka-storage format`` for the users' SCRAM credentials.
 
-        The credentials are salted, so no password is on a command line. By RFC 5802, SaltedPassword
-        is PBKDF2 with HMAC of the mechanism's hash.
+        The arguments have the salted passwords of RFC 5802 (PBKDF2 with the mechanism's hash), so
+        no password is on a command line.
         """
         options = []
         for mechanism, algorithm in (("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")):
@@ -113,7 +114,7 @@ class Security:
     ) -> dict[str, str]:
         """The options of a client by Java's names, without ``bootstrap.servers``.
 
-        With SSL, the client shows the certificate of ``user``; with SASL_SSL it shows no
+        With SSL, the client uses the certificate of ``user``. With SASL_SSL, it uses no client
         certificate.
         """
         options = {"security.protocol": protocol}

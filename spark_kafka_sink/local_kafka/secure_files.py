@@ -2,7 +2,8 @@
 mounts.
 
 Owns: the names of the files, the ports and the paths within the container. Never: a setting of
-Kafka (``conf/kafka``, ``secure``), so that Docker runs the same broker as this machine does.
+Kafka. The settings come from ``conf/kafka`` and ``secure``, so that a broker in Docker is the same
+as a broker on this machine.
 
 ``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes new files with new
 passwords each time. ``client.properties`` among them is for clients on this machine.
@@ -44,7 +45,7 @@ exec /opt/kafka/bin/kafka-server-start.sh {MOUNTED}/server.properties
 
 
 def write_secure_files(directory: Path) -> Path:
-    """Writes the files into ``directory``, which must not exist yet; returns the path of the
+    """Writes the files into ``directory``, which must not exist yet. Returns the path of the
     client's file.
 
     Raises LocalKafkaError.

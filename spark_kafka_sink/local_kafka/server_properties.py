@@ -1,6 +1,6 @@
-"""Kafka server configuration files: the shipped templates, read and written.
+"""Reads and writes Kafka's server configuration files, starting from the shipped templates.
 
-Owns: finding ``conf/kafka``, and Java's properties format as far as server files need it. Never:
+Owns: finding ``conf/kafka``, and the part of Java's properties format that server files use. Never:
 the meaning of a setting.
 """
 
@@ -30,7 +30,9 @@ def template_directory() -> Path:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The ``name=value`` lines of the file ``path``, in order; ``#`` begins a comment line."""
+    """The ``name=value`` lines of the file ``path``, in order. A line that begins with ``#`` is a
+    comment.
+    """
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
@@ -79,11 +81,11 @@ def node_properties(
 
 
 def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """``properties`` with ``overrides`` applied; the brokers' own listener stays among the
-    advertised listeners.
+    """Returns ``properties`` with ``overrides`` applied. The brokers' own listener always stays
+    among the advertised listeners.
 
-    Kafka refuses advertised listeners without the listener that brokers use among themselves. So a
-    test that gives clients another address need not repeat that listener.
+    Kafka refuses ``advertised.listeners`` without the listener that brokers use among themselves.
+    Because it is added here, a test that gives clients another address need not repeat it.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

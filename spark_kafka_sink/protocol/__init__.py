@@ -5,9 +5,9 @@ code.
 
 ``messages`` has requests with encoders and responses with decoders, generated from Kafka's
 definitions, over ``wire`` (reads) and ``wire_writer``. ``produce`` and ``metadata`` are written by
-hand: batches are not copied, metadata is read into columns. ``answers`` decodes, and checks that a
-response answers its request. ``transaction_requests``, ``log_requests``, ``group_requests`` and
-``topic_requests`` create requests for several packages. Values: ``request`` (the interface of a
-request to the network client), ``cluster``, ``node_api_versions``, ``producer_ids``. ``frames`` has
-headers and lengths.
+hand, because batches must not be copied, and metadata are read into columns. ``answers`` decodes a
+response, and checks that it answers its request. ``transaction_requests``, ``log_requests``,
+``group_requests`` and ``topic_requests`` create requests for several packages. Plain values are in
+``request`` (the interface of a request to the network client), ``cluster``, ``node_api_versions``
+and ``producer_ids``. ``frames`` has headers and lengths.
 """

@@ -5,9 +5,9 @@ module has the rules between fields, and the rule that every requested item is a
 once. Never: the meaning of an error code.
 
 A response that contradicts itself or its request is refused. Items that were not requested are
-dropped, like in other clients, because some services answer for all topics. So the request bounds
-the kept part of a response. Produce and Metadata, which are read into columns, check themselves
-(``produce.py``, ``metadata.py``).
+dropped, as in other clients, because some services answer for all topics. So the size of the
+request limits the part of a response that is kept. The responses of Produce and Metadata are read
+into columns, and checked in ``produce.py`` and ``metadata.py``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 def decode(request: Request[ResponseT], version: int, body: memoryview) -> ResponseT:
     """Decodes the whole ``body`` of the response to ``request``. Raises only RemoteProtocolError.
 
-    Every item of the response's arrays has been read once, so reading an item again never raises.
+    Every item of the response's arrays is read here once, so a later read of an item never raises
+    an error.
     """
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
@@ -124,10 +125,11 @@ def _read(request: Request[ResponseT], reader: WireReader, version: int) -> Resp
 
 
 def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> ResponseT:
-    """The response of a broker that does not support the version of the ApiVersions request.
+    """Reads the response of a broker that does not support the version of the ApiVersions request.
 
     The broker responds with version 0, and only the error code is needed. Brokers since 2.4 send
-    the supported range after the code; others send a malformed range (librdkafka's mock does).
+    the supported range after the code. Others send a malformed range, such as librdkafka's mock
+    broker.
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -321,7 +323,8 @@ def _higher_epoch(
 ) -> None:
     """Checks that the response has a higher epoch than its request.
 
-    Otherwise two transactions would have the same producer id and epoch, and be merged.
+    Otherwise two transactions would have the same producer id and epoch, and would become one
+    transaction.
     """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:
@@ -341,8 +344,8 @@ def _txn_offset_commit(
 def _partitions(
     topics: Iterable[Any], name: str = "name", number: str = "partition_index"
 ) -> Iterator[tuple[str, int]]:
-    """The topic and number of each partition in ``topics``; ``name`` and ``number`` are the names
-    of these fields.
+    """Yields the topic and number of each partition in ``topics``. ``name`` and ``number`` are the
+    names of these two fields.
     """
     for topic in topics:
         for one in topic.partitions:
@@ -358,8 +361,8 @@ def _partitions_of(
 ) -> Sequence[Any]:
     """The ``topics`` of a response, with only the ``requested`` partitions.
 
-    So the first partition of the first topic is the only result of a request for one partition.
-    ``name``, ``number`` and ``partitions`` are names of fields. Raises MalformedError for a
+    After this call, the result of a request for one partition is the first partition of the first
+    topic. ``name``, ``number`` and ``partitions`` are names of fields. Raises MalformedError for a
     partition that comes twice or is missing.
     """
     missing = set(requested)
@@ -385,9 +388,9 @@ def _partitions_of(
 def _items_of(
     items: Sequence[Any], key: Callable[[Any], Hashable], requested: Iterable[Hashable], what: str
 ) -> Sequence[Any]:
-    """The ``items`` of a response whose ``key`` was ``requested``.
+    """The ``items`` of a response whose ``key`` was ``requested``. Other items are dropped.
 
-    Raises MalformedError, naming ``what``, for a key that comes twice or is missing.
+    Raises MalformedError, which names ``what``, for a key that occurs twice or is missing.
     """
     missing = set(requested)
     wanted = frozenset(missing)
@@ -408,7 +411,7 @@ def _answered(missing: set[Any], key: Hashable, what: str) -> None:
 
 
 def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
-    """``message`` with the items ``kept`` in its ``field``."""
+    """Returns a copy of ``message`` in which ``field`` has the items ``kept``."""
     if kept is getattr(message, field):
         return message
     changed: ResponseT = replace(message, **{field: kept})  # type: ignore[type-var]  # a dataclass
@@ -416,8 +419,8 @@ def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
 
 
 def _read_all(struct: object) -> None:
-    """Reads every item of the arrays in a message, so that a malformed item raises now, and not
-    when it is used.
+    """Reads every item of the arrays in a message, so that a malformed item raises an error now,
+    and not when it is used.
     """
     for name in _arrays_of(type(struct)):  # type: ignore[arg-type]  # a class is hashable
         for item in getattr(struct, name):
@@ -427,8 +430,8 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The names of a message's fields that are kept as bytes; each item is created when
-    it is read.
+    """The names of the array fields of a message that are kept as bytes. An item of such an array
+    is created when it is read.
     """
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))

@@ -1,4 +1,4 @@
-"""A client's view of a cluster: nodes, topics, partitions, leaders. Values only.
+"""A client's view of a cluster as plain values: nodes, topics, partitions, leaders.
 
 Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
 :class:`ClusterResourceListener`. Never: requesting or refreshing metadata
@@ -6,9 +6,9 @@ Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cl
 preflight sends a cluster to the tasks inside the writer.
 
 Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that create a
-:class:`Node` or a :class:`PartitionInfo` when it is requested. As Python objects a broker would
-take 230 bytes and a partition 300 bytes, while a broker's response needs as little as 12 and 18: a
-response must not need much more memory here than on the wire.
+:class:`Node` or a :class:`PartitionInfo` when it is requested. As Python objects, a broker would
+take 230 bytes and a partition 300 bytes. In a broker's response they may take only 12 and 18 bytes,
+and a response must not need much more memory here than on the wire.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition. ``leader`` is a node id, or -1; ``leader_epoch`` is -1 when it is not
-    reliable.
+    """A partition. ``leader`` is a node id, or -1 if there is no leader. ``leader_epoch`` is -1 if
+    it is not reliable.
     """
 
     tp: TopicPartition
@@ -60,7 +60,7 @@ class PartitionInfo:
 
 
 class _ByNumber(dict[int, TopicPartition]):
-    """The partitions of a topic, each created when it is first read."""
+    """The partitions of a topic by number. A partition is created when it is first read."""
 
     __slots__ = ("_topic",)
 
@@ -74,8 +74,8 @@ class _ByNumber(dict[int, TopicPartition]):
 
 @lru_cache(64)
 def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
-    """The TopicPartition of every number of ``topic``, cached because a chunk of rows needs a
-    thousand of them.
+    """A map from a partition number to the TopicPartition of ``topic``. It is cached, because a
+    chunk of rows may need a thousand of them.
     """
     return _ByNumber(topic)
 
@@ -86,7 +86,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
     ``rows`` has five integers for each partition: its leader, the leader's epoch, its error code,
     the index in ``ids`` where its replicas end, and the index where its offline replicas end.
     Replicas begin where the ids of the previous partition end. A partition takes 20 bytes, and 4
-    for each id. The error code is not compared: it belongs to a response, not to the partition.
+    bytes for each id. Comparisons ignore the error code, because it belongs to a response and not
+    to the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
@@ -105,8 +106,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
     def of(
         cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
     ) -> PartitionInfos:
-        """Builds the columns of ``infos``, which are in the order of their numbers 0, 1, 2, ...;
-        ``errors`` are error codes by partition.
+        """Builds the columns from ``infos``, which must be in the order of their numbers 0, 1, 2,
+        ... ``errors`` are error codes by partition number.
         """
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):
@@ -162,17 +163,17 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return f"PartitionInfos({self.topic!r}, {list(self)!r})"
 
     def leader(self, number: int) -> int:
-        """The node id of a partition's leader, or -1. Raises IndexError for a number beyond the
-        last partition.
+        """The node id of a partition's leader, or -1 without a leader. Raises IndexError for a
+        number after the last partition.
         """
         return self._rows[5 * number]
 
     def leaders(self) -> set[int]:
-        """The node ids of all leaders, with -1 if any partition has no leader."""
+        """The node ids of all leaders. If any partition has no leader, the set also contains -1."""
         return set(self._rows[0::5])
 
     def leader_epochs(self) -> array[int]:
-        """The epoch of each partition's leader by partition number, -1 where unknown."""
+        """The epoch of each partition's leader, by partition number. It is -1 if it is unknown."""
         return self._rows[1::5]
 
     @property
@@ -211,7 +212,7 @@ _MOST_MADE = 128
 
 
 class Nodes(Mapping[int, Node]):
-    """Brokers by id, in the order of their ids. Immutable; built by :class:`NodesBuilder`."""
+    """Brokers by id, in the order of their ids. Immutable. :class:`NodesBuilder` builds it."""
 
     __slots__ = ("_data", "_ids", "_made", "_places")
 
@@ -224,7 +225,7 @@ class Nodes(Mapping[int, Node]):
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Nodes:
-        """Builds the columns; if two nodes have the same id, the last one counts."""
+        """Builds the columns. If two nodes have the same id, the last of them counts."""
         builder = NodesBuilder()
         for node in {node.id: node for node in nodes}.values():
             builder.add(node)
@@ -327,7 +328,7 @@ class NodesBuilder:
         self._data += rack
 
     def build(self) -> Nodes:
-        """The added nodes. Raises ValueError when a node id was added twice."""
+        """Returns the added nodes. Raises ValueError if a node id was added twice."""
         ids, places = self._ids, self._places
         if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
             # Only the ids: a list of pairs would need three times the memory while it is sorted.
@@ -345,8 +346,9 @@ class NodesBuilder:
 class Cluster:
     """An immutable view of the cluster (Java's ``Cluster``).
 
-    ``topics`` maps a topic to its partitions, indexed by partition number without gaps (a partition
-    that a broker omits is a leaderless entry). ``topic_ids`` holds the 16 bytes of known ids.
+    ``topics`` maps a topic to its partitions, which are indexed by partition number without gaps. A
+    partition that a broker omits has an entry without a leader. ``topic_ids`` has the ids of topics
+    that are known, each as 16 bytes.
     """
 
     cluster_id: str | None = None
@@ -366,7 +368,7 @@ class Cluster:
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
     def topic_id(self, topic: str) -> str | None:
-        """The topic's id as Kafka's tools show it (Java's ``Uuid``); None when it is unknown."""
+        """The topic's id as Kafka's tools show it (Java's ``Uuid``). None if the id is unknown."""
         known = self.topic_ids.get(topic)
         return None if known is None else base64.urlsafe_b64encode(known).rstrip(b"=").decode()
 
@@ -377,14 +379,14 @@ class Cluster:
         return partitions[tp.partition]
 
     def leader(self, tp: TopicPartition) -> int:
-        """The node id of the leader of ``tp``; -1 when the partition or its leader is unknown."""
+        """The node id of the leader of ``tp``. -1 if the partition or its leader is unknown."""
         partitions = self.topics.get(tp.topic)
         if partitions is None or not 0 <= tp.partition < len(partitions):
             return -1
         return partitions.leader(tp.partition)
 
     def leader_for(self, tp: TopicPartition) -> Node | None:
-        """The leading broker, or None when the partition or its leader is unknown."""
+        """The broker that leads ``tp``. None if the partition or its leader is unknown."""
         leader = self.leader(tp)
         return None if leader < 0 else self.nodes.get(leader)
 
@@ -394,5 +396,7 @@ class ClusterResourceListener(Protocol):
     """A listener for the cluster's id (Java's ClusterResourceListener)."""
 
     def on_update(self, cluster_id: str) -> None:
-        """Called on the network thread when the cluster's id becomes known, or changes."""
+        """Receives the cluster's id. Called on the network thread when the id becomes known or
+        changes.
+        """
         ...

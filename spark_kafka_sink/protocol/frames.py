@@ -3,7 +3,8 @@
 Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits of
 a frame's size. Never: bodies, sockets, the reading of a frame from a stream (``network/``).
 
-On a record's way: the last step before the selector, and the first after it.
+A request gets its header in the last step before the selector, and a response loses its header in
+the first step after the selector.
 """
 
 from __future__ import annotations
@@ -62,9 +63,10 @@ def frame(
 ) -> tuple[list[Buffer], int]:
     """The whole frame of ``request``: its buffers in order, and their size in bytes.
 
-    Both include the length prefix. Header and the body's first small buffer become one buffer; the
-    others are passed on without a copy. The client id is a classic int16 string even in header v2,
-    because the broker reads it before it knows the version (RequestHeader.json).
+    Both include the length prefix. The header and the first small buffer of the body are joined to
+    one buffer. The other buffers are passed on without a copy. The client id is a classic int16
+    string even in header v2, because the broker reads it before it knows the version
+    (RequestHeader.json).
     """
     body = request.encode(version)
     name = None if client_id is None else client_id.encode()
@@ -86,11 +88,11 @@ def frame(
 
 
 def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
-    """The length of a frame, from its first four bytes; at most ``limit``.
+    """Parses the length of a frame from its first four bytes. The length is at most ``limit``.
 
-    Raises RemoteProtocolError for a length that no broker sends; its hint is a guess at the program
-    on the port. Raises WrongListenerError when a connection's ``first`` bytes are clearly TLS. The
-    limit is checked before anything is allocated.
+    Raises RemoteProtocolError for a length that no broker sends. Its hint guesses which program
+    listens on the port. Raises WrongListenerError if the ``first`` bytes of a connection are
+    clearly TLS. The limit is checked before memory is allocated.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:
@@ -120,7 +122,7 @@ def parse_response_header(
 ) -> tuple[int, memoryview]:
     """The correlation id and the body of a response's ``payload`` (the frame without its length).
 
-    Raises RemoteProtocolError when the header is truncated or its tagged fields are malformed.
+    Raises RemoteProtocolError if the header is truncated, or if its tagged fields are malformed.
     """
     correlation_id = peek_correlation_id(payload)
     if response_header_version(api_key, version) == 0:
@@ -137,7 +139,7 @@ def parse_response_header(
 
 
 def peek_correlation_id(payload: memoryview) -> int:
-    """The correlation id of a response, which is the first field in every version."""
+    """The correlation id of a response. It is the first field in every version of the header."""
     if len(payload) < 4:
         raise RemoteProtocolError(
             f"an answer of {len(payload)} bytes is too short for its correlation id"

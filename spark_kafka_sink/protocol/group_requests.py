@@ -43,8 +43,8 @@ class OffsetAndMetadata:
     """A committed offset: ``offset`` is the next offset to read, like in Kafka's class of the same
     name.
 
-    ``leader_epoch`` is the epoch of the last record that was read, -1 when unknown. ``metadata`` is
-    a text of the committer.
+    ``leader_epoch`` is the leader epoch of the last record that was read, or -1 if it is unknown.
+    ``metadata`` is any text of the client that commits.
     """
 
     offset: int

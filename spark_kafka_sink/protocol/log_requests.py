@@ -1,11 +1,12 @@
 """Requests for reading a partition: ListOffsets, Fetch and DescribeProducers.
 
 Owns: these requests for one partition, and :class:`FetchedPartition`. Never: the content of fetched
-bytes (``records/log_records.py``); fetch sessions, because the reader of a commit log reads few
-partitions, a few times.
+bytes (``records/log_records.py``); fetch sessions, because few partitions are read, and each only a
+few times.
 
-That reader must see uncommitted records; only ``kprod check --exactly-once`` reads with
-READ_COMMITTED, as a consumer does. Used on the driver.
+Used on the driver. The reader of the commit log needs uncommitted records as well, so it reads
+without READ_COMMITTED. Other readers need the last stable offset and the list of aborted
+transactions, so they read with READ_COMMITTED, as a consumer does.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _NO_RECORDS: Final = memoryview(b"")
 
 
 class OffsetSpec(IntEnum):
-    """The offset to list. The values are the timestamps in the request."""
+    """The offset that a ListOffsets request asks for. The value of a member is the timestamp in the
+    request.
+    """
 
     LATEST = -1
     EARLIEST = -2
@@ -55,7 +58,8 @@ class OffsetSpec(IntEnum):
 def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> ListOffsetsRequest:
     """The request for the first or last offset of ``tp``, sent to the leader of ``tp``.
 
-    Versions above 9 are for logs in remote storage; versions below 2 have no isolation level.
+    Versions above 9 are only needed for logs in remote storage, and versions below 2 have no
+    isolation level.
     """
     partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=int(spec))
     return ListOffsetsRequest(
@@ -66,7 +70,9 @@ def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> Li
 
 
 def listed_offset(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
-    """The offset in a ListOffsets response. LATEST is the high watermark."""
+    """The only partition in a ListOffsets response. For LATEST, its offset is the high
+    watermark.
+    """
     return response.topics[0].partitions[0]
 
 
@@ -80,10 +86,11 @@ def fetch(
     """The request for batches of ``tp`` from ``offset`` on, about ``max_bytes`` in size, sent to
     the leader of ``tp``.
 
-    The broker returns whole batches, including the first batch at any size; the last batch may be
-    truncated. The broker does not wait for batches, and keeps no session. Versions from 13 on name
-    topics by id and are not needed: every broker up to 4.x accepts 12. Versions below 10 can't read
-    topics with zstd (UNSUPPORTED_COMPRESSION_TYPE).
+    The broker returns whole batches, and always at least the first batch, even if it is larger. The
+    last batch may be truncated. The broker does not wait for new batches, and keeps no fetch
+    session. Versions from 13 on identify topics by id. They are not needed, because every broker up
+    to 4.x accepts version 12. Versions below 10 can't read topics with zstd
+    (UNSUPPORTED_COMPRESSION_TYPE).
     """
     partition = FetchPartition(
         partition=tp.partition, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -102,8 +109,9 @@ class FetchedPartition:
     """The fetched records of one partition.
 
     ``records`` are whole batches, a view of the response's bytes. The first batch may begin before
-    ``fetch_offset``, and the last batch may be truncated. With ``read_committed`` aborted
-    transactions are included; ``aborted`` lists them by producer id and first offset.
+    ``fetch_offset``, and the last batch may be truncated. A response to a request with
+    ``read_committed`` also contains records of aborted transactions. ``aborted`` lists these
+    transactions by producer id and first offset, so that the reader can skip them.
     """
 
     error: ErrorCode
@@ -129,7 +137,7 @@ class FetchedPartition:
 def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
     """The request for the producers that the leader of ``tp`` remembers, sent to that leader.
 
-    A transaction that is open at the leader, but not at a coordinator, hangs.
+    A transaction that is open at the leader, but not at any coordinator, is a hanging transaction.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])
@@ -138,8 +146,8 @@ def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
 def described(response: DescribeProducersResponse) -> PartitionResponse:
     """The producers of the only partition in a DescribeProducers response.
 
-    In a producer, -1 means none, in every field except the first. ``current_txn_start_offset`` is
-    the start of the producer's open transaction, which holds back the partition's last stable
-    offset.
+    In every field of a producer except for the first field, -1 means that there is no value.
+    ``current_txn_start_offset`` is the first offset of the producer's open transaction. The
+    partition's last stable offset can't be greater.
     """
     return response.topics[0].partitions[0]

@@ -1,16 +1,16 @@
 """The Metadata request, and its response with validation.
 
 Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`, and their
-creation from Kafka's message (``protocol/messages/metadata.py``) with validation, so that no caller
-gets a port 0, a duplicate broker, or partition two billion. Never: the use of metadata
+creation from Kafka's message (``protocol/messages/metadata.py``) with validation. So no caller gets
+a port 0, a duplicate broker, or a partition number of two billion. Never: the use of metadata
 (``network/client/metadata.py``), the handling of an error code.
 
-On a record's way: first, before the record's partition is known.
+Metadata are the first step of a record's way, because its partition is chosen from them.
 
 A Metadata response is the largest response, and a hostile broker could inflate each part of it:
 brokers, topics, partitions, replicas. So each part is decoded directly into the columns that a
-:class:`Cluster` keeps (:class:`Nodes`, :class:`PartitionInfos`). An unrequested topic is dropped,
-because some services answer for all topics where none was requested.
+:class:`Cluster` keeps (:class:`Nodes`, :class:`PartitionInfos`). A topic that was not requested is
+dropped, because some services answer for all topics if no topic was requested.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 class TopicMetadata:
     """The metadata of one topic.
 
-    ``topic_id`` is 16 bytes, or None when the broker has none or does not report it (< v10).
-    ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` that the
-    principal may do; None when it was not requested, or the broker does not report it (< v8).
-    ``in_sync`` has the number of replicas in sync by partition number.
+    ``topic_id`` is 16 bytes. It is None if the broker has no topic id, or does not report it (below
+    v10). ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` for
+    which the principal is authorized. It is None if it was not requested, or if the broker does not
+    report it (below v8). ``in_sync`` has the number of replicas in sync, by partition number.
 
-    No partition came twice. A partition that the broker left out has no leader; such partitions are
-    so few that the columns take no more memory than the response's size allows.
+    The partitions have no duplicates. A partition that the broker left out has an entry without a
+    leader. The number of such entries is limited by the size of the response.
     """
 
     error: ErrorCode
@@ -89,9 +89,9 @@ class MetadataResponse:
 class MetadataRequest:
     """A request for the brokers, and for the metadata of ``topics``.
 
-    Without topics only the brokers are requested. There is no request for all topics, so that the
-    request bounds the response and its memory. Brokers since 2.3 return the principal's operations
-    on each topic (v8, KIP-430).
+    Without topics, only the brokers are requested. There is no request for all topics, so that the
+    request limits the size of the response and its memory. Brokers since 2.3 return the principal's
+    operations on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -102,7 +102,7 @@ class MetadataRequest:
     versions = metadata.VERSIONS
 
     def encode(self, version: int) -> Buffers:
-        """Encodes the request, see :meth:`Request.encode`."""
+        """Encodes the body of the request, as :meth:`Request.encode` describes."""
         return metadata.MetadataRequest(
             topics=[metadata.MetadataRequestTopic(name=name) for name in self.topics],
             allow_auto_topic_creation=self.allow_auto_topic_creation,
@@ -110,15 +110,15 @@ class MetadataRequest:
         ).encode(version)
 
     def read(self, reader: WireReader, version: int) -> MetadataResponse:
-        """Reads the response, see :meth:`Request.read`."""
+        """Reads the body of the response, as :meth:`Request.read` describes."""
         return read_metadata(reader, version, self.topics)
 
 
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
-    """Reads Metadata v4 to v13, the response to a request for the topics ``requested``.
+    """Reads a Metadata response, v4 to v13. ``requested`` are the topics of the request.
 
-    Needs about 400 bytes for each of these topics in the response, and at most four times the
-    response's size for the rest. A real response needs less than its size.
+    Needs about 400 bytes for each requested topic in the response, and at most four times the size
+    of the response for the rest. For a real response, it is less than the size of the response.
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
@@ -161,8 +161,8 @@ def _nodes(brokers: Sequence[MetadataResponseBroker]) -> Nodes:
 class _Topics:
     """Collects the topics of one response in columns.
 
-    ``_gaps`` counts missing partitions with a smaller number than an existing partition. They need
-    memory, so the received bytes also bound their number.
+    ``_gaps`` is the number of missing partitions below the largest partition number of a topic.
+    They need memory, so their number must not be larger than the received bytes allow.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")
@@ -215,9 +215,7 @@ class _Topics:
     def _in_order(
         self, rows: array[int], ids: array[int], in_sync: array[int], numbers: array[int]
     ) -> tuple[array[int], array[int], array[int]]:
-        """The columns with the partitions in ascending order, and with entries for missing
-        partitions.
-        """
+        """Sorts the columns by partition number, and adds entries for missing partitions."""
         count = max(numbers) + 1
         self._gaps += count - len(numbers)
         if self._gaps > self._most_gaps:

@@ -1,6 +1,6 @@
 """The API versions and features that a broker supports (Java's ``NodeApiVersions``).
 
-Owns: :class:`NodeApiVersions`, the value. Never: the request and its time.
+Owns: :class:`NodeApiVersions`. Never: the ApiVersions request and the time of its sending.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ _CAME_WITH: Final = {
 class NodeApiVersions:
     """The API versions of a broker, without APIs that this client does not support.
 
-    ``finalized_features`` are the cluster's feature levels, of epoch ``finalized_features_epoch``
-    (-1: the broker reports none).
+    ``finalized_features`` are the cluster's feature levels, and ``finalized_features_epoch`` is
+    their epoch. It is -1 if the broker reports no features.
 
-    An advertised minimum is not reliable: for librdkafka's sake, brokers since 4.0 report Produce 0
-    and refuse versions below 3 (KAFKA-18659). So :meth:`latest_usable` intersects the broker's
-    range with the client's range, which has only implemented versions.
+    The lowest version that a broker reports is not reliable. For example, brokers since 4.0 report
+    version 0 of Produce because of librdkafka, although they refuse versions below 3 (KAFKA-18659).
+    So :meth:`latest_usable` intersects the broker's range with the client's range, which has only
+    implemented versions.
     """
 
     api_versions: Mapping[int, VersionRange]
@@ -62,12 +63,12 @@ class NodeApiVersions:
 
     @property
     def transaction_version(self) -> int:
-        """The cluster's level of ``transaction.version`` (KIP-890); 2 and higher is protocol 2
-        (TV2).
+        """The cluster's level of ``transaction.version`` (KIP-890). From 2 on, transactions use
+        protocol 2 (TV2).
 
-        1 when the cluster has a higher level, but this broker, or a proxy before it, does not offer
-        the requests of protocol 2. librdkafka and franz-go fall back in the same way. 0 when the
-        broker reports no features, like brokers before 4.0 or ApiVersions below v3.
+        It is 1 if the cluster has a higher level, but this broker, or a proxy before this broker,
+        does not support the requests of protocol 2. (librdkafka and franz-go do the same.) It is 0
+        if the broker reports no features: before Kafka 4.0, or with ApiVersions below v3.
         """
         level = self.finalized_features.get("transaction.version", 0)
         if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):
@@ -79,8 +80,8 @@ class NodeApiVersions:
         return offered is not None and offered.max >= version
 
     def latest_usable(self, api_key: ApiKey, ours: VersionRange) -> int:
-        """The highest version that both sides support. Raises UnsupportedVersionError without a
-        common version.
+        """The highest version that both sides support. Raises UnsupportedVersionError if there is
+        no common version.
         """
         theirs = self.api_versions.get(api_key)
         if theirs is None:
@@ -101,7 +102,9 @@ class NodeApiVersions:
 
 
 def _without(api_key: ApiKey) -> str:
-    """The hint for a broker that lacks an API, which may be another product than Apache Kafka."""
+    """The hint for a broker that does not support an API. Such a broker may be another product than
+    Apache Kafka.
+    """
     if api_key is ApiKey.INIT_PRODUCER_ID:
         return (
             "this service has no idempotent producers: write with deliveryGuarantee=none (a "

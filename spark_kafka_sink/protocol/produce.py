@@ -3,8 +3,8 @@
 Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder of
 the response. Never: the bytes of a batch, which are passed on unchanged.
 
-On a record's way: the sender passes one batch for each partition. The result is a list of buffers
-for ``socket.sendmsg``; every second buffer is a small buffer of this codec.
+The sender passes at most one batch for each partition. The encoded request is a list of buffers for
+``socket.sendmsg``, in which small buffers of this codec alternate with the buffers of batches.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 class PartitionProduceData(NamedTuple):
-    """A record batch for a partition, in ``buffers`` that are sent unchanged; ``size`` is their
-    total in bytes.
+    """A record batch for a partition. Its ``buffers`` are sent unchanged, and ``size`` is their
+    total size in bytes.
     """
 
     tp: TopicPartition
@@ -70,8 +70,8 @@ class RecordError:
 
 
 class PartitionProduceResponse(NamedTuple):
-    """The response for one partition. ``leader`` is the new leader (node id, epoch) of KIP-951, or
-    None.
+    """The response for one partition. ``leader`` is the node id and epoch of a new leader
+    (KIP-951), or None.
     """
 
     tp: TopicPartition
@@ -106,7 +106,8 @@ _new_response: Callable[
 class ProduceResponse:
     """The response to a Produce request, with an item for each partition of the request.
 
-    ``node_endpoints`` are the new leaders of KIP-951, at most as many as there are partitions.
+    ``node_endpoints`` are the addresses of new leaders (KIP-951). There are at most as many as
+    partitions.
     """
 
     partitions: tuple[PartitionProduceResponse, ...]
@@ -116,11 +117,11 @@ class ProduceResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRequest:
-    """A Produce request. ``acks`` is -1, 0 or 1; there is at most one batch for each partition.
+    """A Produce request. ``acks`` is -1, 0 or 1. There is at most one batch for each partition.
 
-    Version 13 (topic ids) is not offered: with names, the re-creation of a topic shows as an error
-    of the sequence check, and every 4.x broker accepts 12. A transaction of version 1 limits
-    ``max_version`` to 11.
+    Version 13, which has topic ids, is not used. With names, the sequence check of the broker
+    detects that a topic was created again. Every 4.x broker accepts version 12. For a transaction
+    of version 1, ``max_version`` is at most 11.
     """
 
     acks: int
@@ -137,12 +138,13 @@ class ProduceRequest:
         return VersionRange(self.min_version, self.max_version)
 
     def encode(self, version: int) -> Buffers:
-        """The buffers of the request: small buffers of this codec and the buffers of the batches in
-        turn.
+        """Encodes the request as a list of buffers: small buffers of this codec and the buffers of
+        the batches in turn.
 
-        Topics are in the order of their first occurrence in ``data``, partitions of a topic in the
-        order of ``data``. Raises IllegalStateError when a partition comes twice or a ``size`` is
-        wrong. Either mistake would end the connection, or even shift all bytes after it.
+        Topics are in the order of their first occurrence in ``data``, and the partitions of a topic
+        are in the order of ``data``. Raises IllegalStateError if a partition occurs twice, or if a
+        ``size`` is wrong. With either mistake, the broker would close the connection, or misread
+        all bytes after the mistake.
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -167,7 +169,8 @@ class ProduceRequest:
     def read(self, reader: WireReader, version: int) -> ProduceResponse:
         """Reads the response, which must have every partition of this request once and no other.
 
-        This request and the received bytes bound the memory that is allocated.
+        The memory that is allocated is limited by the size of this request and by the received
+        bytes.
         """
         _check_version(version)
         return _ResponseDecoder(version, self.data).parse(reader)
@@ -183,7 +186,7 @@ def _check_version(version: int) -> None:
 def _encode_classic(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Encodes versions 3 to 8: int16 strings, int32 counts and sizes."""
+    """Encodes versions 3 to 8, with int16 lengths of strings, and int32 counts and sizes."""
     out: list[Buffer] = []
     head = _classic_string(request.transactional_id)
     head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms) + _INT32.pack(len(topics))
@@ -202,8 +205,8 @@ def _encode_classic(
 def _encode_flexible(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Encodes versions 9 to 12: compact strings, counts and sizes (each plus one),
-    tagged fields.
+    """Encodes versions 9 to 12, with tagged fields, and with compact lengths of strings, counts and
+    sizes. (A compact number is encoded as the number plus one.)
     """
     out: list[Buffer] = []
     head = _compact_string(request.transactional_id)
@@ -253,9 +256,9 @@ def _compact_string(text: str | None) -> bytes:
 class _ResponseDecoder:
     """Reads a response and matches it with its request.
 
-    ``_requested`` holds the requested partitions without a response so far. Each response removes a
-    partition, so that a duplicate is an error, and the remaining partitions are missing.
-    ``_surplus`` holds partitions that were not requested, which are dropped.
+    ``_requested`` has the requested partitions that have no response yet. Each response removes its
+    partition. So a duplicate is detected, and the partitions that remain at the end are missing in
+    the response. ``_surplus`` has partitions that were not requested, which are dropped.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The producer identity of a transaction, in values that travel between tasks, driver and brokers.
+"""The producer identity of a transaction, as values that tasks, driver and brokers exchange.
 
 Owns: a producer id with its epoch, and a prepared transaction. Never: a producer's state
 (``producer/transaction``), a request.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id with its epoch; (-1, -1) without a producer id."""
+    """A producer id with its epoch. It is (-1, -1) if there is no producer id."""
 
     producer_id: int
     epoch: int
@@ -26,10 +26,10 @@ NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """Everything needed to commit or abort a transaction, from any process and connection.
+    """The data that any process needs to commit or abort a transaction, over any connection.
+    Picklable.
 
-    ``transaction_version`` (1 or 2) determines the EndTxn version of every attempt
-    (``EndTxnRequest``). Picklable.
+    ``transaction_version`` (1 or 2) determines the version of the EndTxn request, also for a retry.
     """
 
     transactional_id: str

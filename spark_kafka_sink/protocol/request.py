@@ -1,8 +1,11 @@
-"""The interface between the makers of requests and the network client.
+"""The interface between the code that creates requests and the network client.
 
 Owns: :class:`Request`, the interface of any request to the network; :class:`ApiKey`. Never: bytes
-on a wire. A request object has no version; ``NetworkClient`` picks the version that the broker and
-:attr:`Request.versions` share, then calls ``encode`` and, later, ``answers.decode``.
+on a wire.
+
+A request object has no version. ``NetworkClient`` chooses the newest version that is in
+:attr:`Request.versions` and that the broker supports. Then it calls ``encode``, and later
+``answers.decode`` for the response.
 """
 
 from __future__ import annotations
@@ -66,13 +69,15 @@ class Request(Protocol[ResponseT_co]):
 
     @property
     def versions(self) -> VersionRange:
-        """The versions that this request may be sent in, a subset of the implemented versions."""
+        """The versions in which this request may be sent. They are a subset of the implemented
+        versions.
+        """
         ...
 
     def encode(self, version: int) -> Buffers:
         """Encodes the body in ``version``, without header and length.
 
-        Raises UnsupportedVersionError when a field has no place in that version.
+        Raises UnsupportedVersionError if a field is set that this version does not have.
         """
         ...
 
@@ -84,7 +89,7 @@ class Request(Protocol[ResponseT_co]):
 
 
 def check_version(request: Request[object], version: int) -> None:
-    """Raises UnsupportedVersionError when ``request`` may not be sent in ``version``."""
+    """Raises UnsupportedVersionError if ``request`` may not be sent in ``version``."""
     ours = request.versions
     if not ours.min <= version <= ours.max:
         raise UnsupportedVersionError(

@@ -36,7 +36,9 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. The value -1 is the broker's default (from v4 on, Kafka 2.4)."""
+    """A topic to create. The number -1 stands for the broker's default, which brokers support since
+    Kafka 2.4 (v4 of the request).
+    """
 
     name: str
     partitions: int = -1
@@ -49,11 +51,12 @@ def describe_configs(
     resources: Iterable[str],
     names: Collection[str] | None = None,
 ) -> DescribeConfigsRequest:
-    """The request for configs of topics by name, from any broker, or of a broker by its id, from
-    that broker.
+    """The request for the configs of topics or of a broker. For topics, ``resources`` are names,
+    and any broker may get the request. For a broker, ``resources`` is its id, and this broker must
+    get the request.
 
-    ``names`` None requests all configs; the broker silently omits unknown names. Needs
-    DESCRIBE_CONFIGS on the topic, or on the cluster for a broker.
+    If ``names`` is None, all configs are requested. The broker silently omits unknown names. The
+    principal needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker's configs.
     """
     return DescribeConfigsRequest(
         resources=[
@@ -68,10 +71,10 @@ def describe_configs(
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
-    """The values in a DescribeConfigs response by config name, defaults included; empty after an
+    """The values in a DescribeConfigs response by config name, including defaults. Empty after an
     error.
 
-    None is an unset value, or a secret.
+    A value is None if the config is not set, or if it is a secret.
     """
     if result.error_code is not ErrorCode.NONE:
         return {}
@@ -82,7 +85,7 @@ def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
 ) -> CreateTopicsRequest:
     """The request to create ``topics``. The broker answers when all brokers know the topics, or
-    ``timeout_ms`` is over.
+    when ``timeout_ms`` is over.
     """
     defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
     return CreateTopicsRequest(

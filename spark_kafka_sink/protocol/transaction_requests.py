@@ -54,8 +54,8 @@ def init_producer_id(
     timeout_ms: int,
     current: ProducerIdAndEpoch = NO_PRODUCER_ID,
 ) -> InitProducerIdRequest:
-    """The request for a producer id. With a ``current`` id, the request raises its epoch (v3,
-    KIP-360).
+    """The request for a producer id. If ``current`` is a producer id, the request raises the epoch
+    of this id (v3, KIP-360).
     """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -68,11 +68,11 @@ def init_producer_id(
 def add_partitions_to_txn(
     transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """The request that adds ``partitions`` to the open transaction, or opens a transaction with
-    them.
+    """The request that adds ``partitions`` to the open transaction. If no transaction is open, it
+    opens a transaction with these partitions.
 
-    Only for transactions of version 1: with version 2 the partition's leader adds the partition
-    (KIP-890).
+    The request is only for transactions of version 1. With version 2, the leader of a partition
+    adds the partition (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -103,17 +103,17 @@ def list_transactions(
     min_duration_ms: int | None = None,
     prefix: str = "",
 ) -> ListTransactionsRequest:
-    """The request for the transactions that one broker coordinates; a caller sends it to every
+    """The request for the transactions that one broker coordinates. A caller must send it to every
     broker.
 
-    An id without the right to describe it is left out silently. The error is
-    COORDINATOR_LOAD_IN_PROGRESS when any of the broker's coordinator partitions loads: then nothing
-    is listed.
+    The broker silently omits ids that the principal may not describe. While any of its coordinator
+    partitions is loading, the broker returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
 
-    All filters must hold. ``prefix`` is compared exactly: brokers since 4.1 (v2, KIP-1152) filter
-    by prefix, and the client filters again. ``min_duration_ms`` needs brokers since 3.8 (v1,
-    KIP-994); an id that never opened a transaction is as old as the epoch, so set ``states`` as
-    well. (The parameters have the names of the request's fields.)
+    A transaction is listed if it passes all filters. Brokers since 4.1 (v2, KIP-1152) filter by
+    ``prefix``. For older brokers, the client filters the response. ``min_duration_ms`` needs
+    brokers since 3.8 (v1, KIP-994). For this filter, an id that never opened a transaction counts
+    as very old, so set ``states`` as well. (The other parameters have the names of the request's
+    fields.)
     """
     return ListTransactionsRequest(
         state_filters=list(states),
@@ -136,17 +136,17 @@ def versions_of(transaction_version: int) -> VersionRange:
     """The versions of EndTxn and of TxnOffsetCommit for a transaction of version
     ``transaction_version``.
 
-    The broker judges these requests by the rules of the request's version, not by the cluster's
-    current version. So the version must be the version that the transaction was written with: if a
-    transaction of version 2 is ended again with EndTxn 4, the broker reports it as fenced although
-    it was committed. TxnOffsetCommit 5 adds the group to the transaction; lower versions must not
-    be used for that.
+    The broker handles these requests by the rules of the request's version, not by the cluster's
+    current version. So the request's version must fit the version with which the transaction was
+    written. For example, if EndTxn v4 ends a transaction of version 2 again, the broker reports the
+    producer as fenced, although the transaction was committed. For a transaction of version 2,
+    TxnOffsetCommit v5 adds the group to the transaction, which lower versions do not do.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The topics of ``partitions``, each once with its partitions."""
+    """Groups ``partitions`` by topic. Returns the partition numbers of each topic."""
     topics: dict[str, list[int]] = {}
     for tp in dict.fromkeys(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)

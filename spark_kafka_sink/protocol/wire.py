@@ -3,12 +3,12 @@
 Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every error in the
 bytes into a RemoteProtocolError. Never: the meaning of a field.
 
-Nothing is allocated before the bytes for it have arrived, and time is linear in these bytes. Python
-objects are larger than their bytes in a response, 300 bytes for 18 at the worst. So an array is
-kept as bytes, and its items are created one by one during iteration.
+Memory is only allocated for bytes that have arrived, and decoding takes a time that is linear in
+these bytes. A Python object is larger than its bytes in a response: 300 bytes instead of 18 in the
+worst case. So an array is kept as bytes, and its items are created one by one during iteration.
 
-A response is kept as columns or as bytes, and unrequested items are an error. So no response needs
-more memory than four times its bytes and 64 KiB, and the memory for each item of the request
+A response is kept as columns or as bytes, and items that were not requested are not kept. So a
+response needs at most four times its own size, 64 KiB, and some memory for each item of the request
 (``tests/protocol/test_hostile_answers.py``; the decoders alone, ``test_generated_messages.py``).
 """
 
@@ -58,15 +58,15 @@ class MalformedError(Exception):
 
 
 def error_of(code: int) -> ErrorCode:
-    """The ErrorCode member for ``code``; UNKNOWN_SERVER_ERROR for an unknown number."""
+    """The ErrorCode member for ``code``. UNKNOWN_SERVER_ERROR if the number is unknown."""
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class WireReader:
     """A cursor over one response. Flexible versions have compact lengths and tagged fields.
 
-    Every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError when the
-    bytes end early or break a rule; :func:`decoding` converts these errors.
+    Every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError if the bytes
+    end early or break a rule. :func:`decoding` converts these errors.
     """
 
     __slots__ = ("_end", "_ends", "data", "flexible", "position")
@@ -176,7 +176,9 @@ class WireReader:
             raise MalformedError("a string's length is negative")
 
     def view(self) -> memoryview:
-        """Reads a field of bytes or records as a view of the response; null counts as empty."""
+        """Reads a field of bytes or records, without a copy, as a view of the response. Null counts
+        as empty.
+        """
         start = self._skip_bytes()
         return memoryview(self.data)[start : self.position]
 
@@ -191,7 +193,9 @@ class WireReader:
         self._skip_bytes()
 
     def _skip_bytes(self) -> int:
-        """Moves the cursor over a field of bytes; returns the position where the bytes start."""
+        """Moves the cursor over a field of bytes. Returns the position of the first byte of its
+        content.
+        """
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if size < -1:
             raise MalformedError("a size of bytes is negative")
@@ -237,10 +241,10 @@ class WireReader:
         return self.structs(1, _read_string, _skip_string, 0)
 
     def count(self, smallest_item: int) -> int:
-        """Reads an array's count, which is refused if the remaining bytes can't hold that many
+        """Reads the count of an array. Raises an error if the remaining bytes can't hold that many
         items.
 
-        A null array counts as empty: no caller needs the difference.
+        A null array counts as empty, because no caller needs the difference.
         """
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < 0:
@@ -252,8 +256,8 @@ class WireReader:
         return count
 
     def int32_array(self) -> array[int]:
-        """Reads an array of int32 into an ``array``: four bytes for each number, where a tuple
-        takes 36.
+        """Reads an array of int32 into an ``array``, which takes four bytes for each number. (A
+        tuple would take 36 bytes.)
         """
         if self.flexible and (length := self.data[self.position]) <= _FEW:
             # A count is encoded plus one; 0 is null. One byte is by far the most common.
@@ -277,11 +281,12 @@ class WireReader:
         self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
-        """Yields each tag with the cursor on its value; a value that the caller does not read is
-        skipped.
+        """Yields each tag. The cursor is then on the tag's value. If the caller does not read the
+        value, it is skipped.
 
-        Tags must ascend (KIP-482), so that no tag comes twice, and a value that is read must fill
-        its field exactly. Yields nothing in versions that are not flexible.
+        Tags must be in ascending order (KIP-482), so that no tag occurs twice. A value that the
+        caller reads must have exactly the size of its field. Yields nothing in versions that are
+        not flexible.
         """
         if not self.flexible:
             return
@@ -311,7 +316,7 @@ class WireReader:
                 pass
 
     def finish(self) -> None:
-        """Raises an error when bytes are left over."""
+        """Raises an error if bytes are left over."""
         if self.position != self._end:
             raise MalformedError("bytes are left over after the answer")
 
@@ -325,12 +330,14 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 
 
 class WireArray(Sequence[T_co]):
-    """An array of a response, kept as its bytes; each item is created whenever it is requested.
+    """An array of a response, which is kept as its bytes. An item is created each time when it is
+    read.
 
     ``read`` creates the item at a reader's cursor. The bytes contain ``count`` items, but an item
-    may still be malformed (a string that is not UTF-8). So iteration raises the errors of a reader,
-    and must run inside :func:`decoding`; the result of :meth:`checked` may be used outside.
-    ``array[i]`` reads all items before ``i``, so use iteration for more than one item.
+    may still be malformed (such as a string that is not UTF-8). So iteration may raise the errors
+    of a reader, and must run inside :func:`decoding`. The result of :meth:`checked` may also be
+    used elsewhere. ``array[i]`` reads all items before ``i``, so use iteration to read more than
+    one item.
     """
 
     __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
@@ -357,10 +364,10 @@ class WireArray(Sequence[T_co]):
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
     ) -> Sequence[U]:
-        """The results of ``of`` for the items, without results that ``keep`` refuses.
+        """Calls ``of`` for each item. Returns the results for which ``keep`` returns True.
 
-        Every item is decoded once here, so that errors are raised now. The results are created from
-        a copy of the items' bytes.
+        Every item is decoded once here, so that errors are raised now. When the results are read
+        later, they are created again from a copy of the items' bytes.
         """
         read, version = self._read, self._version
 
@@ -431,11 +438,12 @@ def decoding(
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """The result of ``read`` for the response ``body``. Raises only RemoteProtocolError.
+    """Decodes the response ``body`` with ``read``, and returns the result. Raises only
+    RemoteProtocolError.
 
-    With ``whole`` every byte must have been read. The error names ``api`` and version and never
-    shows the bytes. It is raised outside of the except clause, so that no traceback keeps the
-    bytes.
+    With ``whole``, it is an error if ``read`` leaves bytes over. The error names ``api`` and
+    version, and never shows the bytes. It is raised outside of the except clause, so that no
+    traceback keeps the bytes.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)
@@ -458,8 +466,8 @@ def decoding(
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None) -> Node:
-    """A broker in a response. Raises MalformedError for an id, a host or a port that can't be
-    valid.
+    """Creates the node for a broker in a response. Raises MalformedError for an invalid id, host or
+    port.
     """
     if node_id < 0:
         raise MalformedError(f"a broker has the negative id {node_id}")

@@ -1,7 +1,7 @@
-"""Writes a request's body: the primitives of every encoder of ``protocol/messages/``.
+"""Writes the body of a request. Every encoder of ``protocol/messages/`` uses this module.
 
 Owns: :class:`WireWriter`. Never: the meaning of a field. Produce has another writer
-(``protocol/produce.py``), whose buffers are views of the batches and are not copied.
+(``protocol/produce.py``), which does not copy the buffers of the batches.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class WireWriter:
         self._data += value
 
     def string(self, text: str | None, *, nullable: bool = False) -> None:
-        """Writes a string. Raises IllegalStateError if the protocol can't carry it."""
+        """Writes a string. Raises IllegalStateError if the protocol can't encode it, because it is
+        too long or null.
+        """
         if text is None:
             if not nullable:
                 raise IllegalStateError("a string that must be there is null")
@@ -60,7 +62,7 @@ class WireWriter:
         self._data += raw
 
     def topic_name(self, name: str | None, *, nullable: bool = False) -> None:
-        """Writes a topic's name. Raises InvalidTopicError if the protocol can't carry it."""
+        """Writes a topic's name. Raises InvalidTopicError if the protocol can't encode it."""
         self.string(None if name is None else topic_name(name), nullable=nullable)
 
     def topic_names(self, names: Sequence[str]) -> None:
@@ -71,7 +73,7 @@ class WireWriter:
         self._data += value
 
     def count(self, count: int | None) -> None:
-        """Writes an array's count (None for a null array), or the size of bytes."""
+        """Writes the count of an array, or the size of bytes. None stands for a null array."""
         if self._flexible:
             self._unsigned_varint(0 if count is None else count + 1)
         else:
@@ -119,7 +121,7 @@ def topic_name(name: str) -> str:
 
 
 def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionError:
-    """The error for fields that are set, though ``version`` has no place for them."""
+    """Creates the error for fields that are set although ``version`` does not have them."""
     return UnsupportedVersionError(
         f"{api} v{version} has no place for {' or '.join(fields)}",
         hint="a newer version of it has, and newer brokers have that version",

@@ -29,8 +29,8 @@ _START_TIMEOUT_S: Final = 120.0
 
 
 def prepare_registry(java: Java) -> Path:
-    """The directory of the unpacked registry. The first call on a machine downloads 140 MB. Raises
-    LocalKafkaError.
+    """Returns the directory of the unpacked registry. The first call on a machine downloads it (140
+    MB). Raises LocalKafkaError if that fails.
     """
     name = f"apicurio-{REGISTRY_VERSION}"
     with cache_lock(name) as directory:
