@@ -17,8 +17,8 @@ _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 
 def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """The cluster with the partitions of ``topic``. If the topic does not exist, KafkaTimeoutError
-    is raised after a second.
+    """Returns the cluster with the partitions of ``topic``. If the topic does not exist, raises
+    KafkaTimeoutError after a second.
     """
     return admin.describe_topics(
         (topic,),

@@ -1,7 +1,7 @@
 """Reads a partition: its first and last offset, and its batches.
 
 Owns: :class:`PartitionReader`, the two requests to the partition's leader. Never: the meaning of a
-batch, or which records are committed.
+batch; the decision which records are committed.
 """
 
 from __future__ import annotations

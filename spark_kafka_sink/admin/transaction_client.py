@@ -104,7 +104,7 @@ class Beside:
     metadata: Call[MetadataResponse] | None = None
 
     def calls(self) -> list[Call[Any]]:
-        """All calls: the lists by age, and the metadata."""
+        """All calls of this object: the ListTransactions calls, and the metadata call."""
         found: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
         return found if self.metadata is None else [*found, self.metadata]
 
@@ -363,8 +363,8 @@ class TransactionClient(AdminClient):
     def _age_calls(
         self, ids: Collection[str], age_ms: int, nodes: Iterable[Node]
     ) -> dict[Node, Sequence[Call[ListTransactionsResponse]]]:
-        """Three ListTransactions calls for each node: all open transactions, the transactions older
-        than ``age_ms``, and all open transactions again.
+        """Creates three ListTransactions calls for each node. They list all open transactions, the
+        transactions older than ``age_ms``, and all open transactions again.
         """
         prefix = commonprefix(list(ids))  # noqa: RUF071 - of names, not of paths
         open_ = (TransactionState.ONGOING.value,)

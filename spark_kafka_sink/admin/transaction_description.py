@@ -82,7 +82,7 @@ class TransactionDescription:
         )
 
     def age_ms(self, wall_ms: int) -> int | None:
-        """The transaction's age at the wall time ``wall_ms``, in ms; None if no transaction is
-        open.
+        """The transaction's age in milliseconds at the wall time ``wall_ms``. None if no
+        transaction is open.
         """
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None

@@ -5,8 +5,8 @@ Owns: :class:`Described`, the annotation of such a field, :func:`described_field
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
-Names in JSON are the fields' names in camelCase. A field is a str, int, float, StrEnum or a
-dataclass of this kind, or a tuple of such values, or None.
+Names in JSON are the fields' names in camelCase. The value of a field is None, a str, an int, a
+float, a StrEnum, another described dataclass, or a tuple of such values.
 """
 
 from __future__ import annotations

@@ -138,8 +138,9 @@ def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
     """The settings of a write with the cluster's config file and the options ``more``, and the
-    topic of the commit log. Without ``writes``, ``transaction.timeout.ms`` is ignored, because each
-    transaction has its own timeout.
+    topic of the commit log. ``writes`` is false for a command that ends existing transactions.
+    ``transaction.timeout.ms`` is then ignored, because each of these transactions has its own
+    timeout.
     """
     config = _config(cluster, more or {}, writes=writes)
     return config, cluster.log_topic or config.commit_log_topic

@@ -1,6 +1,6 @@
 """``kprod deadletters``: counts and shows the dead letters of a topic.
 
-Owns: the command and its tables. Never: the reading (``admin/committed_reader.py``).
+Owns: the command and its tables. Never: reading the topic (``admin/committed_reader.py``).
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def _reports_of_files(path: Path, others: list[str], *, as_json: bool) -> Iterat
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
     """Yields the reports of a file. The place of each line that is not a report is added to
-    ``others``: a full disk can leave a part of a line.
+    ``others``. (A full disk may have cut off a line.)
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)

@@ -36,7 +36,9 @@ def struct_name(text: str) -> str | None:
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """The column names in ``text``, in order; empty for None. Raises ValueError with the reason."""
+    """Parses the column names in ``text``, in order. Empty if ``text`` is None. Raises ValueError
+    with the reason.
+    """
     names: list[str] = []
     at, more = 0, text is not None
     while more:
@@ -124,9 +126,9 @@ class OnNullValue(StrEnum):
 class JsonOptions:
     """The options that determine how values are written as JSON.
 
-    Formats are patterns of ``config/timestamp_pattern.py``; None means the default format of
-    ``to_json``. ``time_zone`` is the session's time zone, for timestamps within a VARIANT;
-    timestamps of columns have a time zone in their type.
+    Formats are patterns of ``config/timestamp_pattern.py``. A format of None means the default
+    format of ``to_json``. ``time_zone`` is the session's time zone. It is used for timestamps
+    within a VARIANT, because the timestamps of columns have a time zone in their type.
     """
 
     ignore_null_fields: bool = True

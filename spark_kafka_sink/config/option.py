@@ -199,9 +199,9 @@ class Option:
     def read(self, given: object, spelled: str) -> OptionValue:
         """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).
 
-        ``given`` is usually text; a value that already has the option's type is accepted, too.
+        ``given`` is usually text. A value that already has the option's type is also accepted.
         ``spelled`` is the option's name as the user writes it, for the hint. Raises ConfigError
-        with Java's sentence.
+        with Java's message.
         """
         if given is None:
             raise self.error(given, "Value must be non-null", spelled)

@@ -173,8 +173,9 @@ class Transaction:
         """Writes the rows of ``batch``, which stay invisible until the block ends. Blocks until all
         rows are acknowledged. ``options`` override topic, columns and formats for this write.
 
-        An exception of the write fails the whole transaction. Raises IllegalStateError after the
-        end of the transaction, and CommitError after a failed write; no row is sent then.
+        An exception of the write fails the whole transaction. Raises IllegalStateError if the
+        transaction has ended, and CommitError if an earlier write has failed. In both cases, no row
+        is sent.
         """
         with self._counted():
             _check("transaction", options)
@@ -241,8 +242,8 @@ class Transaction:
         self._state = _State.COMMITTED
 
     def abort(self) -> None:
-        """Aborts the writes of the block after an error, which the caller raises. Does nothing
-        after a commit.
+        """Aborts the writes of the block, because of an error that the caller then raises. Does
+        nothing after a commit.
         """
         with self._lock:
             if self._state in (_State.COMMITTED, _State.ABORTED):

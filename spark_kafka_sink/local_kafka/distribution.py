@@ -74,8 +74,8 @@ class Coordinate:
 def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
     """The artifacts of the server, of Kafka's command line tools, and of a logger.
 
-    The tools are dump-log, console-consumer and ProducerPerformance, without their Connect
-    dependencies, which would double the download and are never called. Without a logger the
+    The tools are dump-log, console-consumer and ProducerPerformance. Their dependencies on Connect
+    are left out, because they are never called and would double the download. Without a logger, the
     server's log would be empty.
     """
     return (

@@ -5,8 +5,8 @@ record's way are in ``record_appender.py`` (for single records) and ``column_app
 columns). Never: the creation of the components (``wiring.py``), bytes, queues, sockets, the
 handling of a response (``sender.py``).
 
-``send`` is thread-safe. Columns have one writer thread at a time; other threads may ``send``
-concurrently. Records that one thread sends to a partition keep their order.
+``send`` is thread-safe. Only one thread at a time may write columns. Other threads may ``send`` at
+the same time. Records that one thread sends to a partition keep their order.
 """
 
 from __future__ import annotations
@@ -293,8 +293,8 @@ class KafkaProducer:
         return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
-        """The ``topics`` that do not exist, or that brokers refuse to show, with the brokers'
-        answer.
+        """The ``topics`` that do not exist, or that brokers refuse to show, each with the broker's
+        error code.
 
         Waits for all topics together, for at most max.block.ms. Raises KafkaTimeoutError if the
         brokers do not answer in this time, or answer with another error.
@@ -405,8 +405,8 @@ class KafkaProducer:
         self._transactional("forget_prepared").forget_prepared()
 
     def abandon(self, timeout_ms: int) -> None:
-        """Closes after a failure: fails unsent records, aborts an open transaction, and stops the
-        thread.
+        """Closes the producer after a failure: fails unsent records, aborts an open transaction,
+        and stops the thread.
 
         Waits for at most ``timeout_ms``. If the transaction is still open then, brokers abort it
         after transaction.timeout.ms. The abort (EndTxn) is sent only for an open transaction that
@@ -560,8 +560,9 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """A context for the wait for more rows. The time of linger.ms runs only inside this context
-        (docs/design/batches.md), and begins ``delay_ms`` after its start.
+        """A context manager around the wait for more rows. The time of linger.ms runs only in this
+        context (docs/design/batches.md). It begins ``delay_ms`` milliseconds after the context is
+        entered.
         """
         self._parts.waiting.delay_ms = delay_ms
         return self._parts.waiting

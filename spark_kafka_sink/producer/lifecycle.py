@@ -9,8 +9,8 @@ The effect of a permanently failed batch (rule R2):
 
 - records of ``send`` fail, and other records continue. An idempotent producer continues under a new
   epoch, because nothing may be sent after a sequence gap (``transaction_manager.py``);
-- rows of columns belong to an attempt, which is lost as a whole: unacknowledged rows fail, and
-  every method except ``close`` raises;
+- rows of columns belong to an attempt, which fails as a whole: unacknowledged rows fail, and every
+  method except for ``close`` raises the error;
 - a transaction can then only be aborted; after ``abort_transaction`` the producer is usable.
 """
 

@@ -70,8 +70,8 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
-    """The brokers, and the requested topics, each once. The leader of a partition need not be among
-    the brokers.
+    """The content of a Metadata response: the brokers and the requested topics, without duplicates.
+    The leader of a partition need not be among the brokers.
 
     ``controller`` is -1 if no controller is known. ``error`` is the error of the whole response
     (v13: REBOOTSTRAP_REQUIRED).

@@ -80,7 +80,7 @@ class WireWriter:
             self._data += (-1 if count is None else count).to_bytes(4, "big", signed=True)
 
     def strings(self, values: Sequence[str] | None) -> None:
-        """Writes an array of strings; None is a null array."""
+        """Writes an array of strings. None stands for a null array."""
         self.count(None if values is None else len(values))
         for value in values or ():
             self.string(value)

@@ -91,8 +91,9 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """True if dictionaries may make rows larger than their bytes. Cached, because most batches
-        have the same schema, with up to hundreds of columns.
+        """True if the rows of this schema may be larger than their bytes in Arrow, because of
+        dictionaries. Cached, because most batches have the same schema, which may have hundreds of
+        columns.
         """
         if self._schema is None or schema != self._schema:
             self._schema = schema

@@ -372,8 +372,8 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
 
 
 def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
-    """The bytes of ``first`` followed by those of ``second``, 16 bytes in all, as a low and a high
-    64-bit integer.
+    """Concatenates ``first`` and ``second``. The result is 16 bytes, as a low and a high 64-bit
+    integer.
     """
     # numpy shifts by 64 to zero, which is right for an empty ``first``.
     return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))

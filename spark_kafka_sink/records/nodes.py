@@ -110,7 +110,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record: the column ``index`` encoded as ``value``, or constant bytes."""
+    """A field of a record. It is the column with the index ``index``, encoded as ``value``, or
+    constant bytes.
+    """
 
     name: str
     index: int

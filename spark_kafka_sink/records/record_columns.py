@@ -181,8 +181,8 @@ class RecordColumns:
         return sum(int(lengths_of(column).sum()) for column in columns)
 
     def chunks(self, size: ChunkSize) -> Iterator[RecordColumns]:
-        """Yields consecutive slices within the limits of ``size``. A row that is too large is a
-        slice alone.
+        """Yields consecutive slices within the limits of ``size``. A row that exceeds the limits
+        alone is a slice of its own.
         """
         ends = self.input_bytes().cumsum()
         start = taken = 0

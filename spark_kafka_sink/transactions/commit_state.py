@@ -203,8 +203,8 @@ class CommitState:
 
     @property
     def newest_run(self) -> str:
-        """The run id of the owner, or of the run that was aborted last; empty when no
-        run is known.
+        """The run id of the owner, or of the run that was aborted last. Empty if no run is
+        known.
         """
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 

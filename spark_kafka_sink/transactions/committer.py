@@ -129,7 +129,7 @@ class Committer:
         return self.perform(RollForward(key, refusal, only_lost)).state
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
-        """Makes ``batch`` visible as a whole, or raises.
+        """Makes ``batch`` visible as a whole, or raises an error.
 
         Raises a :class:`BatchError`, whose subclass shows which rows are visible. After any other
         KafkaError, nothing is decided and nothing is visible. The prepared transactions are then

@@ -240,7 +240,7 @@ def commit_all(
 ) -> CommitOutcomes:
     """Commits each of ``transactions``, with no effect on transactions that are committed already.
 
-    Returns at ``first_by_ms`` if none is committed by then.
+    If no transaction is committed at the time ``first_by_ms``, returns at that time.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -378,7 +378,9 @@ def undo(
 def _lost_or_open(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """Whether each transaction is aborted or still open, and none is committed or unknown."""
+    """Whether every transaction is aborted or still open, so that none is committed or of unknown
+    outcome.
+    """
     return all(
         is_prepared(t, found[t.transactional_id])
         or outcome_of(t, found[t.transactional_id]) is Outcome.LOST

@@ -47,11 +47,11 @@ _MISSING_TIMEOUT_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """The next offsets that a consumer group reads after a batch. Their topics must be in the
-    cluster of the sink.
+    """The offsets from which a consumer group is to continue after a batch. Their topics must be in
+    the cluster of the sink.
 
-    DescribeTransactions shows the partitions of the transaction only to a principal that may see
-    the topic __consumer_offsets.
+    The transaction then has a partition of the topic __consumer_offsets. DescribeTransactions omits
+    this partition if the principal may not see the topic.
     """
 
     group_id: str

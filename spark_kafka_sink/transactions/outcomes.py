@@ -72,7 +72,9 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 
 
 def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether the coordinator of ``transaction`` has decided to commit it; markers may follow."""
+    """Whether the coordinator of ``transaction`` has decided to commit it. Its markers may still be
+    missing.
+    """
     return found.state.is_committed and outcome_of(transaction, found) is not Outcome.UNKNOWN
 
 

@@ -57,8 +57,8 @@ class Owner:
     """The run that commits or aborts a batch. ``generation`` is the generation of the log when the
     batch was planned.
 
-    ``run_id`` is a stream's run id; for a batch job, planning generates it. An unknown ``query_id``
-    is empty.
+    ``run_id`` is a stream's run id. For a batch job, planning generates it. ``query_id`` is empty
+    if the query is unknown.
     """
 
     key: str

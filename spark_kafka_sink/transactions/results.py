@@ -80,7 +80,9 @@ _VISIBLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LogLost:
-    """The log lacks the state that it had when the batch was planned, at ``generation``."""
+    """The log has lost a state: it no longer has the state of ``generation``, at which the batch
+    was planned.
+    """
 
     generation: int
 
@@ -119,7 +121,9 @@ class WrittenMeanwhile:
 
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
-    """Version ``number`` was never written, and the later version ``last_done`` is done."""
+    """Version ``number`` was left out: it was never written, and the later version ``last_done`` is
+    already done.
+    """
 
     number: int
     last_done: int
@@ -334,7 +338,9 @@ class Contradicted:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A step of the goal, or a caller's own check of the state, has raised ``error``."""
+    """A step of the goal has raised ``error``, or the caller's own check of the state has raised
+    it.
+    """
 
     error: KafkaError
 

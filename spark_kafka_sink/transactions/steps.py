@@ -113,7 +113,8 @@ class Resolve:
     """The goal of an operator: end the batch in progress, which then counts as done (``done``) or
     is written again.
 
-    ``planned`` is the state that the operator has seen, with the transactions ``gone``.
+    ``planned`` is the state that the operator has seen. ``gone`` are the transactions whose rows
+    are lost or may be lost.
     """
 
     key: str
@@ -490,7 +491,7 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
     """The view after the transactions of a decision that may have been in the log were described.
 
-    If all of them are lost, it does not matter whether the batch was decided.
+    If all of these transactions are lost, it does not matter whether the batch was decided.
     """
     tried = view.tried
     assert tried is not None

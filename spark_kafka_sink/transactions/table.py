@@ -858,7 +858,9 @@ def _drop(goal: CommitBatch, view: View) -> Step:
 
 
 def _record(goal: CommitBatch, view: View) -> Step:
-    """The step that records a write of a block, which waits for the decision of the block."""
+    """The step that records a write of a block. The write then waits for the decision of the
+    block.
+    """
     batch = goal.batch
     assert batch.block is not None
     block, state = batch.block, _taken_over(goal, view)

@@ -56,8 +56,8 @@ def is_part(value: str) -> bool:
 
 
 def check_part(option: str, value: str) -> str:
-    """Returns ``value`` if it may be a part of a transactional id; otherwise raises ConfigError
-    naming ``option``.
+    """Returns ``value`` if it may be a part of a transactional id. Otherwise raises ConfigError,
+    which names ``option``.
     """
     if not is_part(value):
         raise ConfigError(

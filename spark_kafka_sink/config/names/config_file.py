@@ -1,11 +1,11 @@
 """The option ``configFile``: reading a client's properties file, and merging it with the options.
 
-Owns: which lines of the file count, and the file's secrets, which become references to their lines.
-Never: an option of the write (``given_options``), or a value (``cross_checks``).
+Owns: the choice of the lines that count, and the file's secrets, which are replaced by references
+to their lines. Never: an option of the write (``given_options``), or a value (``cross_checks``).
 
 An option overrides a line of the file. The file may serve other clients: a line that belongs to a
-consumer, an admin client, Connect or a schema registry is ignored, and a warning names it. Every
-other name in it is treated as an option: accepted, or an error.
+consumer, an admin client, Connect or a schema registry is ignored, and a warning names it. A line
+with any other name is treated like an option of the write: it is accepted, or it is an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The option names of other components: a consumer, Connect, a schema registry, librdkafka.
 
-Owns: reading ``foreign_options.toml``, and which component a name belongs to. Never: an option of
-this package, or an error.
+Owns: reading ``foreign_options.toml``, and finding the component that a name belongs to. Never: an
+option of this package, or an error.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
 
 
 def yellow(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The result of a step whose finding may cause problems, while a write may still work."""
+    """The result of a step whose finding may cause problems, although a write may succeed."""
     return Step(name, StepState.WARNING, said, change, kind.kp_code)
 
 

@@ -5,8 +5,8 @@ which the check from the executors finds.
 
 Spark runs a Python data source with ``PYSPARK_PYTHON`` (by default ``python3``) on the executors
 *and* on the driver. ``PYSPARK_DRIVER_PYTHON`` is only the interpreter of the user's own process. So
-``./env/bin/python`` of an archive must also exist in the driver's working directory: an executor
-unpacks the archive, a driver in client mode does not.
+if ``PYSPARK_PYTHON`` is ``./env/bin/python`` in an archive, this path must also exist in the
+driver's working directory. An executor unpacks the archive, but a driver in client mode does not.
 """
 
 from __future__ import annotations

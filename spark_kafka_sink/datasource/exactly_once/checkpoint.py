@@ -92,8 +92,8 @@ class Checkpoint:
 
     def check(self, number: int, query_id: str) -> None:
         """Raises ConfigError if the running batch ``number`` of query ``query_id`` belongs to
-        another checkpoint. An empty ``query_id`` is unknown. A file that can't be read is not an
-        error here.
+        another checkpoint. If ``query_id`` is empty, the query is unknown and is not compared. If a
+        file can't be read, no error is raised here.
         """
         problem = None
         found = self.known_query_id()

@@ -176,8 +176,8 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
-    """The transaction part of a commit message. A task without exactly-once has none, and gets the
-    generation -1, which :func:`_owner` refuses.
+    """The transaction part of a commit message. If the task ran without exactly-once, its message
+    has no such part. The result then has the generation -1, which :func:`_owner` refuses.
     """
     return message.transaction or TaskTransaction(-1)
 
@@ -210,8 +210,8 @@ def _owner(
 
 
 def _key_of_stream(config: SinkConfig) -> str:
-    """The stream's key in the commit log. The prefix of the key is already checked
-    (``transaction_plan.prefix_of``).
+    """The stream's key in the commit log, which is made from a prefix that
+    ``transaction_plan.prefix_of`` has checked.
     """
     assert config.transactional_id_prefix is not None
     return log_key(config.transactional_id_prefix)
@@ -259,8 +259,8 @@ def _of_context(context: WriteContext) -> dict[TopicPartition, int]:
 def _group_offsets(
     config: SinkConfig, offsets: Mapping[TopicPartition, int]
 ) -> GroupOffsets | None:
-    """The source offsets to commit to ``offsetsGroup``. None without a group or without a Kafka
-    source.
+    """The source offsets to commit to ``offsetsGroup``. None if no group is set, or if the query
+    has no Kafka source.
     """
     if config.offsets_group is None or not offsets:
         return None

@@ -233,8 +233,8 @@ def _was_committed(producer: KafkaProducer) -> bool:
 
 
 def _answer(call: Callable[[], T]) -> T:
-    """Returns the result of ``call``. A KafkaTimeoutError gets a hint for the reader of the task's
-    error.
+    """Returns the result of ``call``. If ``call`` raises KafkaTimeoutError, adds a hint for the
+    user who reads the task's error.
     """
     try:
         return call()

@@ -100,13 +100,13 @@ def backfill(
     it.
 
     A backfill stops between two steps if the process receives SIGTERM, provided that the call runs
-    in the main thread. It also stops if ``on_step`` returns False; this function receives each
-    written step. The result then has ``finished=False``.
+    in the main thread. It also stops if ``on_step`` returns False. The function ``on_step`` is
+    called with each written step. After a stop, the result has ``finished=False``.
 
     Raises ConfigError, and writes nothing, in three cases: an earlier call with this ``name`` had
     another plan (the error shows the difference), the source has changed, or another call with this
-    name runs. Raises CommitError if a step takes too long and can't be divided. Raises also the
-    errors of a write: the earlier steps then stay written.
+    name runs. Raises CommitError if a step takes too long and can't be divided. Also raises the
+    errors of a write. Earlier steps then stay written.
     """
     check_part("the name given to backfill", name)
     if (by is None) == (steps is None):

@@ -52,10 +52,12 @@ class BackfillPlan:
 
     - ``by`` is the column, and ``by_type`` its type. Both are empty for a backfill by hash.
     - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.
-    - ``rows`` are the numbers of rows in the ranges when they were counted, or empty.
+    - ``rows`` are the numbers of rows in the ranges, when they were counted. It is empty if they
+      were not counted.
     - ``facts`` are the options, columns and properties of the source that must be the same in each
       call.
-    - ``pin`` is the snapshot of a table, as the table's format names it. Empty: there is none.
+    - ``pin`` is the snapshot of a table, as the table's format names it. It is empty if there is no
+      snapshot.
     """
 
     slices: int
@@ -97,7 +99,9 @@ class BackfillPlan:
         return at * self.slices + min(self.slices, within + max(1, fits))
 
     def difference(self, facts: Mapping[str, str]) -> str:
-        """The differences between ``facts`` and the plan's facts, as text. Empty: no difference."""
+        """The differences between ``facts`` and the plan's facts, as text. Empty if there is no
+        difference.
+        """
         names = sorted(
             name
             for name in self.facts.keys() | facts.keys()

@@ -106,7 +106,9 @@ class _File:
         self._head = os.pread(self._fd, min(size, _HEAD_BYTES), 0)
 
     def new_lines(self) -> list[bytes]:
-        """The complete lines since the last call, at most a chunk. The next call reads the rest."""
+        """Reads the complete lines that were added since the last call, at most one chunk of the
+        file. The next call reads the rest.
+        """
         size = os.fstat(self._fd).st_size
         begun_again = os.pread(self._fd, len(self._head), 0) != self._head
         if begun_again or size < self._read_to:

@@ -1,7 +1,7 @@
 """OpenLineage events of writes (extra ``lineage``): the jobs, and their rows and bytes by topic.
 
 Owns: :func:`emit`, a report listener, and the conversion of a report to events. Never: the
-destination of events. The library's configuration has it (``OPENLINEAGE_URL``,
+destination of events, which is in the library's configuration (``OPENLINEAGE_URL``,
 ``OPENLINEAGE_CONFIG``, ...), in the environment of the driver.
 
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")

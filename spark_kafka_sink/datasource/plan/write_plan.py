@@ -32,9 +32,10 @@ class WritePlan:
     """The plan of a batch or micro-batch. Immutable and picklable.
 
     - ``cluster`` comes from the preflight, and may be None.
-    - ``transactions`` is None without exactly-once, and at the commit and abort of a stream.
-    - ``driver`` is the token of ``driver_identity``. It is empty in batch jobs, like
-      ``query_name``.
+    - ``transactions`` is the plan for exactly-once. It is None without exactly-once, and at the
+      commit and abort of a stream.
+    - ``driver`` is the token of ``driver_identity``. ``driver`` and ``query_name`` are empty in
+      batch jobs.
     - ``limits`` are the topics' limits, as far as they are known.
     - ``package_version`` and ``package_files`` (a digest) identify the package on the driver.
     """

@@ -16,7 +16,7 @@ destinations        the registry of destinations
 waits               a sentence about a failure, or the longest wait
 ==================  ==================================================================
 
-Never: a decision whether a batch is committed. A report that can't be delivered is a warning.
+Never: a decision whether a batch is committed. If a report can't be delivered, a warning is logged.
 
 A report is created on the driver, in the Python process in which Spark runs ``commit`` or
 ``abort``, and passed to every destination once. **To receive reports, add a row to**

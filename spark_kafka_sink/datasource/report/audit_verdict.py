@@ -19,8 +19,8 @@ _CHECKSUMS: Final = 2**64
 
 
 class AuditVerdict(StrEnum):
-    """The verdict of an audit about a partition. The worst verdict of a partition is the verdict of
-    the whole audit. The verdicts are listed from the worst to the best.
+    """The verdict of an audit on a partition. The verdict on the whole audit is the worst verdict
+    of all partitions. The members are ordered from the worst to the best.
     """
 
     #: Rows are missing, and nothing explains it.

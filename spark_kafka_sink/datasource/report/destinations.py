@@ -59,8 +59,8 @@ def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) 
 
 
 def _log_line(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
-    """Logs the report of a successful commit. A failed commit raises, and an abort logs a warning
-    (``planned_batch``).
+    """Logs the report of a successful commit. This is not needed after a failed commit, which
+    raises an error, or after an abort, which logs a warning (``planned_batch``).
     """
     if report.outcome.is_success:
         configure_logging()

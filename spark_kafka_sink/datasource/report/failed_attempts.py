@@ -209,7 +209,8 @@ def _types(identity: TaskIdentity) -> list[type]:
 
 @cache
 def _remove_forgotten(directory: str) -> None:
-    """Removes the directories of killed drivers in ``directory`` after a week. Never raises.
+    """Removes the directories of killed drivers from ``directory`` when they are a week old. Never
+    raises.
 
     Runs once per process, because listing ``directory`` is expensive: it may have 100 000 reports.
     """

@@ -1,4 +1,4 @@
-"""Writes reports to files of the driver: option ``reportPath``.
+"""Writes reports to files on the driver (option ``reportPath``).
 
 Owns: the names of the files, and the form of a report in a file. Never: the list of writable paths
 (``base/security/allow_lists.py``), system calls (``base/security/local_files.py``). This module

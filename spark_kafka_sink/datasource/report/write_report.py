@@ -146,7 +146,9 @@ class TopicReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """The offsets of one topic partition; rows of other producers may be between them."""
+    """The first and the last offset that were written to one topic partition. Rows of other
+    producers may be between them.
+    """
 
     topic: Annotated[str, Described("The topic.")]
     partition: Annotated[int, Described("The partition.")]

@@ -34,8 +34,9 @@ _INNER = {
 
 
 def cast_of(data_type: DataType) -> str:
-    """The SQL expression that converts a column of an unsupported type; ``column`` stands for the
-    column's name. Spark 4.2 accepts the expression for every unsupported type.
+    """The SQL expression that converts a column of an unsupported type. In the expression,
+    ``column`` stands for the column's name. Spark 4.2 accepts the expression for every unsupported
+    type.
     """
     return _CASTS.get(type(data_type).__name__, "cast(column as string)")
 

@@ -283,8 +283,8 @@ class _Way:
         return found
 
     def name(self) -> str:
-        """The record name of a schema that is derived from columns: from an option, or from the
-        topic.
+        """The record name of a schema that is derived from columns. It comes from an option, or is
+        made from the topic.
         """
         payload, topic = self._payload, self._topic
         if payload.name is not None:

@@ -17,8 +17,8 @@ A bigint before 1980 is an error of its row, because it is most likely in second
 
 As in Spark's sink, names are case-sensitive, the first match counts, other columns are ignored, and
 the ``topic`` option overrides the column (whose type is then not checked). Spark's sink has no
-column ``timestamp`` and no map headers. Collated, char and varchar strings are also accepted: their
-bytes are UTF-8 too.
+column ``timestamp`` and no map headers. Collated, char and varchar strings are also accepted,
+because their bytes are UTF-8.
 """
 
 from __future__ import annotations
@@ -405,8 +405,8 @@ def _is_timestamp(data_type: DataType) -> bool:
 
 
 def _is_headers(data_type: DataType) -> bool:
-    """Whether the type is an array of headers (Spark's ``sameType``: field names count, nullability
-    does not) or a map.
+    """Whether the type is an array of headers or a map. As in Spark's ``sameType``, the names of
+    fields are compared, but not their nullability.
     """
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType
 

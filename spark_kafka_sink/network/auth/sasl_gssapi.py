@@ -28,8 +28,8 @@ _REFRESH_MS: Final = 600_000
 
 
 class GssapiMechanism(SaslMechanism):
-    """The GSSAPI mechanism: Kerberos messages until the context is established, then one message
-    for the security layer.
+    """The GSSAPI mechanism. It exchanges Kerberos messages until the context is established, then
+    one message about the security layer.
     """
 
     __slots__ = ("_chosen", "_context", "complete")

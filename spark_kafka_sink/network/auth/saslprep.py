@@ -1,5 +1,5 @@
-"""SASLprep (RFC 4013): one form for names and passwords that look the same but have different code
-points.
+"""SASLprep (RFC 4013), which converts names and passwords that look the same but have different
+code points to one form.
 
 Owns: the profile. Never: its use (``sasl_scram.py``).
 """

@@ -34,7 +34,8 @@ _BUFFER: Final = -1  # the operating system's
 class Stage(StrEnum):
     """The stages of a connection up to the first response, in this order.
 
-    A frozen process still accepts connections, because its operating system accepts them.
+    A completed TCP stage does not show that the broker works: for a frozen broker, its operating
+    system still accepts connections.
     """
 
     NAME = "name"

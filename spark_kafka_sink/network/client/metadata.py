@@ -167,8 +167,8 @@ class Metadata:
         wakeup: Callable[[], None],
         connection_failures: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Sets the client's wakeup, and the function that returns its failed addresses with their
-        reasons (for errors).
+        """Sets the client's wakeup, and the function that returns the client's failed addresses
+        with their reasons, for errors.
         """
         self._wakeup = wakeup
         self._connection_failures = connection_failures

@@ -58,7 +58,9 @@ class MetadataUpdater:
         retry_ms: int,
         rebootstrap_trigger_ms: int,
     ) -> None:
-        """``retry_ms`` is the delay while no node can be used, from reconnect.backoff.ms."""
+        """Creates the updater. ``retry_ms`` is the delay before the next attempt while no node can
+        be used (reconnect.backoff.ms).
+        """
         self._store = store
         self._carrier = carrier
         # Never 0: with reconnect.backoff.ms=0 a busy node would make the loop spin.

@@ -1,6 +1,7 @@
 """The proxy that the environment names for https.
 
-Owns: HTTPS_PROXY and NO_PROXY, read like curl and Python read them. Never: a connection.
+Owns: the variables HTTPS_PROXY and NO_PROXY, which have the same meaning as for curl and Python.
+Never: a connection.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ class RenewedContext:
     __slots__ = ("_context", "_files", "_options", "_seen")
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        """``options`` are the ``ssl.`` options. Raises ConfigError, like :func:`ssl_context`."""
+        """Reads the files of the ``ssl.`` options in ``options``. Raises ConfigError like
+        :func:`ssl_context`.
+        """
         self._options = options
         self._files = {
             name: text_of(options[name]) for name in _LOCATIONS if options.get(name) is not None

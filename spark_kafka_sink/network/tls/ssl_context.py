@@ -43,7 +43,7 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
     """Creates the context for the ``ssl.`` options, which have Java's names. Secrets in them are
     Passwords.
 
-    Raises ConfigError, naming option and file, if a file can't be read or is not supported.
+    Raises ConfigError if a file can't be read or is not supported. The error names option and file.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

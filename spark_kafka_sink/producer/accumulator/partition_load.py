@@ -178,7 +178,7 @@ class PartitionLoad:
         return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """Notes that a node has data ready, and whether its connection accepted data
+        """Records that data is ready for a node, and whether the node's connection accepts data
         (``can_drain``). Called on the sender thread.
         """
         stats = self._node_latency.get(node_id)

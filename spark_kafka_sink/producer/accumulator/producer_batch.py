@@ -89,7 +89,9 @@ class BatchRecords(Protocol):
         ...
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Completes the records: ``batch`` was acknowledged or failed. No lock is held."""
+        """Completes the records, after ``batch`` was acknowledged or has failed. Called without a
+        lock.
+        """
         ...
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
@@ -100,8 +102,8 @@ class BatchRecords(Protocol):
 class ProducerBatch:
     """Records of one topic partition that are sent together (Java's ProducerBatch).
 
-    Counts are records, sizes bytes, times monotonic milliseconds, timestamps milliseconds since the
-    epoch.
+    Counts are numbers of records, and sizes are in bytes. Times are in monotonic milliseconds, and
+    timestamps in milliseconds since the epoch.
 
     * ``generation``: a number that is unique for every batch that was ever opened.
     * ``lineage``: the generation of the batch that this batch was split from, or the batch's own
@@ -109,10 +111,10 @@ class ProducerBatch:
     * ``pool_size``: the batch's bytes in the count of the BufferPool, including the bytes that it
       views.
     * ``checksum``: the batch's CRC-32C, from the first drain on.
-    * ``attempts``: the number of the batch's returns to the queue after a failed send.
-    * ``records``: the batch's records of ``send``; None without such records.
+    * ``attempts``: how often the batch returned to the queue after a failed send.
+    * ``records``: the batch's records of ``send``. None if there are no such records.
     * ``chunks``: the record bytes, as copies and as views of chunks' buffers.
-    * ``size_in_bytes``: the size as sent, once the batch is closed.
+    * ``size_in_bytes``: the size of the batch as it is sent. Known when the batch is closed.
     * ``state``: changed only by methods.
     """
 
@@ -288,10 +290,11 @@ class ProducerBatch:
             self.move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
-        """The compressed records section, or None without compression. The batch is not changed.
+        """Compresses the records section, and returns the result. Returns None without compression.
+        Does not change the batch.
 
-        Runs without a lock. After the claim, no other thread changes the chunks, except for an
-        abort, which drops them. So the chunks are read first.
+        Runs without a lock. After the batch is claimed, only an abort in another thread changes the
+        chunks: it drops them. So the chunks are read first.
         """
         chunks = self.chunks
         if codec.is_none:
@@ -456,8 +459,8 @@ class ProducerBatch:
         return True
 
     def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
-        """Like :meth:`complete_exceptionally`, but without the report: the caller must call
-        :meth:`report_done` later.
+        """Marks the batch as failed permanently, like :meth:`complete_exceptionally`, but does not
+        report the failure. The caller must call :meth:`report_done` later.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -467,7 +470,7 @@ class ProducerBatch:
         return True
 
     def report_done(self) -> None:
-        """Completes the futures, then notifies the listener. No lock may be held.
+        """Completes the futures, then notifies the listener. Must be called without a lock.
 
         The futures come first, because the listener may fail every later batch, and the callbacks
         of a partition run in record order.

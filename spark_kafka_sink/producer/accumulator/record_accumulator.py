@@ -176,8 +176,9 @@ class Flush:
 
 
 class IncompleteBatches:
-    """All batches from their opening to their last response, by generation, and the flushes that
-    wait for them (Java's IncompleteBatches). Every method runs under the accumulator's lock.
+    """All incomplete batches, by generation, and the flushes that wait for them (Java's
+    IncompleteBatches). A batch is incomplete from its opening to its last response. Every method
+    runs under the accumulator's lock.
     """
 
     __slots__ = ("_batches", "flushed", "flushes", "generation")

@@ -37,8 +37,9 @@ class ProduceRecorder:
     """Counts the events of the current attempt: a few calls for each request, one call for each
     batch.
 
-    It is the listener of batches, called after the futures of a batch's records. It also passes the
-    outcome of batches of columns to the interceptors. One lock (``_lock``) guards the counts.
+    The recorder is the listener of batches, and is called after the futures of a batch's records
+    are completed. It also passes the outcome of batches of columns to the interceptors. One lock
+    (``_lock``) guards the counts.
     """
 
     def __init__(

@@ -74,7 +74,8 @@ class ProduceReport:
       batches.
     * ``offsets``: the first and the last known offset of each partition.
     * ``by_partition``: each partition's rows, bytes, and sum of its batches' CRC-32C.
-    * ``producer_ids``: the producer ids and epochs of the batches, (-1, -1) without idempotence.
+    * ``producer_ids``: the producer ids and epochs of the batches. They are (-1, -1) without
+      idempotence.
     * ``topic_ids``: the known ids of topics, as Kafka's tools show them.
     """
 

@@ -220,7 +220,9 @@ class RecordFuture:
         value_size: int,
         callback: Callback | None,
     ) -> RecordFuture:
-        """The future of the record with this ``index`` in the batch with the outcome ``result``."""
+        """Creates the future of a record. ``index`` is the record's index in its batch, and
+        ``result`` the outcome of this batch.
+        """
         future = RecordFuture()
         future._result = result
         future.index = index

@@ -64,8 +64,8 @@ class InFlightBatches:
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
     def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
-        """Stores the last response to ``batch``, for the message of a timeout. ``broker`` is text,
-        because the broker may have left the metadata by then.
+        """Stores the last response to ``batch``, for the message of a timeout. ``broker`` is a
+        text, because at that time the broker may have left the metadata.
         """
         self._last_answers[batch] = (broker, code)
 

@@ -242,7 +242,9 @@ class Sender:
             self._client.close()
 
     def run_once(self) -> None:
-        """Runs one iteration: producer id and transaction first, then data, then the network."""
+        """Runs one iteration of the loop: requests for the producer id and the transaction, then
+        data, then a poll of the network.
+        """
         now = self._clock.now_ms()
         timeout = NEVER
         manager = self._transaction_manager

@@ -95,7 +95,9 @@ BatchT = TypeVar("BatchT")
 
 
 class Answer(Enum):
-    """The outcome of a Produce request for a batch, as the sequence logic sees it."""
+    """The kinds of outcomes of a Produce request for a batch that the sequence logic
+    distinguishes.
+    """
 
     ACKNOWLEDGED = "NONE or DUPLICATE_SEQUENCE_NUMBER"
     OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -168,8 +170,8 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
 class Verdict(Generic[BatchT]):
     """The next action for a batch after a response.
 
-    ``proven`` are earlier batches to complete with an unknown offset, in order. ``reason`` explains
-    a FAIL that is caused by the sequences.
+    ``proven`` are earlier batches that must now be completed, with an unknown offset and in this
+    order. ``reason`` explains why the sequences require the action FAIL.
     """
 
     action: Action

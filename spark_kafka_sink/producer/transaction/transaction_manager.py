@@ -195,8 +195,8 @@ class TransactionManager:
         return self._call("DescribeTransactions", begin)
 
     def initialize_transactions(self) -> TransactionalResult:
-        """Requests an identity, which aborts an open transaction of an earlier producer with the
-        same id.
+        """Requests a producer id and epoch. This aborts an open transaction of an earlier producer
+        with the same transactional id.
         """
 
         def begin(result: TransactionalResult) -> None:
@@ -576,7 +576,9 @@ class TransactionManager:
         return self._sequences.take_moved()
 
     def handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """Handles the late response to a failed batch, which may prove the batch's outcome."""
+        """Handles the late response to a batch that has already failed. The response may show
+        whether the batch is in the log.
+        """
         if self._transactional_id is None:
             self._sequences.answered_late(batch, answer)
         elif answer is Answer.ACKNOWLEDGED or (
@@ -585,7 +587,9 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """Expires acknowledgements older than ACK_EXPIRY_MS, a few times in this period."""
+        """Expires acknowledgements that are older than ACK_EXPIRY_MS. The acknowledgements are
+        checked a few times within this period.
+        """
         self._sequences.expire_acks(now)
 
 

@@ -2,8 +2,8 @@
 
 Owns: :class:`TxnRequest`, one request that is pending or in flight, with its backoff;
 :class:`TransactionalResult`, the result that callers wait for; and :data:`REACTIONS`, the one table
-from (kind of request, error code) to the reaction (Java's ``TxnRequestHandler`` and its
-subclasses). Never: a state (``transaction_states.py``), a node or a connection
+that has the reaction to each error code for each kind of request (Java's ``TxnRequestHandler`` and
+its subclasses). Never: a state (``transaction_states.py``), a node or a connection
 (``txn_request_queue.py``).
 """
 

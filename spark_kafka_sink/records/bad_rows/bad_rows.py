@@ -1,8 +1,8 @@
 """Collects the rows of a batch that can't be sent, with the reason of each row.
 
 Owns: :class:`Reason`, the one table of reasons (code, exception class and stage of Kafka Connect),
-and :class:`BadRows`, which collects masks, or raises. Never: a check (``record_columns``,
-``letters/row_limits``), the treatment of the rows (``letters/letter_writer``).
+and :class:`BadRows`, which collects the rows of masks, or raises an error. Never: a check
+(``record_columns``, ``letters/row_limits``), the treatment of the rows (``letters/letter_writer``).
 
 Every check calls :meth:`BadRows.refuse` with a mask of the rows that fail the check. These rows are
 collected. If a row fails several checks, the first reason counts. With errors.tolerance=none, no

@@ -26,8 +26,8 @@ _NONE: Final = 2**63 - 1
 class TopicLimits:
     """A topic's limits for record batches and timestamps. Picklable.
 
-    ``max_bytes`` is the size of the largest record batch. ``before_ms`` and ``after_ms`` are the
-    largest distances of a timestamp from the broker's time, in ms. An unknown or missing limit is
+    ``max_bytes`` is the size of the largest record batch. ``before_ms`` and ``after_ms`` limit how
+    far a timestamp may be before or after the broker's time, in ms. An unknown or missing limit is
     the largest 64-bit number.
     """
 

@@ -1,9 +1,11 @@
 """The Protobuf format: schemas, and the match of columns with the fields of a message.
 
 Owns: :class:`ProtobufFormat`: schemas, read by protoc or derived from columns; the field of each
-column, its encoding, and the errors that planning can find. A field without a column is left out,
-and so is a null. Never: Arrow, a value of a row, a registry. Only this module imports protobuf, and
-only on the driver, which needs the extra ``protobuf``. Tasks need only numpy and Arrow.
+column, its encoding, and the errors that planning can find. Fields without a column and null fields
+are not written. Never: Arrow, a value of a row, a registry.
+
+Only this module imports protobuf, and only on the driver, which needs the extra ``protobuf``. Tasks
+need only numpy and Arrow.
 """
 
 from __future__ import annotations

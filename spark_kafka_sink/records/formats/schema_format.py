@@ -39,7 +39,7 @@ class SchemaFormat(Protocol):
         return not self.name_of(schema, references)
 
     def name_of(self, schema: str, references: References = ()) -> str:
-        """The full name of the record that ``schema`` defines; empty if it defines no record.
+        """The full name of the record that ``schema`` defines. Empty if it defines no record.
         Raises SchemaError for an unreadable schema.
         """
         ...

@@ -89,8 +89,8 @@ def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
 
 
 def _year(millis: int) -> int:
-    """The year of an instant in milliseconds since the epoch, but at least the first year with a
-    table.
+    """The year of an instant in milliseconds since the epoch. For an earlier year, it is the first
+    year that has a table.
     """
     year = int(np.datetime64(millis, "ms").astype("M8[Y]").astype(np.int64)) + 1970
     return max(year, _FIRST_YEAR)

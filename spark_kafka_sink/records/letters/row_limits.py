@@ -32,7 +32,7 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The limits of a row's size and timestamp, set by the producer and by the row's topic."""
+    """The limits on a row's size and timestamp that the producer and the row's topic set."""
 
     config: ProducerConfig
     topic: TopicLimits

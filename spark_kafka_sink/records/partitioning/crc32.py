@@ -1,7 +1,7 @@
 """CRC-32 (zlib's) of whole key columns: the hash of librdkafka's default partitioner.
 
-Owns: the hash. Never: the checksum of batches, which is another polynomial (``crc32c``); which rows
-have a key to hash (``partitioners``).
+Owns: the hash. Never: the checksum of batches, which is another polynomial (``crc32c``); the choice
+of the rows whose key is hashed (``partitioners``).
 """
 
 from __future__ import annotations

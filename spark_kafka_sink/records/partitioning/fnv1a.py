@@ -1,6 +1,6 @@
 """FNV-1a (32 bits) of whole key columns, in the form that librdkafka and Sarama use for partitions.
 
-Owns: the hash. Never: which rows have a key to hash (``partitioners``).
+Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``).
 """
 
 from __future__ import annotations

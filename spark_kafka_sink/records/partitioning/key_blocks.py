@@ -123,7 +123,8 @@ class KeyBlock:
 
 
 def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """For each i, the 8 bytes of ``data`` from byte 4*i on, with zeros after the end.
+    """An array whose item i has the 8 bytes of ``data`` from byte 4*i on. After the end of
+    ``data``, the bytes are zeros.
 
     Any 4 bytes of the data can then be read with one aligned load and one shift. The result has two
     additional entries.

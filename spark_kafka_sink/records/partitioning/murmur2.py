@@ -1,7 +1,7 @@
 """Kafka's murmur2 of whole key columns (Java's ``Utils.murmur2``, seed 0x9747b28c).
 
-Owns: the hash. Never: which rows have a key to hash (``partitioners``). This is not MurmurHash3:
-the package ``mmh3`` computes other hashes, which would lead to other partitions.
+Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``). This is not
+MurmurHash3: the package ``mmh3`` computes other hashes, which would lead to other partitions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """MurmurHash3 (x86, 32 bits, seed 0) of whole key columns: the hash of Iceberg's bucket transform.
 
-Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: which rows have a key
-to hash (``partitioners``). Kafka's hash is ``murmur2``.
+Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: the choice of the
+rows whose key is hashed (``partitioners``). Kafka's hash is ``murmur2``.
 """
 
 from __future__ import annotations

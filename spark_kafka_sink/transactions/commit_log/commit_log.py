@@ -280,8 +280,8 @@ class CommitLog:
         return snapshot
 
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
-        """The partition of ``key`` and the id of its topic, after checking that the topic is
-        compacted.
+        """Checks that the log's topic is compacted. Returns the partition of ``key``, and the id of
+        the topic.
         """
         loop = self._client.loop
         if self._topic not in loop.cluster.topics:

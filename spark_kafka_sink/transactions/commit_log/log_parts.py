@@ -64,8 +64,8 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """Splits a document into records of at most ``limit`` bytes each; returns them by
-    record key.
+    """Splits a document into records of at most ``limit`` bytes each. Returns them by record
+    key.
     """
     # (A document that begins like a piece would be read as one.)
     if len(document) <= limit and not document.startswith(_PIECE):

@@ -184,7 +184,7 @@ class LogReader:
 
 
 def apply(records: dict[bytes, bytes], written: Mapping[bytes, bytes | None]) -> None:
-    """Applies written records to ``records``, in place; a value None removes the record."""
+    """Applies written records to ``records``, in place. The value None removes a record."""
     for key, value in written.items():
         if value is None:
             records.pop(key, None)

@@ -99,8 +99,8 @@ class LogWriter:
         record. The offset is -1 if the broker no longer has it. If ``check`` raises an exception,
         nothing is written.
 
-        Raises LogChangedError and every other KafkaError when nothing is written, and
-        LogOutcomeUnknownError when the outcome is unknown.
+        Raises LogOutcomeUnknownError if it is unknown whether the records are written. After any
+        other KafkaError, such as LogChangedError, nothing is written.
         """
         if self._failed:
             raise IllegalStateError(

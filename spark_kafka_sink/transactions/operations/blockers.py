@@ -1,8 +1,8 @@
 """The open transactions in a topic, which block its read_committed consumers.
 
-Owns: the search for open transactions of any client, and the advice to end each. Never: the end of
-a transaction. The APIs are those of KIP-664: leaders report their producers (DescribeProducers),
-and coordinators report their transactional ids (ListTransactions).
+Owns: the search for open transactions of any client, and the advice how to end each of them. Never:
+ending a transaction. The APIs are those of KIP-664: leaders report their producers
+(DescribeProducers), and coordinators report their transactional ids (ListTransactions).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The state of a prefix at brokers and in the commit log: read only, for operators.
+"""Reads the state of a prefix from brokers and from the commit log, for operators.
 
 Owns: :class:`Inspector`, and its findings: open transactions with the standing of their runs, keys
 of the log with the outcome of each decided transaction. Never: a change (``operator.py``), a
-terminal. No write uses it.
+terminal. No write of the sink uses this module.
 
 Inspecting fences no driver, so the results may be out of date a moment later. An operator's change
 therefore reads the state again, after fencing.
