@@ -96,7 +96,7 @@ class Owner:
             self.generation,
             state.newest_run,
             state.generation,
-            bool(state.run_id),
+            bool(state.run_id) or self.run_id in state.superseded,
             self.numbering is Numbering.VERSIONS,
         )
         return Refuse(Commit.SUPERSEDED, reason)

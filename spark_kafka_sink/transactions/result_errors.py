@@ -144,13 +144,14 @@ def _run_aborted(reason: RunAborted, key: str) -> _Text:
 
 
 def _taken_over(reason: TakenOver, key: str) -> _Text:
-    if not reason.is_owned:
+    if not reason.is_certain:
         return _Text(
             f"run {reason.run} of '{key}' may not commit any more: it planned at generation "
             f"{reason.generation}, the commit log is at {reason.newest_generation}, and no run "
             f"owns the key; the run that was aborted last is {reason.newest_run}",
             "nothing of this batch is visible: start the query or the job again; other runs of the "
-            "key have failed, or were aborted ('kprod txn abort' or 'sweep'), while this one ran",
+            "key have failed, or were aborted ('kprod txn abort' or 'sweep'), while this one ran "
+            "(if they are of another query, give each its own prefix or name)",
         )
     return _Text(
         f"another driver has taken over '{key}': run {reason.newest_run} (generation "

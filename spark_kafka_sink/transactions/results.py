@@ -99,15 +99,15 @@ class RunAborted:
 class TakenOver:
     """Run ``newest_run`` has taken over from ``run``, each with its generation.
 
-    If no run owns the key, ``newest_run`` was aborted last. Perhaps none has taken over: the
-    generation also grows when many runs are aborted.
+    With ``is_certain`` false no run owns the key, and ``newest_run`` was aborted last. Perhaps none
+    has taken over: the generation also grows when many runs are aborted.
     """
 
     run: str
     generation: int
     newest_run: str
     newest_generation: int
-    is_owned: bool
+    is_certain: bool
     is_of_versions: bool
 
 
