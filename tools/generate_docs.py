@@ -244,8 +244,8 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "No other option of TLS or SASL is ignored. If one has no effect with the given",
-        "`kafka.security.protocol`, mechanism or key store, the write fails. See",
+        "No other option of TLS or SASL is ignored. If an option of TLS or SASL has no effect",
+        "with the given `kafka.security.protocol`, mechanism or key store, the write fails. See",
         "[security](security.md#settings-that-would-have-no-effect).",
     )
     yield ""

@@ -175,8 +175,8 @@ The report of a failed batch has `error` (code, text, hint), the failed attempts
 response of each broker. The warning in the driver's log has the same facts in one line, and
 `kprod report show PATH` shows them as a page.
 
-If an attempt of a task fails, it writes its error into a directory next to `reportPath`, and the
-driver reads the error there. Without `reportPath`, or if the disk is full, the attempt writes the
+A failed attempt of a task writes its error into a directory next to `reportPath`, and the driver
+reads the error there. Without `reportPath`, or if the disk is full, the attempt writes the
 error into a local directory, which other machines cannot read. So on a cluster, set `reportPath` to
 a path that all machines mount.
 
@@ -186,12 +186,12 @@ a path that all machines mount.
 brokers' last responses |
 | a task failed, and the machines do not share the directory | [KP0505](errors.md#kp0505) and the \
 unfinished tasks. Spark's exception has the cause; a stream's metric `kprod_query_failures_total` \
-has its code |
+has the error's code |
 | an executor or a Python worker was killed, for example by the OOM killer, or the query failed \
 before the write | KP0505 and the unfinished tasks, as in the row above |
 | the batch was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect \
-client | KP0505 and the unfinished tasks. `queryId` may be missing: if the option \
-`checkpointLocation` is not set, and the stop came before the first task |
+client | KP0505 and the unfinished tasks. `queryId` is missing if the option \
+`checkpointLocation` is not set and the stop came before the first task |
 | Spark refused or stopped the write while it planned | no report; nothing was sent |
 | Ctrl-C in a classic session; a killed driver; rarely, a stop at the moment when Spark begins to \
 abort | no report; transactions stay open until the next start of the query or job, or until their \

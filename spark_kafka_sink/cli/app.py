@@ -288,8 +288,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="CODE",
-            help="A code (KP0301), Kafka's name of an error, or words to search. Without it, all"
-            " codes are listed.",
+            help="A code (KP0301), Kafka's name of an error, or words to search. Without"
+            " an argument, all codes are listed.",
         ),
     ] = None,
 ) -> None:

@@ -131,7 +131,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        f"With kprod, to send single records (`KafkaProducer.send`) is much slower than to send columns. A single record of kprod costs {_send('confluent-kafka')} the CPU of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU of a record of kafka-python.",
+        f"With kprod, sending single records (`KafkaProducer.send`) is much slower than sending columns. A single record of kprod costs {_send('confluent-kafka')} the CPU of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU of a record of kafka-python.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
@@ -214,7 +214,7 @@ def _table(rows: list[Ratio]) -> Iterator[str]:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "The last column has the difference of the two times, with its range. For the large job, it has the ratio of the two rates. For the driver's commits, it has the range of the times of all rounds."
+    yield "The last column has the difference of the two times, with its range. For the large job, it has the ratio of the two rates. For the driver's commits, it has the range of the times of all rounds. *n* is the number of rounds."
     yield ""
     yield "| what | exactly once | at least once | difference |"
     yield "|---|---|---|---|"

@@ -61,7 +61,7 @@ _OlderThan = Annotated[
     typer.Option(
         "--older-than",
         metavar="15m",
-        help="Only transactions that have been open for longer (ms, s, m, h, d).",
+        help="Only transactions that have been open for longer than this time (ms, s, m, h, d).",
     ),
 ]
 
@@ -319,15 +319,16 @@ def reset(
         bool,
         flag(
             "--force",
-            help="Also reset while a batch is in progress, or the owner's transactions are open.",
+            help="Also reset while a batch is in progress, or while the owner's transactions are"
+            " open.",
         ),
     ] = False,
 ) -> None:
     """Forget a key of the commit log, after you have deleted the query's checkpoint on purpose.
 
     The finished batches and versions of the key are forgotten too: if you run one of them again,
-    its rows are duplicated. The key's generation stays, so that the next start aborts transactions
-    that are still open.
+    its rows are duplicated. The commit log keeps the key's generation, a number that rises
+    when a new run takes over. So the next start aborts transactions that are still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 

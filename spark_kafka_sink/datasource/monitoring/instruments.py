@@ -236,17 +236,18 @@ _QUERIES = (
                " `other` is for errors without a code of this package.",
                label=Label.CODE),
     Instrument("kprod.query.start.timestamp", _G, "s", _LISTENER, "",
-               "When the query started, in seconds since 1970."),
+               "The time when the query started, in seconds since 1970."),
     Instrument("kprod.query.end.timestamp", _G, "s", _LISTENER, "",
-               "When the query ended, with or without an error; 0 while it runs."),
+               "The time when the query ended, with or without an error. 0 while the query runs."),
     Instrument("kprod.query.failure.timestamp", _G, "s", _LISTENER, "",
-               "When the query last ended with an error; absent if the query never failed."),
+               "The time when the query last ended with an error. The metric is absent if the query"
+               " never failed."),
     Instrument("kprod.query.source.lag", _G, "{row}", _LISTENER, "",
                "The number of offsets that the query is behind its source, in the partition where"
                " this number is largest. Only sources that read Kafka report it."),
     Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
-               "When Spark last reported that the query made progress or was idle, in seconds"
-               " since 1970."),
+               "The time when Spark last reported that the query made progress or was idle, in"
+               " seconds since 1970."),
 )  # fmt: skip
 
 #: Figures of the running micro-batch so far (option progressTopic); 0 when no task sends figures.

@@ -203,7 +203,7 @@ class TaskReport:
     host: Annotated[str, Described("The executor's host.")]
     rows: Annotated[int, Described("Rows that the task wrote.", "rows")]
     elapsed_ms: Annotated[
-        int, Described("From the task's first read of the input to its end.", _MS)
+        int, Described("Time from the task's first read of the input to the task's end.", _MS)
     ]
     input_wait_ms: Annotated[
         int, Described("The part of elapsedMs that the task waited for Spark's rows.", _MS)
@@ -253,7 +253,8 @@ class WriteReport:
     error: Annotated[
         ErrorReport | None,
         Described(
-            "Why the batch failed: the error of the commit, or of the attempt that ended the batch."
+            "The reason why the batch failed: the error of the commit, or the error of the attempt"
+            " that ended the batch."
             " Null if the batch succeeded. KP0505 if no attempt left an error: the write was"
             " stopped, an executor was killed, or an executor does not share the directory of"
             " reportPath with the driver."
@@ -288,7 +289,7 @@ class WriteReport:
     query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
     query_name: Annotated[str | None, Described("The streaming query's name, if it has one.")]
     run_id: Annotated[str | None, Described("The streaming query's run id; null in batch jobs.")]
-    batch_id: Annotated[int | None, Described("The micro-batch; null in batch jobs.")]
+    batch_id: Annotated[int | None, Described("The id of the micro-batch; null in batch jobs.")]
     parent_run: Annotated[
         str | None,
         Described(
@@ -313,7 +314,7 @@ class WriteReport:
         str | None, Described("The option txnAppId, or the name of foreach_batch.")
     ]
     txn_version: Annotated[
-        int | None, Described("The option txnVersion, or the micro-batch of foreach_batch.")
+        int | None, Described("The option txnVersion, or the batch id of foreach_batch.")
     ]
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
     topics: Annotated[tuple[str, ...], Described("The topics that got rows, at most 100 of them.")]
@@ -327,7 +328,7 @@ class WriteReport:
     ]
 
     # -- tasks --------------------------------------------------------------------------------
-    tasks: Annotated[int, Described("Tasks of the batch.", "tasks")]
+    tasks: Annotated[int, Described("The number of tasks of the batch.", "tasks")]
     unfinished_tasks: Annotated[
         int,
         Described(
@@ -484,7 +485,8 @@ class WriteReport:
     rate_wait_ms: Annotated[
         int,
         Described(
-            "Time that tasks waited because of maxRecordsPerSecond or maxBytesPerSecond, summed.",
+            "Time that tasks waited because of maxRecordsPerSecond or maxBytesPerSecond, summed"
+            " over tasks.",
             _MS,
         ),
     ] = 0
@@ -493,7 +495,10 @@ class WriteReport:
     ]
     broker_wait_ms: Annotated[
         int,
-        Described("Time that tasks waited for acknowledgements after their last row, summed.", _MS),
+        Described(
+            "Time that tasks waited for acknowledgements after their last row, summed over tasks.",
+            _MS,
+        ),
     ]
 
     # -- brokers and partitions ---------------------------------------------------------------
