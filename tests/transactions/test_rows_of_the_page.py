@@ -16,6 +16,7 @@ def rows_of_the_code() -> str:
     for goal, rows in table.TABLES.items():
         for row in rows:
             text = " ".join((inspect.getdoc(row) or "").split("\n\n")[0].split())
+            text = text.removesuffix("::") + "." if text.endswith("::") else text
             lines.append(f"| {goal.__name__} | {row.__name__.replace('_', ' ')} | {text} |")
     return "\n".join(lines)
 
