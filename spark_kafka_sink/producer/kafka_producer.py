@@ -337,9 +337,9 @@ class KafkaProducer:
     def init_transactions(self) -> None:
         """Gets a producer id for transactional.id. Call it once, before any record is sent.
 
-        It fences earlier producers with this transactional.id, and aborts their open transaction.
-        Blocks for at most max.block.ms. After KafkaTimeoutError you can call it again to continue
-        the wait.
+        The call fences earlier producers with this transactional.id, and aborts their open
+        transaction. Blocks for at most max.block.ms. After KafkaTimeoutError you can call it again
+        to continue the wait.
         """
         begin = self._transactional("init_transactions").initialize_transactions
         self._await(begin, Measurement.TXN_INIT)
@@ -408,11 +408,11 @@ class KafkaProducer:
         """Closes the producer after a failure: fails unsent records, aborts an open transaction,
         and stops the thread.
 
-        Waits for at most ``timeout_ms``. If the transaction is still open then, brokers abort it
-        after transaction.timeout.ms. The abort (EndTxn) is sent only for an open transaction that
-        is not prepared, and only if all its partitions are known to have leaders. Without a leader,
-        Kafka 4.3.1 would drop the partition's marker, and later records of the partition would be
-        invisible. Never raises.
+        Waits for at most ``timeout_ms``. If the transaction is still open after this time, brokers
+        abort it after transaction.timeout.ms. The abort (EndTxn) is sent only for an open
+        transaction that is not prepared, and only if all its partitions are known to have leaders.
+        Without a leader, Kafka 4.3.1 would drop the partition's marker, and later records of the
+        partition would be invisible. Never raises.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (

@@ -53,7 +53,7 @@ def show_progress(
             df.write.format("kprod").options(**options).save()
 
     The bar appears in a notebook, or on ``file`` (default: standard error) if that is a terminal.
-    Otherwise there is no bar, and no figures are requested. It works with classic and Connect
+    Otherwise there is no bar, and no figures are requested. The bar works with classic and Connect
     sessions. In a terminal it needs the extra ``progress``; without the extra, ImportError is
     raised.
     """

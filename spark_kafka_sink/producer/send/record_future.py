@@ -188,7 +188,7 @@ class RecordFuture:
     """The outcome of one record. It has the methods of ``concurrent.futures.Future``, and can be
     awaited.
 
-    It can't be cancelled. ``index`` is the record's index in its batch, and ``timestamp`` the
+    A future can't be cancelled. ``index`` is the record's index in its batch, and ``timestamp`` the
     record's timestamp in milliseconds.
     """
 
