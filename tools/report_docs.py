@@ -21,8 +21,8 @@ _MEANINGS = {
     WriteOutcome.DONE_BEFORE: "Exactly-once: the batch was committed before, so nothing was"
     " written.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
-    WriteOutcome.PREPARED: "The write is one of several in a `transaction(...)` block. The end of"
-    " the block commits or aborts all writes of the block together.",
+    WriteOutcome.PREPARED: "The write is one of several writes in a `transaction(...)` block. The"
+    " end of the block commits or aborts all writes of the block together.",
     WriteOutcome.FAILED: "The commit failed; the field `error` has the reason.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " start of the query or job finds out, and ends the batch.",

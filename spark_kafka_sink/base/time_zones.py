@@ -54,5 +54,5 @@ def time_zone(name: str) -> dt.tzinfo:
             f"time zone '{safe_text(name)}', the session's, is not known on this machine, and"
             " timestamps in JSON are written in it",
             hint="set spark.sql.session.timeZone to UTC or to a name of the IANA data base, and"
-            " install that (the package tzdata) where tasks run",
+            " install the time zone data (the package tzdata) where tasks run",
         ) from error

@@ -339,7 +339,7 @@ class OptionReader:
                 continue
             raise ConfigError(
                 f"{self.spelled(name)} would have no effect, because sasl.mechanism is {mechanism}",
-                hint=f"it is for {' and '.join(mechanisms)}; remove it, or set"
+                hint=f"the option is for {' and '.join(mechanisms)}; remove it, or set"
                 f" {self.prefix}sasl.mechanism",
                 kind=Kind.NO_EFFECT,
             )

@@ -168,8 +168,8 @@ class Lifecycle:
         if self.is_forked:
             raise IllegalStateError(
                 f"this producer was made in process {self.pid}, not in {os.getpid()}",
-                hint="a fork has neither its network thread nor its own connections: make a new "
-                "producer after forking",
+                hint="a forked process has no network thread and no connections of the producer:"
+                " make a new producer after forking",
             )
         if self.closed:
             raise IllegalStateError("the producer is closed")

@@ -76,7 +76,7 @@ LOGINS: list[Row] = [
     (SASL | {MECHANISM: "GSSAPI"}, "KP0130", f"set {SERVICE} to the brokers' service",
      [{SERVICE: "kafka"}]),
     (PLAIN | NAMED | {SERVICE: "kafka"}, "KP0107",
-     "it is for GSSAPI; remove it, or set kafka.sasl.mechanism",
+     "the option is for GSSAPI; remove it, or set kafka.sasl.mechanism",
      [{SERVICE: None}, {MECHANISM: "GSSAPI", USER: None, PASSWORD: None}]),
     (OAUTH | {LOGIN_HANDLER: "my.tokens:Source", JAAS: module("OAuthBearerLoginModule", 'x="y"')},
      "KP0122", 'give a reference, x="${file:/path/to/it}" or "${env:NAME}"',
@@ -85,8 +85,8 @@ LOGINS: list[Row] = [
 ]  # fmt: skip
 
 TOKENS: list[Row] = [
-    (OAUTH | {USER: "u"} | CLIENT, "KP0107", "it is for PLAIN and SCRAM-SHA-256 and SCRAM-SHA-512",
-     [{USER: None}]),
+    (OAUTH | {USER: "u"} | CLIENT, "KP0107",
+     "the option is for PLAIN and SCRAM-SHA-256 and SCRAM-SHA-512", [{USER: None}]),
     (FROM_FILE | {PASSWORD: "${env:SECRET}"}, "KP0132", "keep one of them",
      [{PASSWORD: None}, {URL: None}]),
     (OAUTH, "KP0132", f"set {URL}, {LOGIN_HANDLER}, or {PASSWORD} to the token",

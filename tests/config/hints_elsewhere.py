@@ -21,7 +21,7 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "network/test_hints_of_stores_are_followed.py"
     "::test_the_hint_of_a_store_or_a_suite_leads_to_a_context": (
         "set {}.type to PEM, or give {}.location", "convert it: keytool", "is {} right?",
-        "leave ssl.cipher.suites away", "is ssl.key.password right",
+        "remove ssl.cipher.suites: OpenSSL", "is ssl.key.password right",
     ),
     "network/test_schema_registry_client.py"
     "::test_a_token_endpoint_that_is_not_trusted_needs_our_truststore":
@@ -179,7 +179,7 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     ),
     "datasource/test_worker_memory.py"
     "::test_the_setting_that_is_raised_or_removed_lets_the_attempt_go":
-        ("raise {}: it limits address space",),
+        ("raise {}, which limits address space",),
     "datasource/test_json_of_types.py::test_bytes_that_are_no_variant_are_an_error_of_their_row":
         ("the value is damaged where it was made",),
     "network/test_schema_registry_client.py"
@@ -337,7 +337,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "install a JDK", "set PYSPARK_PYTHON", "kinit, or useKeyTab",
         "is the ticket still valid", "it comes from code named in", "see awsProfileName",
         "readers would not understand",
-        "it is the file of the batch's number", "a web server answers there",
+        "the offset log is the file with the batch", "a web server answers there",
         "the port may not be", "is it running? Then its advertised.listeners",
         "install them there; --py-files", "give a line of reportPath, a record of reportTopic",
         "use deliveryGuarantee=at-least-once here, or turn",

@@ -57,7 +57,7 @@ def test_the_setting_that_is_raised_or_removed_lets_the_attempt_go():
     work = "bytearray(64 << 20); print('done')"
     small = said_by(work)
     assert "hint: raise spark.executor.pyspark.memory" in small
-    assert "it limits address space, not resident memory" in small
+    assert "which limits address space, not resident memory" in small
     assert "or remove it" in small
     raised = _PROGRAM.replace("(4 << 20)", "(512 << 20)").format(work=work)
     assert run_python("-c", raised).stdout.strip() == "done"

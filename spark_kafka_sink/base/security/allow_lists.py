@@ -193,8 +193,8 @@ def _list(variable: str) -> _List | None:
     raise ConfigError(
         f"{variable}, in the environment of this process on host {platform.node()}, can't be"
         f" understood: {found.problem}",
-        hint="it limits the places that options may name, so nothing is allowed until it is "
-        "corrected",
+        hint="this variable limits the places that options may name, so nothing is allowed until"
+        " it is corrected",
         kind=Kind.NOT_ALLOWED,
     )
 

@@ -149,7 +149,7 @@ def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
     if not own or not is_import_listed(f"{module}.{name}"):
         raise NotAllowedError(
             f"{shown} comes from a module that the operator of this process does not allow",
-            hint="name it where it is defined",
+            hint="name the object in the module that defines it",
         )
 
 

@@ -145,8 +145,8 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
     if _DATABRICKS.search(text):
         raise ConfigError(
             f"{spelled}: {{{{secrets/...}}}} is not looked up here",
-            hint="Databricks replaces it in the environment variables of a cluster: give it to one"
-            " there, and write ${env:NAME} here",
+            hint="Databricks replaces this text in the environment variables of a cluster: set a"
+            " variable to it there, and write ${env:NAME} here",
             kind=Kind.NO_REFERENCE,
         )
 

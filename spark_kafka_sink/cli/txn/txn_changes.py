@@ -258,7 +258,8 @@ def _check_another(name: str) -> None:
         raise ConfigError(
             f"'{safe_text(name, 400)}' is the transactional id of a driver of this package: it "
             "writes the commit log",
-            hint="it ends in a moment, or times out; the next start of the query fences it",
+            hint="the transaction ends in a moment, or times out; the next start of the query"
+            " fences the driver",
         )
 
 

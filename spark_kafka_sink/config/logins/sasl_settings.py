@@ -163,7 +163,7 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
         if given and mechanism != OAUTHBEARER and not _is_known(given, mechanism):
             raise _refused(
                 f"{name} is set, but sasl.mechanism is {mechanism}",
-                hint=f"it names the source of the token of {OAUTHBEARER}; leave it out",
+                hint=f"this option names the source of the token of {OAUTHBEARER}; leave it out",
             )
 
 

@@ -114,7 +114,8 @@ def read_lines(location: str) -> list[tuple[str, str]]:
     if "://" in location or location.startswith("dbfs:"):
         raise ConfigError(
             f"{CONFIG_FILE} {shown} is not a local path",
-            hint="it is read as a file: mount it, or give its local path (/Volumes/...)",
+            hint="the path is read as a local file: mount the store, or give the local path"
+            " (/Volumes/...)",
         )
     what = f"{CONFIG_FILE} {shown}"
     try:
@@ -123,6 +124,6 @@ def read_lines(location: str) -> list[tuple[str, str]]:
     except UnusableFileError as error:
         raise ConfigError(
             f"{CONFIG_FILE} {shown} can't be read: {error}",
-            hint="it is a file in Java's properties format, such as client.properties; a write"
-            " reads it on the driver, and secrets in it on the executors too",
+            hint="the file is in Java's properties format, such as client.properties; a write reads"
+            " the file on the driver, and its secrets on the executors as well",
         ) from None

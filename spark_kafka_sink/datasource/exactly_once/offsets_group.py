@@ -43,7 +43,7 @@ def check_group_id(option: str, value: str) -> str:
         raise ConfigError(
             f"{option} is '{safe_text(value, 120)}'; printable characters are allowed, at least "
             f"one and at most {_LONGEST_GROUP_ID} bytes of them",
-            hint="it is the group.id whose offsets consumers and lag tools read",
+            hint="the name is the group.id whose offsets consumers and lag tools read",
         )
     return value
 
@@ -69,7 +69,7 @@ def refuse_members(client: TransactionClient, group_id: str) -> None:
         raise ConfigError(
             f"offsetsGroup '{safe_text(group_id)}' is a {of_type}group with members (state "
             f"{safe_text(found.group_state)}): their position would be overwritten",
-            hint="choose a group that no consumer uses, or stop the consumers; "
-            "offsetsGroupInUse=allow commits its offsets nevertheless",
+            hint="choose a group that no consumer uses, or stop the consumers; with"
+            " offsetsGroupInUse=allow the write commits the group's offsets nevertheless",
         )
     _checked()[key] = client.clock.now_ms() + _CACHE_MS

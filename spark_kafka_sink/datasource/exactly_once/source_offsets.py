@@ -139,5 +139,5 @@ def _json(line: str) -> object:
 def _malformed(why: str) -> DataError:
     return DataError(
         f"Spark's offset log of the batch can't be read: {why}",
-        hint="it is the file of the batch's number in checkpointLocation/offsets",
+        hint="the offset log is the file with the batch's number in checkpointLocation/offsets",
     )

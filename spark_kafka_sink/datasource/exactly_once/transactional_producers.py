@@ -183,7 +183,8 @@ class TransactionalProducers:
         raise KafkaTimeoutError(
             f"InitProducerId for '{self._id}' timed out and was retried; the first request may "
             "still reach the broker and abort this transaction",
-            hint="this attempt has written nothing, and the next one has another transactional.id",
+            hint="this attempt has written nothing, and the next attempt has another"
+            " transactional.id",
         )
 
     def _of(self, id_: TransactionalId) -> KafkaProducer:

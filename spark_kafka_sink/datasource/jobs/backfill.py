@@ -119,7 +119,7 @@ def backfill(
     if transform is not None and not isinstance(source, str):
         raise ConfigError(
             "transform= is for a source that is the name of a table",
-            hint="apply it to the DataFrame, and give that to backfill",
+            hint="apply the function to the DataFrame, and give the result to backfill",
         )
     _check(options)
     call = _Call(source, name, by or "", steps or 0, transform, on_step, options)

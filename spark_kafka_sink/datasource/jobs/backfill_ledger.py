@@ -354,8 +354,8 @@ class Ledger:
                 raise SupersededError(
                     f"the backfill '{self._name}' goes on in {found.caller or 'no process'}, and "
                     f"{caller} must stop",
-                    hint="this process was silent for too long, or the record was removed with "
-                    "'kprod backfill NAME --forget'; what is written is written once",
+                    hint="this process was silent for too long, or the record was removed with"
+                    " 'kprod backfill NAME --forget'; the written steps are written once",
                     kind=Kind.BACKFILL_RUNS,
                 )
             return change(found)
@@ -418,8 +418,8 @@ def check_caller_is_alone(name: str, caller: Caller, found: Progress) -> None:
     if found.caller is not None and found.caller.id != caller.id:
         raise ConfigError(
             f"the backfill '{name}' runs in {found.caller}",
-            hint="wait until that one has ended; a call that takes its place goes on where it "
-            "stopped",
+            hint="wait until that call has ended; a call that takes its place continues where that"
+            " call stopped",
             kind=Kind.BACKFILL_RUNS,
         )
 

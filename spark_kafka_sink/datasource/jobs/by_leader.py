@@ -78,13 +78,13 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     if df.isStreaming:
         raise ConfigError(
             "by_leader: the rows of a stream are planned anew in each micro-batch",
-            hint="in a foreachBatch function, give it the micro-batch",
+            hint="call by_leader in a foreachBatch function, with the micro-batch",
             kind=Kind.UNSUPPORTED_WRITE,
         )
     if not hasattr(df, "repartitionById"):
         raise ConfigError(
             "by_leader needs Spark 4.1, whose repartitionById puts rows into a given partition",
-            hint="it is in pyspark 4.1 and later",
+            hint="install pyspark 4.1 or later",
             kind=Kind.UNSUPPORTED_WRITE,
         )
     question = {**options, _QUESTION: df.schema.json()}

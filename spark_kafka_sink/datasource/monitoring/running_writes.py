@@ -112,7 +112,8 @@ class RunningWrites:
         if config.progress_topic is None:
             raise ConfigError(
                 "progressTopic is not set, and so no task sends its progress",
-                hint="set it for the writes and here: the name of a topic with one partition",
+                hint="set the option for the writes and here, to the name of a topic with one"
+                " partition",
             )
         self._application = spark.conf.get("spark.app.id")
         self._client = TransactionClient(config.producer)

@@ -56,7 +56,7 @@ def memory_error(error: BaseException) -> KafkaError | None:
     return (KafkaError if plans else DeliveryError)(
         f"this Python worker may map no more than {limit // _MIB} MiB of address space, which are"
         f" used up ({type(first).__name__}: {safe_text(str(first), _LONGEST)})",
-        hint=f"raise {setting}: it limits address space, not resident memory;"
+        hint=f"raise {setting}, which limits address space, not resident memory;"
         f" {page_address('tuning', 'memory-of-a-task')} has figures that work; or remove it",
         kind=Kind.WORKER_MEMORY,
     )

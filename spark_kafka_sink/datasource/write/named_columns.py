@@ -114,7 +114,7 @@ def _find(schema: StructType, name: str, option: str) -> NamedColumn:
         raise SchemaError(
             f"{option} names a column {safe_text(name)}, and the DataFrame has several: "
             f"{safe_text(', '.join(schema.names[i] for i in found), 200)}",
-            hint="write it in the case of the intended one, or rename the others",
+            hint="write the name in the case of the intended column, or rename the other columns",
             kind=Kind.NO_SUCH_COLUMN,
         )
     return NamedColumn(name, found[0])

@@ -108,7 +108,7 @@ def fetched(
     if life <= 0:
         raise AuthenticationError(
             f"SASL OAUTHBEARER: the token of {where} has expired",
-            hint="is it renewed? If it is, the clocks of this machine and of the identity"
+            hint="is the token renewed? If so, the clocks of this machine and of the identity"
             " provider differ",
             code=ErrorCode.SASL_AUTHENTICATION_FAILED,
         )

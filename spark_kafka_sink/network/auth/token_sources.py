@@ -116,7 +116,7 @@ def _read(path: Text) -> str:
     except UnusableFileError as error:
         raise AuthenticationError(
             f"SASL OAUTHBEARER: the token file {shown} can't be read: {error}",
-            hint="it must be there on the driver and on every executor",
+            hint="the file must be on the driver and on every executor",
             code=ErrorCode.SASL_AUTHENTICATION_FAILED,
         ) from None
 

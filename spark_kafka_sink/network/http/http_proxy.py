@@ -51,8 +51,8 @@ def proxy_for(host: str) -> Proxy | None:
     if parts.scheme != "http" or not parts.hostname or not port:
         raise ConfigError(
             "HTTPS_PROXY, in the environment of this process, names no HTTP proxy",
-            hint="it looks like http://host:3128; the connection through it is encrypted "
-            "nevertheless. NO_PROXY lists the hosts that need no proxy",
+            hint="a proxy's address looks like http://host:3128; the connection through the proxy"
+            " is encrypted nevertheless. NO_PROXY lists the hosts that need no proxy",
             kind=Kind.TOKEN_SOURCE,
         )
     credentials = None

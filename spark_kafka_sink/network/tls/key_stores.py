@@ -133,7 +133,7 @@ def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
     if text_of(options.get(name)):
         raise ConfigError(
             f"{name} would have no effect: {why}",
-            hint="remove it, or name the file that it is of",
+            hint="remove the option, or name the file that it belongs to",
             kind=Kind.NO_EFFECT,
         )
 

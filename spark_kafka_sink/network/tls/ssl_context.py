@@ -107,13 +107,13 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
         elif name.upper() not in _OLD:
             raise ConfigError(
                 f"ssl.enabled.protocols: {name} is unknown",
-                hint="TLSv1.2 and TLSv1.3 are spoken",
+                hint="TLSv1.2 and TLSv1.3 are supported",
                 kind=Kind.TLS_SETTING,
             )
     if not wanted:
         raise ConfigError(
             f"ssl.enabled.protocols={','.join(names)} has nothing that is safe",
-            hint="TLSv1.2 and TLSv1.3 are spoken; older versions are broken and refused",
+            hint="TLSv1.2 and TLSv1.3 are supported; older versions are insecure and refused",
             kind=Kind.TLS_SETTING,
         )
     context.minimum_version, context.maximum_version = min(wanted), max(wanted)
@@ -174,7 +174,7 @@ def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
         what = "encrypts nothing" if not suite["strength_bits"] else "takes no certificate"
         raise ConfigError(
             f"ssl.cipher.suites: {name} {what}, and is refused",
-            hint="leave ssl.cipher.suites away: OpenSSL's own choice is good",
+            hint="remove ssl.cipher.suites: OpenSSL's own choice is good",
             kind=Kind.TLS_SETTING,
         )
     return wanted

@@ -291,7 +291,7 @@ def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld
     last = f"InitProducerId for 'p~{RUN}~g3.{token}~2'"
     with pytest.raises(KafkaTimeoutError, match=last) as raised:
         tasks.run(["a"])
-    assert "the next one has another transactional.id" in str(raised.value.hint)
+    assert "the next attempt has another transactional.id" in str(raised.value.hint)
     assert world.values(committed=False) == []
     prepared = tasks.run(["a"])
     assert prepared.transactional_id == f"p~{RUN}~g3.{token}~3"
