@@ -339,7 +339,8 @@ def _key_rules() -> Iterator[str]:
             "`kafka.partitioner.class` also accepts the names of librdkafka's partitioners, with",
             "librdkafka's meaning. librdkafka's default is `consistent_random`. Three names in the",
             "table, `murmur3`, `iceberg_bucket` and `iceberg_bucket_long`, are not librdkafka's.",
-            "In the table, *hash* means the hash modulo the number of all partitions. *Sticky*",
+            "In the table, *hash* means that the partition is the hash of the key modulo the",
+            "number of all partitions. A number in brackets is the hash of this key. *Sticky*",
             "means one partition with a leader until that partition has had batch.size bytes, and",
             "then another partition. (librdkafka changes the partition by time,",
             "`sticky.partitioning.linger.ms`.) *Random* means that each row goes to any partition",
@@ -374,9 +375,9 @@ def _key_rules() -> Iterator[str]:
         "`iceberg_bucket_long`, which hashes the number as a long. A key of `iceberg_bucket_long`",
         "must have 4 or 8 bytes with the highest byte first, as Kafka's IntegerSerializer and",
         "LongSerializer write it. In Spark, `unhex(lpad(hex(id), 16, '0'))` makes this key from an",
-        "int or a long. A key of another length is an error. For a date, the number is the days",
-        "since the epoch. For a time or a timestamp, the number is microseconds. `murmur3` and",
-        "`iceberg_bucket` use the same hash.",
+        "int or a long. A key of another length is an error. To write a date, use the number of",
+        "days since the epoch. To write a time or a timestamp, use the number of microseconds.",
+        "`murmur3` and `iceberg_bucket` use the same hash.",
     )
 
 

@@ -26,8 +26,8 @@ _SERVERS = {"kafka.bootstrap.servers": "broker1:9092,broker2:9092", "topic": "or
 TASKS = (
     Task(
         "Name the brokers and the topic",
-        "Brokers and a topic are all that a write needs. A `configFile` may contain both, and all"
-        " other options of this page.",
+        "A write needs only brokers and a topic. A `configFile` may contain both, and all other"
+        " options of this page.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
@@ -50,8 +50,8 @@ TASKS = (
     ),
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
-        "[Formats](formats.md) lists the types of columns, and the places where the sink"
-        " looks for a schema, in the order in which it looks.",
+        "[Formats](formats.md) lists the types of columns. It also shows where the sink looks for a"
+        " schema, and in which order.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
          "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
