@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spark_kafka_sink import AuditVerdict, audit
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once import checker, records
@@ -266,6 +267,18 @@ class Scenario:
                 report.add(Wrong.STALLED, str(worst))
         self.world.found("found", report)
         return report
+
+    def with_report(self) -> Scenario:
+        """The same scenario, whose writes leave reports for :meth:`assert_audited`."""
+        self.options["reportPath"] = str(self.home / "report.jsonl")
+        return self
+
+    def assert_audited(self, *, rows: int, letters: int) -> None:
+        """The audit of the newest report finds its rows, dead letters included, and no others."""
+        reports = Path(self.options["reportPath"]).read_text(encoding="utf-8").splitlines()
+        result = audit(reports[-1], **{"kafka.bootstrap.servers": self.world.direct})
+        assert result.verdict is AuditVerdict.COMPLETE, result
+        assert (result.found, result.dead_letters) == (rows, letters)
 
     def assert_clean(self, *, settle_s: float = checker.SETTLE_S) -> Report:
         report = self.check(settle_s=settle_s)

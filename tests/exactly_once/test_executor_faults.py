@@ -82,8 +82,10 @@ def meet_attempt_0(
 
 @pytest.mark.parametrize("bad", [0, 20], ids=["", "bad rows"])
 def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executors, bad):
-    """Neither gets its acknowledgement before both have written everything, or their letters."""
-    scenario = world.scenario("r02", bad=bad, **PATIENT)
+    """Neither gets its acknowledgement before both have written everything, or their letters. An
+    audit of the report counts no row of the loser.
+    """
+    scenario = world.scenario("r02", bad=bad, **PATIENT).with_report()
     held = [
         world.fault(
             ApiKey.PRODUCE, Action.HOLD, Side.RESPONSE, match=of_attempt(task=1, attempt=attempt)
@@ -101,6 +103,7 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executor
     assert report.visible == 400
     assert report.aborted >= (1 if bad else 200), "the loser's rows are in the log"
     assert report.letters == (100 if bad else 0)
+    scenario.assert_audited(rows=400, letters=100 if bad else 0)
 
 
 def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors):

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 @pytest.mark.parametrize("bad", [0, 20], ids=["", "bad rows"])
 def test_r01_a_worker_killed_after_its_last_ack_is_not_visible(world, driver, bad):
     """Behind the broker's acknowledgement, in front of the commit message; with bad rows, between
-    its dead letters and its last rows.
+    its dead letters and its last rows. An audit of the report counts no row of that attempt.
     """
-    scenario = world.scenario("r01", bad=bad)
+    scenario = world.scenario("r01", bad=bad).with_report()
     of_task = of_attempt(task=1, attempt=0)
     letters = b"__kprod.errors.code" if bad else b""
     fault = world.worker_dies(lambda hit: of_task(hit) and letters in hit.request)
@@ -31,6 +31,7 @@ def test_r01_a_worker_killed_after_its_last_ack_is_not_visible(world, driver, ba
     report = scenario.assert_clean(settle_s=CLEAN_S)
     assert report.letters == (400 // 20 * 5 if bad else 0)
     assert report.aborted > 0, "what the dead attempt sent is in the log"
+    scenario.assert_audited(rows=400, letters=report.letters)
 
 
 @pytest.mark.parametrize("how", variants("raise", "exit"))
