@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from bench.peers import delta_jars
 from spark_kafka_sink import backfill, register
 from tests.changelogs.delta_table import session
+from tests.datasource.jobs.rows_read import RowsRead
 
 ROWS, DAYS = 1_000, 10
 
@@ -45,6 +46,7 @@ def main(folder: str, brokers: str, topic: str, call: str) -> None:
     def records(frame: DataFrame) -> DataFrame:
         return frame.selectExpr("CAST(id AS STRING) AS value", "day")
 
+    read_rows = RowsRead(spark)
     done = backfill(
         table,
         name="days",
@@ -56,7 +58,8 @@ def main(folder: str, brokers: str, topic: str, call: str) -> None:
         **{"kafka.bootstrap.servers": brokers},
     )
     result = {"finished": done.finished, "rows": done.rows, "steps": done.steps}
-    print("RESULT " + json.dumps(result | {"written": [step.rows for step in done.written]}))
+    more = {"written": [step.rows for step in done.written], "read": read_rows.take()}
+    print("RESULT " + json.dumps(result | more))
 
 
 if __name__ == "__main__":

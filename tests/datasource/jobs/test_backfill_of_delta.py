@@ -36,9 +36,11 @@ def test_a_table_that_changes_is_written_as_it_was(run, topic, consume):
     first = run("first")
     assert (first["finished"], first["steps"]) == (False, 1)
     assert 0 < first["rows"] < ROWS
+    assert first["read"] == ROWS + first["rows"], "all rows for the plan, and those of the step"
     rest = run("changed")
     assert (rest["finished"], rest["rows"]) == (True, ROWS)
+    assert rest["read"] == ROWS - first["rows"]
     shows(consume, topic, range(ROWS))
     again = run("again")
-    assert again == rest | {"written": []}
+    assert again == rest | {"written": [], "read": 0}
     shows(consume, topic, range(ROWS))

@@ -15,6 +15,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, ConfigError
 from spark_kafka_sink.cli.app import app
 from tests.datasource.exactly_once.queries import shows
+from tests.datasource.jobs.rows_read import RowsRead
 
 ROWS, DAYS = 1_000, 10
 
@@ -82,9 +83,12 @@ def test_steps_that_are_written_are_not_read_again(spark, options, topic, consum
 @pytest.mark.long
 def test_a_finished_backfill_reads_nothing(spark, options, topic, consume, table):
     frame = read(spark, table)
+    read_rows = RowsRead(spark)
     done = backfill(frame, name="days", by="day", **options)
+    assert read_rows.take() == 2 * ROWS, "each row once for the plan, and once in its step"
     unreadable(table, range(DAYS))
     again = backfill(frame, name="days", by="day", **options)
+    assert read_rows.take() == 0
     assert again == BackfillResult("days", True, "", done.steps, ROWS, done.bytes, done.seconds)
     shows(consume, topic, range(ROWS))
 
