@@ -95,8 +95,8 @@ class RangeCount:
         )
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the fetched batches. Returns False if no batch was fetched, because the log or its
-        committed part ends here.
+        """Counts the fetched batches. Returns False if no batch was fetched, because the end of the
+        log, or of its committed part, is reached.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at

@@ -134,9 +134,9 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        """Creates a network client whose own requests (the first request of a connection, and
-        metadata requests) time out like a connection attempt, because a frozen broker still accepts
-        connections.
+        """Creates a network client. Its own requests (the first request of a connection, and
+        metadata requests) have the timeout of a connection attempt, because a frozen broker still
+        accepts connections.
         """
         own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
         config = replace(self.config, request_timeout_ms=own_ms)

@@ -295,10 +295,9 @@ class DeliveryError(KafkaError):
 
 class BatchError(KafkaError):
     """A batch with deliveryGuarantee=exactly-once has failed. The subclass shows which rows of the
-    batch are visible to readers of committed rows. So it also shows whether the batch may be
-    written again.
+    batch are visible to readers of committed rows, and whether the batch may be written again.
 
-    No subclass inherits from another subclass. So code that writes a batch again after
+    No subclass inherits from another subclass, so code that writes a batch again after
     ``except CommitError`` never repeats a visible batch.
     """
 

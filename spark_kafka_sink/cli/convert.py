@@ -1,7 +1,7 @@
 """``kprod convert``: converts another client's properties, and lists the options that are lost.
 
-Owns: the command, and the conversion of units. Never: an option's name (``given_options.py``).
-Never a secret: the result refers to the line with the secret, which stays in its file.
+Owns: the command, and the conversion of units. Never: an option's name (``given_options.py``). The
+output contains no secret. Instead it refers to the line with the secret in the given file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Java's cross-checks of several options of a producer, with Java's messages.
 
-Owns: reading each given option, and the checks of combinations. Never: which component owns a name
+Owns: reading each given option, and the checks of combinations. Never: the owner of a name
 (``given_options``), the resulting value (``producer_config``), a log line, a clock, an environment
 variable.
 """

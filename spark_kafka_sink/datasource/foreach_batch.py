@@ -186,8 +186,8 @@ class Transaction:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Counts a running write. Raises if the transaction has ended, and remembers an error of
-        the write.
+        """Counts a running write. Raises an error if the transaction has ended. Remembers an error
+        of the write.
         """
         with self._lock:
             self._refuse_ended("a write comes after its end, and sends nothing")
@@ -361,7 +361,9 @@ class _MicroBatch:
 
     @property
     def _is_replay(self) -> bool:
-        """Whether the user has set verifyReplays=false: a repeated batch has the same rows."""
+        """Whether the user has set verifyReplays=false, and so states that a repeated batch has the
+        same rows.
+        """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
 

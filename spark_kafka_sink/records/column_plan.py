@@ -91,7 +91,7 @@ class ChangePlan:
       batch has the row itself.
     * ``row_fields``: the number of fields of ``images``, which become columns after Spark's
       columns.
-    * ``envelope``: the columns of Debezium's envelope, which come next.
+    * ``envelope``: the columns of Debezium's envelope, after the columns of ``row_fields``.
 
     The last column has the marks (``records/changes/``).
     """

@@ -383,8 +383,8 @@ _HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
 def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
     """The failure of a goal after ``error``.
 
-    The type of ``error`` determines the kind of failure; ``otherwise`` is the kind for all other
-    types.
+    The type of ``error`` determines the kind of failure. ``otherwise`` is the kind for a type that
+    is not in the table.
     """
     how = next((how for kind, how in _HOW if isinstance(error, kind)), otherwise)
     return Refuse(how, Raised(error))

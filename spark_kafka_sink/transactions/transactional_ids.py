@@ -70,8 +70,8 @@ def check_part(option: str, value: str) -> str:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Parses the transactional id of a task. None for every other text, such as a log's id or
-    another client's id.
+    """Parses the transactional id of a task. Returns None for any other text, such as the id of a
+    log's writer or of another client.
     """
     *names, number = text.split(SEPARATOR)
     if not 3 <= len(names) <= 4:

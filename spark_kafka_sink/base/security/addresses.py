@@ -1,6 +1,6 @@
 """Addresses in options: of brokers, of a registry, of a token endpoint.
 
-Owns: the syntax of addresses, and which hosts are this machine. Never: a lookup of a name, a
+Owns: the syntax of addresses, and the test whether a host is this machine. Never: a DNS lookup, a
 connection.
 """
 

@@ -1,8 +1,8 @@
 """The conditions under which the ``ssl.`` and ``sasl.`` options of Kafka's clients have an effect.
 
 Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
-checks, and the rules for the effect of options: ``security.protocol``, the mechanism, a store
-together with another store. Never: a row of the option table, a certificate, a connection.
+checks, and the rules for the effect of options: ``security.protocol``, the mechanism, a key store
+or trust store given in two ways. Never: a row of the option table, a certificate, a connection.
 """
 
 from __future__ import annotations

@@ -167,8 +167,8 @@ class _Trial:
     # -- the steps ----------------------------------------------------------------------------
 
     def _earlier(self) -> Step:
-        """Deletes the topics of killed trials if they are old enough, and names the other topics of
-        trials.
+        """Deletes the topics that killed trials left behind, if they are old enough. The step's
+        text names trial topics that are not deleted.
         """
         now_s = self._client.clock.wall_ms() / 1000
         begun = {

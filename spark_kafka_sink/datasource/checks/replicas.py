@@ -71,7 +71,9 @@ def below_minimum(
 def check_replicas(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> None:
-    """Raises the error NOT_ENOUGH_REPLICAS if writes with acks=all to a partition fail."""
+    """Raises the error NOT_ENOUGH_REPLICAS if writes with acks=all would fail in a partition of
+    ``topic``.
+    """
     said = below_minimum(admin, topic, settings)
     if said is not None:
         raise ErrorCode.NOT_ENOUGH_REPLICAS.error(f"topic {topic.name}", said)

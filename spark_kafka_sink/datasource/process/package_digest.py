@@ -101,8 +101,8 @@ def sources(directory: Path | str, below: str = "") -> Iterator[tuple[str, os.Di
 
 
 def _of_zip(root: zipfile.Path) -> list[tuple[str, int]]:
-    """The name and CRC of each source file, from the zip's directory, without
-    decompressing a file.
+    """The name and CRC of each source file, from the zip's table of contents, without decompressing
+    a file.
     """
     found = root.root.infolist()
     inside = [(one.filename.removeprefix(root.at), one) for one in found]

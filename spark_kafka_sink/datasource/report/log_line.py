@@ -1,6 +1,7 @@
 """Formats a report as a line of the driver's log.
 
-Owns: the values of the line, and its maximum length. Never: the logger (``destinations.py``).
+Owns: the values in the line, and the line's maximum length. Never: the logger
+(``destinations.py``).
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def note_other_format(writer: object) -> None:
 
 
 def writes_kprod(writer: object, source: object) -> bool:
-    """Whether ``source`` names this format. If ``source`` is None, the writer's format is
-    compared.
+    """Whether ``source`` names this format. If ``source`` is None, the format that was set on
+    ``writer`` is used instead.
     """
     source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
     return isinstance(source, str) and source.lower() == FORMAT

@@ -152,8 +152,8 @@ class PartitionLoad:
     def _by_load(
         self, topic: str, available: Sequence[int], leaders: Sequence[int]
     ) -> list[int] | None:
-        """The weights of ``available`` by their queues. Slow ``leaders`` are excluded; ``leaders``
-        is empty if latency is not used.
+        """The weights of the partitions ``available``, from the lengths of their queues. Partitions
+        of slow ``leaders`` are left out. ``leaders`` is empty if latency is not used.
         """
         timeout = self._timeout_ms
         sizes: list[int | None] = [0] * len(available)
@@ -189,8 +189,8 @@ class PartitionLoad:
         stats.ready_ms = now
 
     def node_delay_ms(self, node_id: int) -> int:
-        """The time in ms since a node with ready data was last available
-        (partitioner.availability).
+        """The time in ms for which a node has had ready data without being available (see
+        partitioner.availability.timeout.ms).
         """
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms

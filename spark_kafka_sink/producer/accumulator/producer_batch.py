@@ -76,7 +76,7 @@ class BatchListener(Protocol):
         """The ``batches`` were acknowledged (``error`` is None) or failed. Called once for each
         batch, without a lock.
 
-        A batch that was split is not reported, only the split batches are.
+        For a batch that was split, the method is called with the split batches only.
         """
         ...
 

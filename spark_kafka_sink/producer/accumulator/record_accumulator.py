@@ -199,7 +199,7 @@ class IncompleteBatches:
         return bool(self._batches)
 
     def add(self, batch: ProducerBatch) -> None:
-        """Adds an opened batch of the next generation. Earlier flushes do not wait for this
+        """Adds a batch that was just opened. Flushes that began earlier do not wait for this
         batch.
         """
         self.generation = batch.generation

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class InFlightBatches:
-    """The batches in flight, and the batches that wait for proof.
+    """The batches in flight, and the batches that wait for proof that they were written.
 
     A batch is in flight until its response arrives, even if it was completed earlier.
     """

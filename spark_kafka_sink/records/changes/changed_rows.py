@@ -313,8 +313,8 @@ class ChangedRows:
         return columns
 
     def _with_key_columns(self, batch: pa.RecordBatch, columns: list[pa.Array]) -> pa.RecordBatch:
-        """A batch with ``columns`` at the indexes of the key's columns; all other columns are
-        null.
+        """A batch that has ``columns`` at the indexes of the key's columns, and nulls in all other
+        columns.
         """
         changes, key = self._changes, self.plan.key
         assert key is not None

@@ -28,8 +28,8 @@ class TableRows:
     * ``old``: true for a row of the old key of an update.
     * ``is_moved``: true for a row of an update that changes the key.
     * ``copies``: numbers the rows that were made from one change, from 0.
-    * ``was``: the index in ``whole`` of the row before an update, -1 if it is missing. None if the
-      feed never has such rows.
+    * ``was``: for each row, the index in ``whole`` of the row before the update, or -1 without such
+      a row. None for a feed that never has rows before updates.
     """
 
     batch: pa.RecordBatch

@@ -217,8 +217,8 @@ def _quoted(column: JsonColumn) -> pa.Array:
 def _objects(
     names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
 ) -> pa.Array:
-    """The objects ``{"name":value,...}``, each concatenated from two strings for each field, and a
-    closing string.
+    """The JSON object ``{"name":value,...}`` of each row. An object is joined from two strings for
+    each field, and a closing string.
 
     The text before a value depends on three bits of its row: whether this value is present, whether
     an earlier value was present, and whether the previous value's quotes are still open.

@@ -75,8 +75,8 @@ def _mix(h: UInt32s, k: UInt32s) -> None:
 
 
 def _finish_long_key(h: int, k: UInt32s) -> int:
-    """The hash of a long key after its remaining words ``k``. Only the chain through ``h`` is
-    computed word by word.
+    """The hash of a long key, continued from ``h`` over its remaining words ``k``. The words are
+    mixed as a column, and then combined with ``h`` one by one.
     """
     k *= _M
     k ^= k >> _24

@@ -387,7 +387,9 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Raised to abort a write that was only made to confirm that the state is the newest."""
+    """Raised to abort a write whose only purpose was to confirm that the known state is the
+    newest.
+    """
 
 
 class LogSession:

@@ -33,7 +33,9 @@ def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[b
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """The parts of a block that the records contain, in their order. Raises like :func:`join`."""
+    """The parts of a block that the records contain, in their order. Raises the same errors as
+    :func:`join`.
+    """
     found: list[bytes] = []
     while (part := join(_part_key(key, len(found)), records)) is not None:
         found.append(part)

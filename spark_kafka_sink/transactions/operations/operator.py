@@ -337,7 +337,9 @@ class Operator:
         return self._abort_plan(found, force=force)
 
     def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
-        """Plans to abort every open transaction of a run. Raises like :meth:`plan_abort`."""
+        """Plans to abort every open transaction of a run. Raises the same errors as
+        :meth:`plan_abort`.
+        """
         overview = self.inspector.overview(prefix)
         overview.known_keys()  # without a log no decision is known
         found = (t for t in overview.open if t.id.run == run)
@@ -559,7 +561,9 @@ def _is_owned(run: str, key: str) -> RefusedError:
 
 
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
-    """The Ongoing transactions of ``found``; coordinators are already ending the others."""
+    """The Ongoing transactions of ``found``. Transactions in other states are already being ended
+    by their coordinators.
+    """
     return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
 
 
