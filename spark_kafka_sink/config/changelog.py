@@ -35,10 +35,10 @@ class Changelog:
     ``column`` holds the type of each change; the next four fields are its values for an insert, an
     update and so on. ``order`` names the columns whose values are greater in a later change. The
     names of nested fields have dots. ``metadata`` names the columns that belong to the feed and not
-    to the table. ``images`` names the columns that hold the row before and after a change. It is
-    None if the DataFrame's own columns are the row's columns. ``time`` names the column with the
-    time of the commit. ``snapshots`` are the types of inserts that come from a snapshot. Such an
-    insert is older than a change at the same position.
+    to the table. ``images`` names the columns that hold the row before and after a change.
+    ``images`` is None if the DataFrame's own columns are the row's columns. ``time`` names the
+    column with the time of the commit. ``snapshots`` are the types of inserts that come from a
+    snapshot. Such an insert is older than a change at the same position.
     """
 
     column: str

@@ -93,7 +93,7 @@ class Payload:
     payloads.
 
     The payload does not depend on how the rows are split into tasks. ``bytes`` counts keys and
-    values; ``topic`` is empty when each row has its own topic. ``letters`` counts the rows that
+    values. ``topic`` is empty when each row has its own topic. ``letters`` counts the rows that
     would become dead letters in each write of the same rows. It is None if the number is unknown.
     """
 

@@ -182,7 +182,7 @@ def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
     """The goal is reached: no write is in progress, no batch is DECIDED, and the state is not
-    refused. (A refusal counts only when the key is open.)
+    refused. (Whether a state is refused is checked again when the key is open.)
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -228,10 +228,10 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """Open transactions of superseded runs are aborted, and except for a version those of this run,
-    and the commit ends. A write of a block aborts no transaction, because its batch is not over. If
-    a version is committed, and its run has open transactions, the run is put into `superseded`, and
-    then they are aborted.
+    """The open transactions of superseded runs are aborted, and the commit ends. The open
+    transactions of this run are aborted too, unless the batch is a version. A write of a block
+    aborts no transaction, because its batch is not over. If a version is committed, and its run has
+    open transactions, the run is put into `superseded` before these transactions are aborted.
 
     Another thread of the driver may write the next version in the same run::
 
@@ -256,7 +256,7 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
     """The transactions of the decision are ended, and the result is written. If an operator has
-    aborted the run since, some rows may be visible.
+    aborted the run since the decision, some rows may be visible.
     """
     decision, tried = view.state.decision, view.tried
     if decision is None or tried is None or set(decision.ids) != set(tried.ids):
@@ -272,10 +272,10 @@ def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """The log may have had the decision, and does not have it now: its transactions are described.
-    If all are committed, the commit has succeeded. If some are committed, or that is not known, the
-    commit fails. Exception: if another thread of this run has recorded the batch as done, an
-    outcome that is not known counts as committed.
+    """The log may have had the decision, and does not have it now, so the transactions of the
+    decision are described. If all are committed, the commit has succeeded. If only some are
+    committed, or if the outcome is not known, the commit fails. Exception: if another thread of
+    this run has recorded the batch as done, an unknown outcome counts as committed.
     """
     if view.tried is None:
         return None
@@ -290,9 +290,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
-    """The commit is refused, because its run is superseded or was aborted. Exceptions: a repeated
-    version that wrote nothing decides nothing. If a later version is done, a version of an aborted
-    run is refused because of its number.
+    """The commit is refused, because its run is superseded or was aborted. There are two
+    exceptions, which later rows handle: a repeated version that wrote nothing, and a version of an
+    aborted run when a later version is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -304,8 +304,8 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """The other decision is rolled forward, as at planning. If it belongs to another batch, and
-    can't be ended, no row of this batch is visible.
+    """The other decision is rolled forward, as at planning. If the other decision belongs to
+    another batch, and can't be ended, the commit fails, and no row of this batch is visible.
     """
     decision = view.state.decision
     if decision is None:
@@ -324,8 +324,8 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
-    """The transactions of this write are aborted. The same batch is dropped, and a different batch
-    with this number is refused.
+    """A batch with this number is done already. If it is the same batch, this write is dropped, and
+    its transactions are aborted. If it is a different batch, the commit is refused.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
@@ -378,8 +378,8 @@ COMMIT: Final = (
 
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
-    """The batch is decided: a decision is never undone by an abort, and no transaction is aborted.
-    (An abort without a commit message finds it by its run and its number.)
+    """The abort ends, and no transaction is aborted, because an abort never undoes a decision. (An
+    abort without a commit message recognizes the decision by its run and its batch number.)
     """
     decision = view.state.decision
     if decision is None:
@@ -393,8 +393,8 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     """The run is put into `superseded`: no commit of the run decides anything, not even a commit
-    that begins now. Another thread of the run may have decided a batch with this number. That
-    decision may be undone later, so the run is put into `superseded` then, too.
+    that begins now. Another thread of the run may have decided a batch with this number. Even then
+    the run is put into `superseded`, because that decision may be undone later.
 
     Fencing alone stops only a commit that has opened the log before. Spark may call abort while a
     commit still runs that Spark no longer waits for (a user stopped a query that hung)::
@@ -414,23 +414,23 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
-    """The transactions of the batch are aborted, except for those that can't be described or lack a
-    partition's leader.
+    """The transactions of the batch are aborted, except for transactions that can't be described,
+    or that have a partition without a leader.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """All open transactions of this run and of superseded runs are aborted. A batch that was rolled
-    forward had no commit that swept superseded runs.
+    """All open transactions of this run and of superseded runs are aborted. Superseded runs are
+    included, because the roll-forward of an earlier batch aborts none of their transactions.
     """
     runs = frozenset([goal.owner.run_id])
     return None if view.sweeps else Sweep(runs, superseded=True)
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """A second sweep follows when Spark has killed the tasks: a task without a commit message may
-    write until then.
+    """All these transactions are aborted a second time after Spark has killed the tasks, because a
+    task without a commit message may write until then.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -438,9 +438,10 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
-    """The batch of a job that is never repeated is completely aborted: its key is removed, because
-    nothing is left to decide. (Its commit removes the key, too: a missing key does not show whether
-    the rows of the job are visible.) A decided or done batch keeps its key.
+    """If the batch of a job that is never repeated is completely aborted, its key is removed,
+    because nothing is left to decide. (A commit of such a job removes the key, too, so a missing
+    key does not show whether the rows of the job are visible.) A decided or done batch keeps its
+    key.
     """
     is_once = goal.owner.numbering is Numbering.ONCE
     has_rows = view.state.decision is not None or view.state.last_done != NOTHING_DONE
@@ -466,9 +467,9 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The runs with an open transaction of the batch are searched. If none is found, they are
-    searched once more when Spark has killed the tasks: a killed task that had only its identity may
-    still open a transaction.
+    """The step searches for runs that have an open transaction of the batch. If there is none, it
+    searches once more after Spark has killed the tasks, because a task that had only its identity
+    may still open a transaction until then.
     """
     if view.runs or view.searches > 1:
         return None
@@ -488,8 +489,8 @@ def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """Undecided transactions of the runs are aborted, and once more when Spark has killed the
-    tasks.
+    """The undecided transactions of the runs are aborted, and a second time after Spark has killed
+    the tasks.
     """
     return None if view.sweeps > 1 else Sweep(view.runs, when_killed=view.sweeps > 0)
 
@@ -522,8 +523,8 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
-    """The step records the runs as aborted, with one write, so that a later session can't decide
-    either.
+    """The step records the runs as aborted, with one write, so that these runs can't decide in a
+    later session either.
     """
     if not view.is_open or view.has_superseded:
         return None
@@ -536,7 +537,9 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
-    """Transactions that are not decided and not the owner's are aborted; force allows more."""
+    """Transactions are aborted if they are neither decided nor the owner's. With force, decided
+    transactions and the owner's transactions may be aborted, too.
+    """
     if view.by_hand is not None:
         return None
     return AbortExactly(left_by_hand(goal, view.state), goal.even_decided)
@@ -583,8 +586,8 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """The open transactions of the batch are committed when it counts as done, and aborted when it
-    is written again, because no driver would end them later.
+    """The open transactions of the batch are committed if the batch is to count as done, and
+    aborted if it is to be written again, because no driver would end them later.
     """
     if view.contrary is not None or view.state.decision is None:
         return None
@@ -592,8 +595,8 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command is refused, except with force: some transactions can't be ended as the operator
-    wants.
+    """The command is refused, because some transactions can't be ended as the operator wants. With
+    force it goes on.
     """
     if not view.contrary or goal.force:
         return None
@@ -601,7 +604,7 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """The state is written, with the batch as DONE or as undone."""
+    """The new state is written, in which the batch is DONE or undone."""
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 
 
@@ -632,8 +635,8 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 
 def it_is_to_be_reset(goal: Reset, _: View) -> Step | None:
-    """The state is replaced by an empty state with the next generation, in which no run has
-    planned. The key of a job that is never repeated is removed instead.
+    """The state is replaced by an empty state with the next generation, at which no run has planned
+    yet. The key of a job that is never repeated is removed instead.
     """
     return Write(_reset(goal), Writing.RESET)
 
@@ -650,7 +653,7 @@ RESET: Final = (
 
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
-    """The removal is tried again, or the goal fails; the key's records are never decoded."""
+    """The removal is tried again, or the goal fails. The key's records are never decoded."""
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
 
@@ -726,8 +729,8 @@ def _with_aborted_runs(state: CommitState, runs: frozenset[str]) -> CommitState:
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The step that opens the key for another attempt. None if another attempt would not help, or
-    if max.block.ms is over.
+    """The step that opens the key for another attempt. Returns None if another attempt would not
+    help, or if max.block.ms is over.
     """
     if failed.how is Failure.UNCLEAR:
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
@@ -782,8 +785,8 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The last step of a goal that can't finish the decision in the state. The decision may belong
-    to another batch than ``batch``.
+    """The last step of a goal that can't end the decision in the log's state. The decision may
+    belong to another batch than ``batch``.
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -833,8 +836,8 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The step for a batch whose number is already done. The same batch is dropped, and a different
-    batch is refused.
+    """The step for a batch whose number is already done. The batch is dropped if it is the same
+    batch, and refused if it is a different batch.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)

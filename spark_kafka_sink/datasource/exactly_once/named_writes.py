@@ -94,9 +94,9 @@ class NamedWrites:
                 del self._open[place]
 
     def run(self, place: Place, query_run: str, session: str) -> str:
-        """The run id of a named write. It stays the same during a run of a query, until
-        :meth:`end`. If ``query_run`` is empty, the write's query is unknown, and the write gets the
-        last run id of its session.
+        """The run id of a named write. All writes of a query's run get the same id, until
+        :meth:`end` is called. If ``query_run`` is empty, the write's query is unknown, and the
+        write gets the last run id of its session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)

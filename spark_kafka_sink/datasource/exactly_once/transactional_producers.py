@@ -137,7 +137,7 @@ class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
     When the first row arrives, it acquires one transactional id for one transaction. ``warm`` are
-    the producers that are kept for later tasks. It is None if no later task can use the id.
+    the producers that are kept for later tasks. ``warm`` is None if no later task can use the id.
     """
 
     def __init__(

@@ -88,8 +88,8 @@ def _query_name(description: str, query_id: str) -> str:
 
 
 def local_property(name: str) -> str:
-    """A local property of the current task, or an entry of Spark's configuration, which Spark makes
-    a local property. Empty if it is not set.
+    """A local property of the current task. Empty if the property is not set. Spark also passes
+    entries of its configuration to tasks as local properties.
     """
     from pyspark import TaskContext
 

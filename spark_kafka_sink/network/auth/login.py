@@ -81,7 +81,8 @@ class FetchedCredential(Generic[T]):
     """A credential and its lifetime, in milliseconds since it was fetched.
 
     After ``refresh_after_ms``, a new credential is fetched before the next use. After
-    ``expires_after_ms``, the credential is invalid. It is None if this time is unknown.
+    ``expires_after_ms``, the credential is invalid. ``expires_after_ms`` is None if the time is
+    unknown.
     """
 
     value: T

@@ -293,8 +293,8 @@ class ProducerBatch:
         """Compresses the records section, and returns the result. Returns None without compression.
         Does not change the batch.
 
-        Runs without a lock. After the batch is claimed, only an abort in another thread changes the
-        chunks: it drops them. So the chunks are read first.
+        Runs without a lock. An abort in another thread may drop the batch's chunks meanwhile, so
+        the list of chunks is read once, at the begin.
         """
         chunks = self.chunks
         if codec.is_none:

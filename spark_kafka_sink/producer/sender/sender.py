@@ -607,8 +607,8 @@ class Sender:
         return True
 
     def _handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """Handles the response to a batch that is already done. It has expired, or a later
-        acknowledgement has proved that it is in the log.
+        """Handles the response to a batch that is already done. The batch has expired, or a later
+        acknowledgement has proved that the batch is in the log.
 
         Only the batch's memory was still held, because the socket might use it. An abort may wait
         for this response.

@@ -251,8 +251,8 @@ class ProducerIdentity:
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
         """Sets the identity that a broker returned.
 
-        There are three cases. It is the producer's first identity; an abort has requested it; or it
-        is for a transaction that was begun, and perhaps completed, after the request was sent.
+        There are three cases: the identity is the producer's first, an abort has requested it, or a
+        transaction was begun (and perhaps completed) after the request was sent.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)

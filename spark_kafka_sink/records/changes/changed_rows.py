@@ -82,8 +82,8 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """The row that waits for the other row of its update when the last batch has ended. None if
-        no row waits.
+        """Returns the row before an update whose row after the update is missing at the end of the
+        last batch. Returns None if there is no such row.
         """
         batch, self._open = self._open, None
         if batch is None:
