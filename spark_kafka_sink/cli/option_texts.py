@@ -21,8 +21,8 @@ class OptionTexts:
     * ``spark`` explains the options that are ignored.
     * ``importance`` is Java's importance (high, medium, low) of Kafka's options that have an
       effect.
-    * ``java_defaults`` has Java's default of options with another default here, and the reason for
-      the difference.
+    * ``java_defaults`` has the options whose default differs from Java's default: Java's default,
+      and the reason for the difference.
     """
 
     what: Mapping[str, str]

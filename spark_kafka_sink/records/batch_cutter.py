@@ -58,11 +58,11 @@ def cut(
 ) -> Cuts:
     """Splits the groups of rows (between the ``bounds``) into slices that each fit into one batch.
 
-    ``content`` is each record's size without length, attributes and deltas, in bytes. The sizes of
-    the records are upper bounds, which are exact except for deltas that turn out a byte shorter. So
-    a batch never exceeds its limit, except for a first record that is larger than the limit. The
-    rows and ``timestamps`` are in the order of writing. If ``timestamps`` is None, all rows have
-    the timestamp ``now_ms``.
+    ``content`` is each record's size without length, attributes and deltas, in bytes. The sizes are
+    upper bounds: a record may become a byte smaller if its deltas are encoded in fewer bytes. So a
+    batch never exceeds its limit, unless its first record alone is larger than the limit. The rows
+    and ``timestamps`` are in the order of writing. If ``timestamps`` is None, all rows have the
+    timestamp ``now_ms``.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0

@@ -235,8 +235,8 @@ def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
 
 
 def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
-    """Checks an open file, and returns its status. Raises UnusableFileError if it is not a regular
-    file. ``check`` raises an error if its path is not allowed.
+    """Checks an open file, and returns its status. Raises UnusableFileError if the file is not a
+    regular file. ``check`` raises an error if the file's path is not allowed.
     """
     mode = os.fstat(fd)
     if not stat.S_ISREG(mode.st_mode):

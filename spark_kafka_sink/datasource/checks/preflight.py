@@ -10,11 +10,11 @@ hundreds of tasks don't request the same metadata at the same time.
 
 **Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in two processes. To plan
 a micro-batch, Spark creates a new data source from class and options in the planner process. To
-commit or abort, Spark unpickles a data source in another process; it was created once per run. So
-an unpickled data source means a commit or an abort (``KprodDataSource.__reduce__``). If a later
-Spark plans with an unpickled data source, the preflight is skipped, and the tasks raise its errors.
-A writer's ``__getstate__`` also runs only at planning, but the user would get its errors as
-"PicklingError: Could not serialize object".
+commit or abort, Spark unpickles, in another process, the data source that was created at the start
+of the run. So an unpickled data source means a commit or an abort (``KprodDataSource.__reduce__``).
+If a later Spark plans with an unpickled data source, the preflight is skipped, and the tasks raise
+its errors. A writer's ``__getstate__`` also runs only at planning, but the user would get its
+errors as "PicklingError: Could not serialize object".
 """
 
 from __future__ import annotations

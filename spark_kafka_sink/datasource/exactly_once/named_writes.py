@@ -75,8 +75,9 @@ class NamedWrites:
         """Marks a name as being written while the block runs. Raises ConfigError if another write
         of that name is open.
 
-        ``described`` describes this write, for the error of another write. Without this check, two
-        writes of one name that are nested, in two threads, or of two queries would mix their rows.
+        ``described`` describes this write, for the error that another write of the name gets. Two
+        open writes of one name would mix their rows: nested writes, or writes of two threads or two
+        queries.
         """
         with self._lock:
             other = self._open.setdefault(place, described)

@@ -60,8 +60,9 @@ class SchemaFormat(Protocol):
     def plan(
         self, schema: str, prefix: bytes, column: ColumnType, references: References = ()
     ) -> Value:
-        """The encoding of a whole payload that begins with ``prefix``, otherwise like
-        :meth:`match`. The payload of a null is null, so the bytes for a null do not matter.
+        """The encoding of a whole payload: ``prefix``, and then ``column``, encoded as
+        :meth:`match` describes. The payload of a null is null, so the bytes for a null do not
+        matter.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

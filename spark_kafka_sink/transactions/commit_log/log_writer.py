@@ -10,7 +10,7 @@ One write, and the outcome when each step fails::
     the caller's check               as before; the broker aborts the transaction when it times out
     EndTxn(commit)                   NONE: written. No definite response: unknown
 
-A Produce without a definite response is retried with the same bytes. The error
+A Produce request without a definite response is sent again with the same bytes. The error
 DUPLICATE_SEQUENCE_NUMBER then means that the first request had arrived.
 
 **No pair of producer id and epoch is used for two transactions.** With transactions of version 2,

@@ -163,7 +163,7 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """The error code to raise for a group. NONE if the group does not exist any more, or may not be
-    described: the group then counts as a group without offsets.
+    """The error code to raise for a group. NONE for a group that does not exist any more, or that
+    may not be described. Such a group counts as a group without offsets.
     """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

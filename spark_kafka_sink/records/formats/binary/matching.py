@@ -111,7 +111,7 @@ def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
 
 
 def missing(path: str, why: str, hint: str = "") -> SchemaError:
-    """The error for a field of a schema, at ``path``, that has no column."""
+    """The error for the schema's field at ``path``, if there is no column for the field."""
     return misfit(
         f"the schema's field {safe_text(path)} {why}, and there is no column for it",
         f"add a column of that name{hint}",
