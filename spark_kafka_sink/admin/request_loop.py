@@ -74,9 +74,9 @@ _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """The metadata of a producer, used for admin calls, so that driver and tasks raise the same
-    errors. This class also keeps the errors that ``await_topics`` does not raise. Only one thread
-    may use an instance.
+    """The cluster metadata for admin calls. Based on the producer's metadata, so that driver and
+    tasks raise the same errors. This class also keeps the errors that ``await_topics`` does not
+    raise. Only one thread may use an instance.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:

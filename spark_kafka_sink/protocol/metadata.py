@@ -117,8 +117,9 @@ class MetadataRequest:
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
     """Reads a Metadata response, v4 to v13. ``requested`` are the topics of the request.
 
-    Needs about 400 bytes for each requested topic in the response, and at most four times the size
-    of the response for the rest. For a real response, it is less than the size of the response.
+    The result needs about 400 bytes of memory for each requested topic in the response, and at most
+    four times the size of the response for everything else. For the response of a real broker, the
+    whole result is smaller than the response.
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}

@@ -121,9 +121,9 @@ def _times(
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
     """An upper bound of each record's size in bytes, for any position in any batch.
 
-    ``content`` is the record's size without length, attributes and deltas. ``rows`` and ``limit``
-    (raw bytes) limit the number of records that a batch may get, and ``before`` is the number that
-    a batch may have already. ``spread`` is the largest timestamp delta in ms.
+    ``content`` is the record's size without length, attributes and deltas. A batch may already have
+    ``before`` records. It gets at most ``rows`` more records, and at most ``limit`` raw bytes.
+    ``spread`` is the largest timestamp delta in ms.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)

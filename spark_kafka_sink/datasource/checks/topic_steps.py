@@ -131,8 +131,8 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
 
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
-    """The topic's configs for the check of the clocks, because a topic may limit the timestamps of
-    records. Does not wait for a missing topic: only the driver's check waits.
+    """The topic's configs, for the check of the clocks: a topic may limit the timestamps of
+    records. Does not wait for a missing topic, because only the driver's check does so.
     """
     if topic is None:
         return None

@@ -120,8 +120,9 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
     """The column with the names of the keys in its metadata, so that planning can compare them with
     keyColumns.
 
-    The names are added to the type of the change and to the key columns. A key column may already
-    have the names of an earlier ``upserts``, because a table keeps the metadata of its columns.
+    This is done for the column with the change type, and for the key columns or the struct columns
+    that contain the keys. A key column may already have the names of an earlier ``upserts``,
+    because a table keeps the metadata of its columns.
     """
     from pyspark.sql import functions as F
 

@@ -197,7 +197,9 @@ class ClusterConnectionStates:
         self._count_failed_attempt(state)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Throttles the node until ``until_ms``. The time never moves back."""
+        """Throttles the node until ``until_ms``. An earlier time than the node's current one is
+        ignored.
+        """
         state = self._states.get(node_id)
         if state is not None and (
             state.throttled_until_ms is None or state.throttled_until_ms < until_ms
