@@ -180,7 +180,9 @@ def _words(text: str) -> set[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prints an explanation if the extra ``cli`` is not installed. Returns the exit code."""
+    """Runs ``kprod explain`` without Typer, for an installation without the extra ``cli``. Returns
+    the exit code.
+    """
     try:
         sys.stdout.write(explanation(" ".join(arguments)) if arguments else list_of_codes())
     except LookupError as error:

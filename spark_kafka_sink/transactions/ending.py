@@ -97,7 +97,9 @@ class Ending(Enum):
 
 
 class Age(Enum):
-    """The age of a decision's open transactions, compared with the times of ``ending.py``."""
+    """The class of age of a decision's open transactions. The module docstring explains the
+    limits.
+    """
 
     #: All transactions are young enough to be committed.
     YOUNG = auto()

@@ -33,7 +33,8 @@ def driver_token(options: Mapping[str, str]) -> str:
     ancestor is a JVM. In that case orphaned transactions can't be attributed to a driver, and each
     version of a job is a separate run.
 
-    ``kafka.*`` options, a registry's options, the version of a job and all secrets are left out.
+    The hash does not include ``kafka.*`` options, a registry's options, the version of a job, and
+    secrets.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

@@ -335,8 +335,8 @@ class BatchFiller:
 
         For a batch with a record of ``send``, the limit is Java's linger.ms, from the batch's
         creation. For other batches, the limit is doubled while the writer encodes rows for a
-        position in the batch, because the writer would have to encode refused slices again. The
-        limit is finite, because the writer may have failed.
+        position in the batch: if the batch were sent meanwhile, the writer would have to encode
+        these rows again. There is still a limit, because the writer may have failed.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
