@@ -91,3 +91,27 @@ def test_an_integer_of_any_width_hashes_as_the_long_of_its_value(keys):
     expected = [mmh3.hash(n.to_bytes(8, "little", signed=True), 0, signed=False) for n in longs]
     assert murmur3_of_integers(pa.array(keys, pa.binary())).tolist() == expected
     assert [murmur3_of_integer(key) for key in keys] == expected
+
+
+@by_hash
+@settings(max_examples=60, deadline=None)
+@given(
+    width=st.integers(0, 21),
+    count=st.integers(1, 40),
+    before=st.integers(0, 9),
+    is_mixed=st.booleans(),
+    kind=st.sampled_from([pa.binary(), pa.large_binary()]),
+    seed=st.integers(0, 2**32),
+)
+def test_keys_of_one_length_hash_as_the_oracle_says(
+    column, one, oracle, width, count, before, is_mixed, kind, seed
+):
+    """They are read as a table, which begins at any byte of the buffer."""
+    rng = random.Random(seed)
+    keys = [rng.randbytes(width) for _ in range(count)]
+    if is_mixed:  # the first and the last have one length, one between them has another one
+        keys.insert(rng.randrange(1, count + 1), rng.choice([None, rng.randbytes(width + 1)]))
+        keys.append(rng.randbytes(width))
+    first = [rng.randbytes(rng.randrange(9)) for _ in range(before)]
+    array = pa.array([*first, *keys], kind).slice(before)
+    assert column(array).tolist() == [oracle(key or b"") for key in keys]

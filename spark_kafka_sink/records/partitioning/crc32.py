@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import Block, UInt32s, hash_blocks
 
 _ALL = np.uint32(0xFFFFFFFF)
 _FF = np.uint32(0xFF)
@@ -58,7 +58,7 @@ def _half_tables() -> tuple[UInt32s, UInt32s]:
     return _halves
 
 
-def _hash_block(keys: KeyBlock) -> UInt32s:
+def _hash_block(keys: Block) -> UInt32s:
     low, high = _half_tables()
     c = np.full(len(keys.lengths), _ALL)
     for count, word in keys.steps():
@@ -77,6 +77,6 @@ def _hash_block(keys: KeyBlock) -> UInt32s:
                 tail >>= _8
             c[rows] = left
     c ^= _ALL
-    for row in keys.unfinished()[1]:
-        c[row] = zlib.crc32(keys.key(row))
+    for row, key in keys.unfinished():
+        c[row] = zlib.crc32(key)
     return c

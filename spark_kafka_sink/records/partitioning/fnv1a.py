@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import Block, UInt32s, hash_blocks
 
 _OFFSET_INT = 0x811C9DC5
 _PRIME_INT = 0x01000193
@@ -33,7 +33,7 @@ def fnv1a_of(key: bytes) -> int:
     return h if h < _SIGN else (1 << 32) - h
 
 
-def _hash_block(keys: KeyBlock) -> UInt32s:
+def _hash_block(keys: Block) -> UInt32s:
     h = np.full(len(keys.lengths), _OFFSET)
     for count, word in keys.steps():
         part, octets = h[:count], word.view(np.uint8).reshape(-1, 4)
@@ -45,6 +45,6 @@ def _hash_block(keys: KeyBlock) -> UInt32s:
         rows = np.flatnonzero(sizes > i)
         h[rows] = (h.take(rows) ^ octets[rows, i]) * _PRIME
     h = np.abs(h.view(np.int32)).view(np.uint32)
-    for row in keys.unfinished()[1]:
-        h[row] = fnv1a_of(keys.key(row))
+    for row, key in keys.unfinished():
+        h[row] = fnv1a_of(key)
     return h

@@ -1,7 +1,8 @@
 """Splits keys of different lengths into 32-bit words, so that a hash processes a word of many keys.
 
-Owns: :class:`KeyBlock`, and the iteration over a long column in blocks. This module belongs to step
-5 of a record's way. Never: a hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
+Owns: :class:`KeyBlock`, :class:`KeyTable` for keys of one length, and the iteration over a long
+column in blocks. This module belongs to step 5 of a record's way. Never: a hash (``murmur2``,
+``murmur3``, ``crc32``, ``fnv1a``).
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _BLOCK = 16384
 
 
 def hash_blocks(
-    keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[KeyBlock], UInt32s]
+    keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[Block], UInt32s]
 ) -> UInt32s:
     """The hash of every key, computed block by block. A null key counts as an empty key.
 
-    ``hash_block`` returns the hashes of a :class:`KeyBlock`, in the order of the block's keys.
+    ``hash_block`` returns the hashes of a block, in the order of the block's keys.
     """
     out = np.empty(len(keys), np.uint32)
     for first in range(0, len(keys), _BLOCK):
-        block = KeyBlock(keys.slice(first, _BLOCK))
+        block = _block(keys.slice(first, _BLOCK))
         hashes = hash_block(block)
         part = out[first : first + _BLOCK]
         if block.order is None:
@@ -46,24 +47,68 @@ def hash_blocks(
     return out
 
 
+def _block(keys: pa.Array) -> Block:
+    lengths = lengths_of(keys)
+    width = int(lengths[0])
+    is_likely = width == lengths[-1] and 0 < width <= 4 * _MOST_STEPS and len(keys) >= _FEW
+    if is_likely and (lengths == width).all():
+        return KeyTable(keys, lengths)
+    return KeyBlock(keys, lengths)
+
+
+class KeyTable:
+    """A block of keys of one length, which lie in memory like a table: a row for each key.
+
+    It has the attributes and methods of :class:`KeyBlock`.
+    """
+
+    __slots__ = ("_table", "has_tails", "lengths", "odd", "order")
+
+    def __init__(self, keys: pa.Array, lengths: Int64s) -> None:
+        offsets = offsets_of(keys)
+        data = data_of(keys)[int(offsets[0]) : int(offsets[-1])]
+        self._table = data.reshape(len(keys), -1)
+        self.lengths = lengths
+        self.odd: Int64s = lengths & 3
+        self.has_tails = self._table.shape[1] % 4 > 0
+        self.order: Int64s | None = None
+
+    def steps(self) -> Iterator[tuple[int, UInt32s]]:
+        """Yields the next word of all keys, as (number of keys, their words)."""
+        count, width = self._table.shape
+        for at in range(0, width - 3, 4):
+            yield count, self._table[:, at : at + 4].view("<u4")[:, 0].copy()
+
+    def unfinished(self) -> Iterator[tuple[int, bytes]]:
+        """Yields nothing: :meth:`steps` has all whole words."""
+        return iter(())
+
+    def tails(self) -> UInt32s:
+        """The last 0 to 3 bytes of every key, as a word."""
+        count, width = self._table.shape
+        tails = np.zeros((count, 4), np.uint8)
+        for index, at in enumerate(range(width - width % 4, width)):
+            tails[:, index] = self._table[:, at]
+        return tails.view("<u4")[:, 0]
+
+
 class KeyBlock:
     """A block of keys, ordered by descending length. Key i of the block is in row ``order[i]``, or
     in row i if ``order`` is None.
 
-    ``lengths`` are the lengths of the keys in bytes, and ``counts`` their lengths in whole 32-bit
-    words. ``odd`` are the numbers of bytes after the last whole word, 0 to 3.
+    ``lengths`` are the lengths of the keys in bytes. ``odd`` are the numbers of bytes after the
+    last whole 32-bit word, 0 to 3. ``has_tails`` is False only if all of them are 0.
     """
 
-    __slots__ = ("_alive", "_bits", "_data", "_index", "_starts", "_words", "counts", "lengths",
-                 "odd", "order")  # fmt: skip
+    __slots__ = ("_alive", "_bits", "_counts", "_data", "_index", "_starts", "_words", "has_tails",
+                 "lengths", "odd", "order")  # fmt: skip
 
-    def __init__(self, keys: pa.Array) -> None:
+    def __init__(self, keys: pa.Array, lengths: Int64s) -> None:
         offsets = offsets_of(keys)
         begin, end = int(offsets[0]), int(offsets[-1])
         self._data = data_of(keys)[begin:end]
         self._words = _words(self._data)
         starts = offsets[:-1].astype(np.int64) - begin
-        lengths = lengths_of(keys)
         counts = lengths >> 2
         # Longest first: the keys that still have a word at step k are then a prefix, for every k.
         clipped = np.minimum(counts, _MOST_STEPS).astype(np.int16)
@@ -77,8 +122,9 @@ class KeyBlock:
             shorter = np.bincount(clipped, minlength=steps + 1).cumsum()
             alive = len(keys) - shorter[:steps]
         self.lengths: Int64s = lengths
-        self.counts: Int64s = counts
         self.odd: Int64s = lengths & 3
+        self.has_tails = True
+        self._counts: Int64s = counts
         self._alive: list[int] = alive.tolist()
         self._starts: Int64s = starts
         self._bits = ((starts & 3) << 3).astype(np.uint64)
@@ -97,29 +143,23 @@ class KeyBlock:
             words = self._words.take(self._index[:count] + step) >> self._bits[:count]
             yield count, words.astype(np.uint32)
 
-    def unfinished(self) -> tuple[int, list[int]]:
-        """The number of words that :meth:`steps` yields for the longest keys, and the keys that
-        have more words.
+    def unfinished(self) -> Iterator[tuple[int, bytes]]:
+        """Yields the keys that have more words than :meth:`steps` yields for them, as (number of
+        the key in the block, the whole key).
         """
-        step = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
-        return step, (self.counts > step).nonzero()[0].tolist()
-
-    def rest(self, key: int, step: int) -> UInt32s:
-        """The words of one key from number ``step`` on, without the last 0 to 3 bytes."""
-        first = int(self._index[key])
-        words = self._words[first + step : first + int(self.counts[key])]
-        rest: UInt32s = (words >> self._bits[key]).astype(np.uint32)
-        return rest
+        done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
+        for key in (self._counts > done).nonzero()[0].tolist():
+            start = int(self._starts[key])
+            yield key, self._data[start : start + int(self.lengths[key])].tobytes()
 
     def tails(self) -> UInt32s:
         """The last 0 to 3 bytes of every key, as a word."""
-        words = self._words.take(self._index + self.counts) >> self._bits
+        words = self._words.take(self._index + self._counts) >> self._bits
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
-    def key(self, key: int) -> bytes:
-        """The bytes of one key."""
-        start = int(self._starts[key])
-        return self._data[start : start + int(self.lengths[key])].tobytes()
+
+#: Keys whose words a hash processes, many keys at a time.
+Block = KeyBlock | KeyTable
 
 
 def _words(data: npt.NDArray[np.uint8]) -> UInt64s:

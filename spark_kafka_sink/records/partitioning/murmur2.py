@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import Block, UInt32s, hash_blocks
 
 _SEED_INT = 0x9747B28C
 _SEED = np.uint32(_SEED_INT)
@@ -42,9 +42,14 @@ def murmur2_of(key: bytes) -> int:
     h = _SEED_INT ^ length
     words = length >> 2
     # Bits above 32 are masked only before a right shift or a further multiplication.
-    for k in (_WORDS[words] if words < len(_WORDS) else _unpack_words(words))(key):
-        k = k * _M_INT & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
-        h = (h * _M_INT & 0xFFFFFFFF) ^ (k ^ k >> 24) * _M_INT
+    if words < len(_WORDS):
+        for k in _WORDS[words](key):
+            k = k * _M_INT & 0xFFFFFFFF  # noqa: PLW2901 - the algorithm's own names
+            h = (h * _M_INT & 0xFFFFFFFF) ^ (k ^ k >> 24) * _M_INT
+    else:
+        # Only the chain through h is computed word by word.
+        for mixed in _mixed(np.frombuffer(key, "<u4", words).copy()).tolist():
+            h = (h * _M_INT & 0xFFFFFFFF) ^ mixed
     if length & 3:
         h = (h ^ int.from_bytes(key[words << 2 :], "little")) * _M_INT
     h &= 0xFFFFFFFF
@@ -52,35 +57,25 @@ def murmur2_of(key: bytes) -> int:
     return h ^ h >> 15
 
 
-def _hash_block(keys: KeyBlock) -> UInt32s:
+def _hash_block(keys: Block) -> UInt32s:
     h = _SEED ^ keys.lengths.astype(np.uint32)
-    for count, k in keys.steps():
-        _mix(h[:count], k)
-    done, longer = keys.unfinished()
-    for row in longer:
-        h[row] = _finish_long_key(int(h[row]), keys.rest(row, done))
-    h = np.where(keys.odd != 0, (h ^ keys.tails()) * _M, h)
+    for count, words in keys.steps():
+        part = h[:count]
+        part *= _M
+        part ^= _mixed(words)
+    if keys.has_tails:
+        h = np.where(keys.odd != 0, (h ^ keys.tails()) * _M, h)
     h ^= h >> np.uint32(13)
     h *= _M
     h ^= h >> np.uint32(15)
+    for row, key in keys.unfinished():
+        h[row] = murmur2_of(key)
     return h
 
 
-def _mix(h: UInt32s, k: UInt32s) -> None:
+def _mixed(k: UInt32s) -> UInt32s:
+    """The words ``k``, which are changed, as they enter the hash."""
     k *= _M
     k ^= k >> _24
     k *= _M
-    h *= _M
-    h ^= k
-
-
-def _finish_long_key(h: int, k: UInt32s) -> int:
-    """The hash of a long key, continued from ``h`` over its remaining words ``k``. The words are
-    mixed as a column, and then combined with ``h`` one by one.
-    """
-    k *= _M
-    k ^= k >> _24
-    k *= _M
-    for mixed in k.tolist():
-        h = (h * _M_INT & 0xFFFFFFFF) ^ mixed
-    return h
+    return k

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.records.gather import data_of, lengths_of, offsets_of
-from spark_kafka_sink.records.partitioning.key_blocks import KeyBlock, UInt32s, hash_blocks
+from spark_kafka_sink.records.partitioning.key_blocks import Block, UInt32s, hash_blocks
 
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
@@ -70,15 +70,15 @@ def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
     return _finish(h)
 
 
-def _hash_block(keys: KeyBlock) -> UInt32s:
+def _hash_block(keys: Block) -> UInt32s:
     h = np.zeros(len(keys.lengths), np.uint32)
     for count, k in keys.steps():
         _mix(h[:count], k)
     h ^= _scrambled(keys.tails())  # of no tail: 0
     h ^= keys.lengths.astype(np.uint32)
     _finish(h)
-    for row in keys.unfinished()[1]:
-        h[row] = murmur3_of(keys.key(row))
+    for row, key in keys.unfinished():
+        h[row] = murmur3_of(key)
     return h
 
 
