@@ -184,6 +184,9 @@ class RecordColumns:
         """Yields consecutive slices within the limits of ``size``. A row that exceeds the limits
         alone is a slice of its own.
         """
+        if 0 < self.rows <= size.max_rows and self.span_bytes() <= size.max_bytes:
+            yield self  # as most are, after small batches were joined
+            return
         ends = self.input_bytes().cumsum()
         start = taken = 0
         while start < self.rows:

@@ -300,8 +300,8 @@ def _deltas(deltas: Int64s | int) -> tuple[Sequence[Packed], Int64s | np.int64]:
 
 
 def _sizes_of(parts: Sequence[Packed]) -> Int64s | np.int64:
-    total: Int64s | np.int64 = np.int64(0)
-    for part in parts:
+    total: Int64s | np.int64 = parts[0].size.view(np.int64)
+    for part in parts[1:]:
         total = total + part.size.view(np.int64)
     return total
 
@@ -315,4 +315,7 @@ def _length_parts(
     valid = valid_of(column)
     if valid is not None:
         lengths = np.where(valid, lengths, -1)
+    shortest = int(lowest(lengths))
+    if shortest == highest(lengths):
+        return pack_constant(shortest)  # in any order
     return pack(lengths if order is None else lengths.take(order))

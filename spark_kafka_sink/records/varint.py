@@ -127,12 +127,12 @@ def packed_bytes(data: bytes) -> Packed:
     return Packed(word, np.uint64(len(data)), len(data))
 
 
-def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
-    """A lookup table with the bytes and the sizes of the unsigned varints of 0 to 65535. Most
-    lengths and deltas are in this range.
+def _table() -> tuple[UInt64s, UInt64s]:
+    """The bytes and the sizes of the signed varints of 0..32767. Most lengths and deltas are in
+    this range.
     """
-    value = np.arange(65536, dtype=np.uint32)
-    size = 1 + (value >= 1 << 7).astype(np.uint8) + (value >= 1 << 14)
+    value = np.arange(0, 65536, 2)
+    size = 1 + (value >= 1 << 7) + (value >= 1 << 14)
     word = (
         (value & 0x7F)
         | np.where(size > 1, 0x80, 0)
@@ -140,7 +140,7 @@ def _table() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
         | np.where(size > 2, 0x8000, 0)
         | value >> 14 << 16
     )
-    return word.astype(np.uint32), size.astype(np.uint8)
+    return word.astype(np.uint64), size.astype(np.uint64)
 
 
 _WORDS, _SIZES = _table()
@@ -179,15 +179,8 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
     if low == high:
         return pack_constant(low)
     largest = max(zigzag(low), zigzag(high))
-    if low >= 0 and largest < 65536:
-        doubled = values << values.dtype.type(1)
-        return [
-            Packed(
-                _WORDS.take(doubled).astype(np.uint64),
-                _SIZES.take(doubled).astype(np.uint64),
-                varint_size(high),
-            )
-        ]
+    if low >= 0 and high < len(_WORDS):
+        return [Packed(_WORDS.take(values), _SIZES.take(values), varint_size(high))]
     wide = values.astype(np.int64)
     return _pack_any(((wide << 1) ^ (wide >> 63)).view(np.uint64), largest)
 
