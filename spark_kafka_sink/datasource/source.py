@@ -273,8 +273,8 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """Creates the data source when Spark unpickles it. Spark does so only for a commit or an abort
-    (``preflight``).
+    """Creates the data source when Spark unpickles it. Spark unpickles it only for a commit or an
+    abort (``preflight``).
     """
     source = cls(spark_datasource.CaseInsensitiveDict(options))
     source._unpickled = True

@@ -89,8 +89,8 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
 def _artifacts(version: str) -> tuple[Coordinate, ...]:
     """The artifacts of a version.
 
-    Kafka 3 was written for log4j 1 and does not include it. Its calls go to log4j 2, by two
-    artifacts that Kafka 4 has among its dependencies.
+    Kafka 3 calls log4j 1, but does not include it. So log4j 2, with its bridge for calls of log4j
+    1, is added. Kafka 4 depends on log4j 2 itself.
     """
     names = ("log4j-1.2-api", "log4j-api", "log4j-core") if version.startswith("3.") else ()
     log4j = (Coordinate("org.apache.logging.log4j", n, _LOG4J_VERSION, alone=True) for n in names)

@@ -361,8 +361,8 @@ def _partitions_of(
 ) -> Sequence[Any]:
     """The ``topics`` of a response, with only the ``requested`` partitions.
 
-    After this call, the result of a request for one partition is the first partition of the first
-    topic. ``name``, ``number`` and ``partitions`` are names of fields. Raises MalformedError for a
+    So a caller that has requested one partition finds it as the first partition of the first topic.
+    ``name``, ``number`` and ``partitions`` are names of fields. Raises MalformedError for a
     partition that comes twice or is missing.
     """
     missing = set(requested)

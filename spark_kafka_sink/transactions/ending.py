@@ -279,8 +279,8 @@ def _with_described(
     transactions: Sequence[PreparedTransaction],
     found: Mapping[str, TransactionDescription],
 ) -> CommitOutcomes:
-    """``ended`` with the outcomes of the transactions that got no EndTxn, or no response to it, as
-    far as ``found`` shows them.
+    """Adds outcomes to ``ended``, from the descriptions ``found``. They are for transactions whose
+    EndTxn was not sent or got no response.
     """
     left = [t for t in transactions if t.transactional_id in ended.unclear]
     how = {

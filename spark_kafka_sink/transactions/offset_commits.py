@@ -50,8 +50,8 @@ class GroupOffsets:
     """The offsets from which a consumer group is to continue after a batch. Their topics must be in
     the cluster of the sink.
 
-    The transaction then has a partition of the topic __consumer_offsets. DescribeTransactions omits
-    this partition if the principal may not see the topic.
+    The transaction that commits the offsets also has a partition of the topic __consumer_offsets.
+    DescribeTransactions omits this partition if the principal may not see the topic.
     """
 
     group_id: str

@@ -97,10 +97,11 @@ class RunAborted:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Run ``newest_run`` has taken over from ``run``, each with its generation.
+    """Run ``newest_run`` has taken over from ``run``. Each run has its generation.
 
-    With ``is_certain`` false no run owns the key, and ``newest_run`` was aborted last. Perhaps none
-    has taken over: the generation also grows when many runs are aborted.
+    If ``is_certain`` is false, no run owns the key, and ``newest_run`` is the run that was aborted
+    last. Then perhaps no run has taken over, because the generation also grows when many runs are
+    aborted.
     """
 
     run: str
@@ -163,7 +164,9 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The log has ``found`` parts of a block that has ``wanted`` writes."""
+    """The log does not have all writes of a block. ``found`` is the number of writes in the log,
+    and ``wanted`` the number of writes of the block.
+    """
 
     number: int
     wanted: int | None
@@ -172,7 +175,9 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """Before a decision, ``gone`` of the ``of`` transactions of a batch are not open any more."""
+    """Some transactions of a batch are not open any more, before the decision. ``gone`` is the
+    number of these transactions, and ``of`` the number of all transactions of the batch.
+    """
 
     number: int
     of: int
@@ -183,8 +188,9 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """Before a decision, ``late`` of the ``of`` transactions of a batch are older than ``young_ms``
-    milliseconds, and so too near to their timeout.
+    """Some transactions of a batch are too near to their timeout, before the decision: they are
+    older than ``young_ms`` milliseconds. ``late`` is the number of these transactions, and ``of``
+    the number of all transactions of the batch.
     """
 
     number: int
@@ -238,8 +244,8 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class InPart:
-    """A decision is committed in part. Of its ``of`` transactions, brokers have aborted ``ids``,
-    and others are committed.
+    """A decision is committed in part. Brokers have aborted the transactions ``ids``, and others
+    are committed. ``of`` is the number of all transactions of the decision.
     """
 
     number: int

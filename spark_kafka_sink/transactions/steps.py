@@ -434,9 +434,9 @@ def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
     """The view after the key was opened.
 
-    ``before`` is the view before that, and ``begun_ms`` the time when the opening began. If the
-    outcome of writing a decision was unclear and the log has that decision, the view records that
-    the batch is decided.
+    ``before`` is the view before the opening, and ``begun_ms`` the time when the opening began. If
+    the outcome of writing a decision was unclear and the log has that decision, the view records
+    that the batch is decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)

@@ -42,9 +42,10 @@ _S = TransactionState
 def open_runs(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
 ) -> set[str]:
-    """The run ids that have an open transaction of ``key`` that ``mine`` accepts.
+    """The ids of the runs that have an open transaction of ``key``. Only transactions that ``mine``
+    accepts are considered.
 
-    The caller uses the result only once. So this function waits for brokers that don't respond.
+    Waits for brokers that don't respond, because a missing run would not be searched again.
     """
     return {
         one.run
@@ -121,5 +122,5 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:
-    """Whether the run of transaction ``one`` can't decide about it any more."""
+    """Whether the run of transaction ``one`` has lost the right to commit this transaction."""
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED

@@ -49,8 +49,8 @@ def check_group_id(option: str, value: str) -> str:
 
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:
-    """Raises ConfigError if the group has members, of any type of group. AuthorizationError names
-    the missing right.
+    """Raises ConfigError if the group has members. Groups of all types (such as classic and share)
+    are checked. Raises AuthorizationError if the principal lacks a right.
     """
     key = (client.config.bootstrap_servers, group_id)
     if _checked().get(key, 0) > client.clock.now_ms():

@@ -335,8 +335,9 @@ class _Call:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """Records a heartbeat from a thread while the block runs. If another call has taken over,
-        ``_lost`` is set to the error.
+        """A context manager that shows other calls that this call still runs: a thread regularly
+        records a heartbeat in the ledger. If another call has taken over the backfill, the thread
+        sets ``_lost`` to the ledger's error and ends.
         """
         over = threading.Event()
 

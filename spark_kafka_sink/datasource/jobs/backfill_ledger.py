@@ -216,8 +216,9 @@ class Ledger:
         """Makes ``caller`` the owner if the backfill has no other owner. Returns the progress with
         its owner.
 
-        The keys of ``gone`` are the ids of owners that count as dead. The value is the ``beat``
-        that has not changed, or None if the owner's process is known to have ended.
+        The keys of ``gone`` are the ids of owners that count as dead. The value is None if the
+        owner's process is known to have ended. Otherwise the value is the owner's last heartbeat:
+        the owner is alive after all if its heartbeat has changed since.
         """
 
         def claimed(before: Progress | None) -> Progress:

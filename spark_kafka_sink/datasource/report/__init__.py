@@ -9,7 +9,7 @@ failed_attempts     the data of failed attempts, for the report
 report_file         reports as files
 kept_reports        the last report of each query, stored on the driver
 last_report         ``last_report``: reads a stored report from the user's process
-claims              the rows that must be in Kafka, by a report
+claims              the rows that must be in Kafka, according to a report
 audit               ``audit``: compares a report with Kafka; audit_verdict judges
 log_line            a report as a line of the driver's log
 destinations        the registry of destinations

@@ -211,9 +211,9 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
 
     ``upserts`` puts the names of its keys into the metadata of columns. A cast removes the
     metadata, so a column that was cast after ``upserts`` is not checked. A renamed column keeps the
-    metadata. The names are compared only if the column with the change type has them. A table that
-    was written after ``upserts`` still has the names in its key columns, but a later change feed of
-    that table has a new column with the change type.
+    metadata. The names are compared only if the column with the change type has them, too. If the
+    result of ``upserts`` was written to a table, the key columns of that table keep the names. But
+    the column with the change type is new in each change feed of the table, and has no names.
     """
     given = _keys_of_upserts(schema[feed.plan.column])
     if plan.key is None or not given:

@@ -108,7 +108,8 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
     """Whether a producer with the id ``wanted`` makes a kept producer with the id ``other``
-    useless. It does so if both ids are equal, or if they belong to different runs of the same key.
+    useless. The kept producer is useless if both ids are equal, or if they belong to different runs
+    of the same key.
     """
     return other is not None and (
         other == wanted or (other.key == wanted.key and other.run != wanted.run)

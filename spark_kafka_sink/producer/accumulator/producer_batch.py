@@ -493,11 +493,11 @@ class ProducerBatch:
         """Splits the batch into two READY batches with its records, in order. The batch is then
         DONE, without a report.
 
-        The split is at the record boundary nearest to half of the raw bytes. Their generations are
-        ``first_generation`` and the next number. The two batches keep creation time and attempts.
-        If the batch has n sequences from s on, and the first part gets k records, the parts have
-        the sequence ranges [s, s+k) and [s+k, s+n) (rule R7). Repeated splits lead to batches of a
-        single record, which can't be split (IllegalStateError).
+        The split is at the record boundary nearest to half of the raw bytes. The generations of the
+        two batches are ``first_generation`` and the next number. Both keep the creation time and
+        the number of attempts. If the batch has n sequences from s on, and the first part gets k
+        records, the parts have the sequence ranges [s, s+k) and [s+k, s+n) (rule R7). Repeated
+        splits lead to batches of a single record, which can't be split (IllegalStateError).
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
             raise self._refuse()

@@ -36,8 +36,8 @@ class InFlightBatches:
 
     @property
     def has_unproven(self) -> bool:
-        """True if some batch waits for proof, or for its next epoch, after
-        OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """True if a batch got OUT_OF_ORDER_SEQUENCE_NUMBER, and now waits for the proof that it was
+        written, or for the partition's next epoch.
         """
         return bool(self._unproven)
 

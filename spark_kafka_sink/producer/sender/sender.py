@@ -680,7 +680,7 @@ class Sender:
 
     @staticmethod
     def _fails_alone(batch: ProducerBatch, error: ApiError, manager: TransactionManager) -> bool:
-        """True if ``batch`` fails but its idempotent producer does not.
+        """True if ``batch`` fails alone, and its idempotent producer goes on.
 
         The producer fails if rows of columns are in ``batch`` or in another unresolved batch of the
         partition, because such rows never get a new sequence (rule R2).

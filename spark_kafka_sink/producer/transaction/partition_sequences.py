@@ -373,11 +373,11 @@ class PartitionSequences(Generic[BatchT]):
         return Verdict(action)
 
     def leave_old_epoch(self) -> bool:
-        """Moves the partition on to the next epoch, because a broker rejects the old epoch. No
-        batch has failed.
+        """Moves the partition on to the next epoch, because a broker rejects the old epoch. Called
+        when no batch has failed.
 
-        If the outcome of a batch is unclear, returns False and changes nothing, because no
-        acknowledgement under the next epoch could prove this batch.
+        Returns False, and changes nothing, while the outcome of a batch is unclear. Such a batch
+        needs a later acknowledgement in the same epoch, which proves that the batch was written.
         """
         if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
             return False

@@ -2,9 +2,10 @@
 columns of a key and of headers.
 
 Owns: :func:`with_composed`, which converts a batch and a plan with named columns to a batch and a
-plan without named columns, and :func:`parts_of`, which limits the memory for that. This happens
-before step 3 of a record's way. Never: the text of values (``json_text``), the bytes of a format
-(its encoder), the bytes of headers (``record_headers``), the treatment of refused rows.
+plan without named columns, and :func:`parts_of`, which limits the memory for the conversion. The
+conversion comes before step 3 of a record's way (DESIGN.md). Never: the text of values
+(``json_text``), the bytes of a format (its encoder), the bytes of headers (``record_headers``), the
+treatment of refused rows.
 """
 
 from __future__ import annotations

@@ -3,20 +3,23 @@
 Owns: :class:`LogWriter`: the transactions of one id on one partition, one after another. Never: the
 meaning of a record, a read (``log_reader.py``), other writers.
 
-One write, and the outcome when each step fails::
+The steps of one write are:
 
-    version 1: AddPartitionsToTxn    nothing is written
-    Produce (one or more batches)    nothing is written: no other client commits this transaction
-    the caller's check               as before; the broker aborts the transaction when it times out
-    EndTxn(commit)                   NONE: written. No definite response: unknown
+1. AddPartitionsToTxn, only with transactions of version 1.
+2. Produce, with one or more batches. A Produce request without a definite response is sent again
+   with the same bytes. The error DUPLICATE_SEQUENCE_NUMBER then means that the first request had
+   arrived.
+3. The caller's check.
+4. EndTxn(commit).
 
-A Produce request without a definite response is sent again with the same bytes. The error
-DUPLICATE_SEQUENCE_NUMBER then means that the first request had arrived.
+If step 1, 2 or 3 fails, nothing is written: no other client commits this transaction, and the
+broker aborts it when it times out. If step 4 gets the error code NONE, the records are written. If
+step 4 gets no definite response, the outcome is unknown.
 
 **No pair of producer id and epoch is used for two transactions.** With transactions of version 2,
-the response to EndTxn has the next epoch. With version 1, it does not. So InitProducerId is sent
-with the current producer id and epoch. It fails if another producer has used the transactional id
-since (KIP-360).
+the response to EndTxn has the next epoch. With version 1, InitProducerId must be sent to get the
+next epoch. This request has the current producer id and epoch, so it fails if another producer has
+used the transactional id meanwhile (KIP-360).
 """
 
 from __future__ import annotations

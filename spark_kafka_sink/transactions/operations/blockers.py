@@ -288,11 +288,11 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """The transactional ids of committed transactions, by identity. The keys are the members of
-    ``identities`` whose transaction is committed.
+    """The transactional ids of the producers in ``identities`` whose transaction is committed.
 
-    An identity is a producer id with an epoch. With transactions of version 2, the commit raises
-    the epoch.
+    An identity, the key of the result, is a producer id with the epoch of the transaction. With
+    transactions of version 2, a commit raises the producer's epoch by 1. So a coordinator that
+    reports epoch e may have committed a transaction of epoch e or e - 1.
     """
     if not identities:
         return {}
