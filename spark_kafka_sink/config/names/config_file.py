@@ -62,15 +62,15 @@ def add_file(found: GivenOptions, location: str) -> None:
         others += (name for name in REGISTRY_NAMES if lines.own.pop(name, None) is not None)
     found.own.update(lines.own | found.own)
     if not found.prefix:
-        _warn_ignored(found, shown, "the Spark sink's", lines.own)
-    _warn_ignored(found, shown, "not a producer's", others)
+        _warn_ignored(found, shown, "the Spark sink", lines.own)
+    _warn_ignored(found, shown, "other clients", others)
     found.warnings.extend(lines.warnings)
 
 
 def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[str]) -> None:
     listed = ", ".join(map(safe_text, sorted(names)))
     if listed:
-        text = f"{CONFIG_FILE} {file}: ignored what is {whose}: {listed}"
+        text = f"{CONFIG_FILE} {file}: options of {whose} are ignored: {listed}"
         found.warnings.append(coded(Kind.WITHOUT_EFFECT, text))
 
 
