@@ -156,9 +156,9 @@ class TransactionClient(AdminClient):
           the id.
         * With version 1, InitProducerId is sent, because EndTxn would not change the epoch. If that
           request arrives late, it aborts the transaction that the id has open at that time, so the
-          id must not be used again. (The request does not contain the identity, KIP-360: a
-          coordinator that has just aborted the transaction because of its timeout would reject such
-          a request.)
+          id must not be used again. (InitProducerId could contain the producer id and epoch,
+          KIP-360. It does not, because a coordinator that has just aborted the transaction after
+          its timeout would reject the request.)
         * For ``prepared`` transactions, EndTxn(abort) is sent without a fence in both versions,
           because a fence would make it impossible to find out their outcome later.
 
@@ -191,9 +191,11 @@ class TransactionClient(AdminClient):
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
-        """Prepares the requests that can be sent together with a description of ``ids``. They
-        request the transactions older than ``age_ms``, and the leaders of their partitions. Returns
-        None before the first check of this client.
+        """Prepares the requests that are sent at the same time as DescribeTransactions for ``ids``:
+        a list of the transactions that are older than ``age_ms``, and the metadata of the topics.
+
+        Returns None if this client does not know the topics yet, because it has not checked any
+        transaction before, or if brokers can't list transactions by age.
         """
         if not self._list_ages or not self._written:
             return None

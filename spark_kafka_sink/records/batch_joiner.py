@@ -26,8 +26,9 @@ class BatchJoiner:
     not joined. ``now_ms`` is a monotonic clock.
 
     ``waiting(delay_ms)`` is the producer's ``waiting_for_input``, which returns the context for a
-    wait for input. While batches are joined, the time of linger.ms begins only after the time for
-    joining. Otherwise a partition's open batch could be sent just before it gets the joined rows.
+    wait for input. During this wait, the producer delays the sending of open batches by
+    ``delay_ms``, in addition to linger.ms. Otherwise a partition's open batch could be sent just
+    before it gets the joined rows.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")

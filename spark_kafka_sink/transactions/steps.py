@@ -349,8 +349,10 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Writes the report and the offsets, each in a transaction of the driver whose id contains
-    ``number``, and ``name`` if no other commit may have the id.
+    """Writes the report and the offsets, each in a separate transaction of the driver.
+
+    The transactional ids contain ``number``. They also contain ``name`` if no other commit may use
+    the same ids.
     """
 
     number: int

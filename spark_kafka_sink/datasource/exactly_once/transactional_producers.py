@@ -29,13 +29,13 @@ as well::
     3  The next batch takes the loser's id: InitProducerId at the new coordinator drops a marker.
     4  The commit of the next batch makes the loser's rows visible, too.
 
-An example: a micro-batch gives a worker three tasks, and ``last_done`` is 6 at planning::
+An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planning.
 
-    task A of batch 7   k=0 (last used in 6: done)      prepared, kept warm
-    task B of batch 7   k=1 (0 is used in 7)            fails: never used again
-    task C of batch 7   k=2                             prepared
-    batch 8, planned with last_done 7: its first task takes k=0 with the warm producer:
-             forget_prepared, DescribeTransactions (CompleteCommit), InitProducerId, begin
+* Task A takes k=0, which batch 6 used last, and prepares. Its producer is kept warm.
+* Task B takes k=1, because task A uses k=0. Task B fails, so k=1 is never used again.
+* Task C takes k=2, and prepares.
+* Batch 8 is planned with ``last_done`` 7. Its first task takes k=0 with the warm producer. It calls
+  forget_prepared, DescribeTransactions (which returns CompleteCommit), InitProducerId and begin.
 
 InitProducerId is sent even if the identity could be kept, because it waits for the markers of the
 previous transaction.

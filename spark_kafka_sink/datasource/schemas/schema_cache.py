@@ -189,8 +189,8 @@ def _replace(directory: int, name: str, data: bytes) -> None:
 
 
 def _forget_the_oldest(directory: int) -> None:
-    """Removes the oldest files if there are too many or too large ones. Files with other names
-    belong to the user and stay.
+    """Removes the oldest files while there are too many files, or while their total size is too
+    large. Files with other names belong to the user and stay.
     """
     found = []
     with os.scandir(directory) as entries:

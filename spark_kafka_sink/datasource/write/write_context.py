@@ -26,8 +26,8 @@ class WriteContext:
     - ``query_id`` is the query's id. It is empty if it is unknown.
     - ``digest`` identifies a micro-batch that runs again (``exactly_once/checkpoint.py``). It is
       empty if it is unknown.
-    - ``known`` is true if this write is known to repeat the same write in case the batch id is
-      already done.
+    - ``known`` is true if a batch id that is already done shows a repetition of this same write,
+      and not another write under the same batch id.
     - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
 
     In a block of writes that are committed together:

@@ -37,8 +37,8 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """The interface of a partitioner for single records that can't be expressed as a
-    :class:`KeyRule`.
+    """The interface of a partitioner for single records. For partitioners that can't be expressed
+    as a :class:`KeyRule`.
     """
 
     def partition(

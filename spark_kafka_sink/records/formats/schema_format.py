@@ -61,8 +61,8 @@ class SchemaFormat(Protocol):
         self, schema: str, prefix: bytes, column: ColumnType, references: References = ()
     ) -> Value:
         """The encoding of a whole payload: ``prefix``, and then ``column``, encoded as
-        :meth:`match` describes. The payload of a null is null, so the bytes for a null do not
-        matter.
+        :meth:`match` describes. A row whose ``column`` is null has no payload, so the encoding of a
+        null does not matter.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

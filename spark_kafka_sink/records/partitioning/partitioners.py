@@ -215,8 +215,8 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     """The raw bytes that a sticky partition still gets before the switch (KIP-794,
     ``updatePartitionInfo``).
 
-    Java switches to another partition when ``produced`` has reached batch.size *and* the last batch
-    is full or no batch is open. At twice batch.size, Java always switches. Here the open batch is
+    In Java, a switch needs two conditions: ``produced`` has reached batch.size, and the partition
+    has no open batch with room. At twice batch.size, Java always switches. Here the open batch is
     full after ``room`` more bytes, and each later batch after ``limit`` bytes. So the row after
     which Java would switch can be computed.
     """

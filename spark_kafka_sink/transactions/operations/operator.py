@@ -95,8 +95,8 @@ def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
-    """A plan to abort ``transactions``. ``kept`` are not aborted, by transactional id with the
-    reason.
+    """A plan to abort ``transactions``. ``kept`` has the transactions that are not aborted: the
+    reason by transactional id.
 
     The second check, after fencing, also keeps decided transactions. Exception: ``even_decided``
     were already decided when the plan was made, and are aborted. Unless ``even_owners`` is true,
