@@ -6,6 +6,6 @@ files that a reference names.
 
 In the order of use: ``option`` (one option and its rule), ``option_table`` (all options, with
 ``named_columns``), ``names`` (the user's options), ``cross_checks`` (combinations of the producer's
-options), ``logins`` (settings of TLS and SASL), ``schema_options`` (options of formats with a
-schema).
+options), ``sink_checks`` (combinations of the sink's), ``logins`` (settings of TLS and SASL),
+``schema_options`` (options of formats with a schema).
 """

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.option import LONG_MAX, OptionValue
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.cross_checks import OptionReader
+    from spark_kafka_sink.config.option import OptionValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,7 @@ class ProducerConfig:
     def of(cls, reader: OptionReader) -> ProducerConfig:
         """Builds the configuration from options that :meth:`OptionReader.read` checked."""
         from spark_kafka_sink.config.logins.security_rules import is_security_option
+        from spark_kafka_sink.config.option import LONG_MAX
         from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 
         arguments: dict[str, Any] = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from spark_kafka_sink.config.changelog import Changelog
 from spark_kafka_sink.config.named_columns import AS_TO_JSON, ColumnFormat, JsonOptions, OnNullValue
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.config.changelog import Changelog
     from spark_kafka_sink.records.nodes import Value
 
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfos
-from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
 from spark_kafka_sink.records.partitioning.topic_view import Candidates
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
 
 #: A leader is slow if a batch waits for it longer, and partitioner.availability.timeout.ms is 0.
 _SLOW_MS = 5_000
@@ -60,7 +63,7 @@ class PartitionLoad:
         self._timeout_ms = config.partitioner_availability_timeout_ms
         self._rack = config.client_rack if config.partitioner_rack_aware else ""
         self._most_leaders = config.max_leaders_per_task
-        #: None: any leader.
+        #: None until the leaders of a task are chosen: then a partition may have any leader.
         self._few: FewLeaders | None = None
         self._cluster = cluster
         self._queues = accumulator.queues
@@ -78,6 +81,8 @@ class PartitionLoad:
         producer keeps its leaders, because it is connected to them.
         """
         if self._most_leaders is not None and self._few is None:
+            from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
+
             self._few = FewLeaders(self._most_leaders, task)
 
     def candidates(self, topic: str, available: Sequence[int]) -> Candidates:
