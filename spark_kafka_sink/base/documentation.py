@@ -28,7 +28,7 @@ _MISSING: Final = "a-partition-is-missing"
 #: The section of the runbook for an error, by its code, where there is one.
 RUNBOOK: Final[Mapping[str, str]] = {
     "KP0301": _HANGS,  # no broker
-    "KP0305": _HANGS,  # a time-out
+    "KP0305": _HANGS,  # a timeout
     "KP0306": _MISSING,  # a partition without a leader
     "KP0501": _HANGS,  # a batch that expired
     "KP0502": _SLOW,  # a wait for memory

@@ -59,11 +59,11 @@ _JAAS = "sasl.jaas.config"
 #: A name in a message, except a name within a login module, such as oauth.sasl.extension.
 _NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
-#: The values of acks with which an acknowledgement is all in-sync replicas'.
+#: The values of acks that wait for all in-sync replicas.
 _ALL = ("all", "-1")
 
 _TOO_SHORT = "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
-#: Looked at when it is shorter.
+#: Checked if delivery.timeout.ms is shorter than that sum.
 _TIMEOUTS = (
     Check("delivery.timeout.ms", _TOO_SHORT,
           "<delivery.timeout.ms> is {delivery.timeout.ms}, <linger.ms> is {linger.ms} and"
@@ -92,7 +92,7 @@ _BACKOFFS = (
           unless="reconnect.backoff.max.ms", kind=Kind.OTHER_VALUE, warns=True),
 )  # fmt: skip
 
-#: Looked at when idempotence is on. As in Java, more requests in flight never disable it
+#: Checked if idempotence is on. As in Java, more requests in flight never disable it
 #: implicitly, whatever acks is.
 _IDEMPOTENCE = (
     Check("enable.idempotence retries=0",
@@ -126,7 +126,7 @@ def _some_suites_of_tls_1_3(values: Values) -> bool:
     return bool(TLS_1_3_SUITES & named) and not named >= TLS_1_3_SUITES
 
 
-#: Looked at when TLS is spoken.
+#: Checked if security.protocol contains TLS.
 _WEAK_TLS = (
     Check("", "<ssl.cipher.suites> names some suites of TLS 1.3 only: Python can't choose among"
           " them, so all of OpenSSL's are offered",

@@ -188,7 +188,11 @@ class Committer:
 
 
 class _Performance:
-    """The steps of one goal, with the log session of its key."""
+    """The steps of one goal, with the log session of its key.
+
+    A method that is named like a step (``_opened`` for Open, ``_written`` for Write) performs the
+    step, and returns the view with its results.
+    """
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
         self._log = log

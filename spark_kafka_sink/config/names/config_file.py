@@ -58,7 +58,7 @@ def add_file(found: GivenOptions, location: str) -> None:
     found.producer.update(lines.producer | found.producer)
     formats = ((lines.own | found.own).get(name) for name in ("valueFormat", "keyFormat"))
     needs_registry = any(one and str(one.value).strip().lower() in WITH_SCHEMA for one in formats)
-    if found.prefix and not needs_registry:  # its options are another client's then
+    if found.prefix and not needs_registry:  # the registry's options are for another client then
         others += (name for name in REGISTRY_NAMES if lines.own.pop(name, None) is not None)
     found.own.update(lines.own | found.own)
     if not found.prefix:

@@ -160,14 +160,15 @@ class WriteTask:
         self._rate = rate
         #: None with errors.tolerance=none.
         self._letters = dead_letters
-        #: None: the rows are no changes.
+        #: None if the rows are not changes of a table.
         self._changes: ChangedRows | None = None
         if plan.changes is not None:
             from spark_kafka_sink.records.changes.changed_rows import ChangedRows
 
             self._changes = ChangedRows(plan)
-        #: The number within the task of the first row of the current batch; and those within it
-        #: of the rows that were not skipped, None: none was.
+        #: Rows are numbered in the order of Spark's iterator, for dead letters and errors:
+        #: the number of the current batch's first row in the task, and the number within the
+        #: batch of each row that is kept. None if no row of the batch was skipped.
         self._first_number = 0
         self._kept_numbers: npt.NDArray[np.int64] | None = None
         self._first_row_ms = 0

@@ -112,7 +112,7 @@ def _read(path: Text) -> str:
         content = read_file(text_of(path), what, check=lambda it: check_file(it, what))
         return content.decode("ascii")
     except UnicodeDecodeError:
-        return "\0"  # no token either
+        return "\0"  # refused by checked_token, like every other text that is no token
     except UnusableFileError as error:
         raise AuthenticationError(
             f"SASL OAUTHBEARER: the token file {shown} can't be read: {error}",

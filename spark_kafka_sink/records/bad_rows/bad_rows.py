@@ -28,6 +28,7 @@ _UNKNOWN, _FORBIDDEN = "UnknownTopicOrPartitionException", "TopicAuthorizationEx
 _KEY, _VALUE, _PRODUCE = "KEY_CONVERTER", "VALUE_CONVERTER", "KAFKA_PRODUCE"
 _METADATA = "network.client.metadata"
 _CHANGES = "records.changes.marks"
+#: ``module`` and ``of`` of a reason that a schema gives.
 _COMPOSED = "records.formats.composed_columns", "connect"
 
 
