@@ -79,10 +79,15 @@ _NOT_BEGUN = pytest.StashKey[list[str]]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A ``simulated`` test is what its ``world`` runs: time passes only when it waits."""
-    if isinstance(item, pytest.Function) and item.get_closest_marker("simulated"):
+    """A test with a ``scene`` is its play, and a ``simulated`` test is what its ``world`` runs.
+
+    Time passes only when the test waits.
+    """
+    if isinstance(item, pytest.Function):
         test = item.obj
-        if "world" in item.fixturenames:
+        if "scene" in item.fixturenames:
+            item.obj = lambda **given: given["scene"].perform(lambda: test(**given))
+        elif "world" in item.fixturenames and item.get_closest_marker("simulated"):
             item.obj = lambda **given: given["world"].run(lambda: test(**given))
 
 

@@ -19,18 +19,19 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.datasource.test_exactly_once_trial import CONFIG, TIMEOUT_MS
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.transactions.committing_world import CommittingWorld
+from tests.simulation.scene import scene_of
+from tests.simulation.spark_tasks import producer_of
 
 
-def rows_of(world):
+def rows_of(scene):
     steps = {}
 
     def body():
-        with world.client() as client:
+        with scene.client() as client:
             steps.update((one.name, one) for one in steps_with(client, CONFIG, TIMEOUT_MS))
 
-    world.run(body)
-    world.cluster.control.check()
+    scene.perform(body)
+    scene.control.check()
     return steps
 
 
@@ -39,9 +40,9 @@ def test_a_coordinator_that_loads_for_long_is_named(api):
     """After the restart of a broker with a large __transaction_state; the same answer as on a real
     one.
     """
-    world = CommittingWorld()
-    world.cluster.control.answer(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER)
-    steps = rows_of(world)
+    scene = scene_of()
+    scene.control.answer(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER)
+    steps = rows_of(scene)
     found = steps["coordinator"]
     assert (found.state, found.code) == (StepState.FAILED, "KP1014")
     assert "COORDINATOR_LOAD_IN_PROGRESS" in found.said
@@ -55,19 +56,20 @@ def test_a_coordinator_that_loads_for_long_is_named(api):
     [(ApiKey.INIT_PRODUCER_ID, "none"), (ApiKey.DESCRIBE_TRANSACTIONS, "at-least-once")],
 )
 def test_a_service_without_a_request_gets_what_works_there(api, weaker):
-    found = rows_of(CommittingWorld(versions={api: 0}))["coordinator"]
+    found = rows_of(scene_of(versions={api: 0}))["coordinator"]
     assert (found.state, found.code) == (StepState.FAILED, "KP1035")
     assert found.change == f"use deliveryGuarantee={weaker} with these brokers"
-    world = CommittingWorld(versions={api: 0})
+    scene = scene_of(versions={api: 0})
     given = {"kafka.bootstrap.servers": "127.0.0.1:9093", "deliveryGuarantee": weaker}
 
     def write() -> None:
-        producer = world.of(SinkConfig.parse(given).producer)
+        process = scene.machine.process("worker")
+        producer = producer_of(process, SinkConfig.parse(given).producer)
         producer.send(ProducerRecord("t", b"row"))
         producer.flush()
+        assert scene.values() == ["row"]
 
-    world.run(write)
-    assert world.values() == [b"row"]
+    scene.perform(write)
 
 
 @pytest.mark.parametrize(
@@ -81,15 +83,15 @@ def test_a_service_without_a_request_gets_what_works_there(api, weaker):
 )
 def test_a_default_write_needs_a_producer_id(guarantee, offered, state):
     """As on a service without InitProducerId, where each task failed after a green check."""
-    world = CommittingWorld(versions={} if offered else {ApiKey.INIT_PRODUCER_ID: 0})
+    scene = scene_of(versions={} if offered else {ApiKey.INIT_PRODUCER_ID: 0})
     options = {"kafka.bootstrap.servers": "broker:9092", "deliveryGuarantee": guarantee}
     found = []
 
     def body():
-        with world.client() as client:
+        with scene.client() as client:
             found.extend(producer_id_step(client, SinkConfig.parse(options), TIMEOUT_MS))
 
-    world.run(body)
+    scene.perform(body)
     (step,) = found
     assert step.state is state
     if state is StepState.FAILED:
@@ -99,9 +101,9 @@ def test_a_default_write_needs_a_producer_id(guarantee, offered, state):
 
 
 def test_a_coordinator_that_loads_for_a_moment_is_waited_for():
-    world = CommittingWorld()
-    world.cluster.control.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 3)
-    steps = rows_of(world)
+    scene = scene_of()
+    scene.control.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 3)
+    steps = rows_of(scene)
     assert tuple(steps) == OF_TRANSACTIONS
     assert {one.state for one in steps.values()} == {StepState.OK}
 
@@ -111,13 +113,13 @@ def test_brokers_before_3_7_need_all_replicas(produce, fewer):
     """They refuse every write to a topic with fewer replicas than min.insync.replicas (seen on
     3.6.2); Produce 10 came with the change.
     """
-    world = CommittingWorld(versions={ApiKey.PRODUCE: produce})
+    scene = scene_of(versions={ApiKey.PRODUCE: produce})
     found = []
 
     def body():
-        with world.client() as client:
+        with scene.client() as client:
             client.init_producer_id("any", 1_000, client.deadline())  # of its coordinator
             found.append(takes_fewer_replicas(client))
 
-    world.run(body)
+    scene.perform(body)
     assert found == [fewer]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import socket
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -14,7 +13,7 @@ from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.connection_steps import brokers
 from spark_kafka_sink.network.client.connection_probe import ConnectionProbe
 from tests.network.loopback import closed_port, serving
-from tests.transactions.committing_world import CommittingWorld
+from tests.simulation.scene import scene_of
 
 #: How long a listener that is silent is waited for.
 TIMEOUT_MS = 1_000
@@ -43,26 +42,26 @@ def silent_listener():
 
 def row_of(*ports, dies_ms=None):
     """The row for a cluster with a broker at each port; the last one leaves its metadata then."""
-    world = CommittingWorld(nodes=len(ports))
-    world.cluster.brokers = dict(enumerate(ports, 1))
+    scene = scene_of(nodes=len(ports))
+    scene.cluster.brokers = dict(enumerate(ports, 1))
+    scene.machine.ports = scene.cluster.ports
     # (A few rounds of the wait for a death are enough.)
-    world.config = replace(
-        world.config, bootstrap_servers=(("127.0.0.1", ports[0]),), retry_backoff_ms=300
-    )
+    servers = (("127.0.0.1", ports[0]),)
+    scene.changes |= {"bootstrap_servers": servers, "retry_backoff_ms": 300}
     rows = []
 
     def body():
-        with world.client() as client, ConnectionProbe(client.config) as probe:
+        with scene.client() as client, ConnectionProbe(client.config) as probe:
             cluster = client.describe_topics(())
             if dies_ms == 0:
-                world.cluster.stop_broker(len(ports))
-                world.scheduler.sleep(10)  # its metadata are not of now
+                scene.cluster.stop_broker(len(ports))
+                scene.scheduler.sleep(10)  # its metadata are not of now
             elif dies_ms is not None:
-                at_ms = world.scheduler.now_ms() + dies_ms
-                world.cluster.at(at_ms, lambda: world.cluster.stop_broker(len(ports)))
+                at_ms = scene.scheduler.now_ms() + dies_ms
+                scene.cluster.at(at_ms, lambda: scene.cluster.stop_broker(len(ports)))
             rows.append(brokers(client, probe, cluster, TIMEOUT_MS))
 
-    world.run(body)
+    scene.perform(body)
     (row,) = rows
     assert row.name == "brokers"
     return row

@@ -13,7 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client.client_factory import new_network_client
+from spark_kafka_sink.network.client.metadata import Metadata
+from spark_kafka_sink.network.client.network_client import NetworkClient
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -24,8 +28,7 @@ from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Fault, Kind
 from tests.fakes.fake_cluster.outcome import Outcome
-from tests.fakes.simulated_clients import SimulatedClients
-from tests.fakes.simulated_network import NetworkFaults
+from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler
 
 INIT, END = 22, 26
@@ -51,25 +54,22 @@ class ListeningCluster(FakeCluster):
         return super()._work(request, node, faults)
 
 
-class _AlwaysMost(random.Random):
+class AlwaysMost(random.Random):
     """Every latency is the longest, so that all of them are the same."""
 
     def randint(self, a: int, b: int) -> int:
         return b
 
 
-class ProducerWorld(SimulatedClients):
+class ProducerWorld:
     """One broker, or ``nodes``, with the topic ``t`` of two partitions; any number of producers."""
 
     def __init__(self, *, transaction_version: int = 2, latency_ms: int = 0, **given: Any) -> None:
         """``latency_ms``: how long each request and each answer takes."""
-        self.cluster: ListeningCluster
-        super().__init__(
-            ListeningCluster(transaction_version=transaction_version, **given),
-            Scheduler(random.Random(0), preemption=0.0),
-            _AlwaysMost(0),
-            NetworkFaults(latency_ms=latency_ms),
-        )
+        self.cluster = ListeningCluster(transaction_version=transaction_version, **given)
+        self.scheduler = Scheduler(random.Random(0), preemption=0.0)
+        self.networks: list[SimulatedNetwork] = []
+        self._faults = NetworkFaults(latency_ms=latency_ms)
         self.cluster.create_topic("t", 2)
         self._made: list[KafkaProducer] = []
         self.config = ProducerConfig.parse(
@@ -97,6 +97,15 @@ class ProducerWorld(SimulatedClients):
         )
         self._made.append(producer)
         return producer
+
+    def new_client(self, config: ProducerConfig, metadata: Metadata, clock: Clock) -> NetworkClient:
+        """The ``new_client`` of a producer, with a network of its own."""
+        network = SimulatedNetwork(
+            self.scheduler, self.cluster, self.cluster.ports, AlwaysMost(0), self._faults
+        )
+        self.networks.append(network)
+        self.scheduler.sources.append(network)
+        return new_network_client(config, metadata, clock, selector=network)
 
     def run(self, body: Callable[[], None]) -> None:
         """``body`` once; then everything that it left open is closed."""

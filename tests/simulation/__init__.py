@@ -7,7 +7,7 @@ producer is the one that users get: KafkaProducer, RecordAccumulator, BufferPool
 TransactionManager, Metadata, NetworkClient.
 
 Spark's side is the files that begin with ``spark_``. ``spark_world.py`` has what both kinds of life
-share: a scene (``spark_scene.py``, ``edge_scene.py``), whose every step a test writes, and an
+share: a scene (``scene.py``), whose every step a test writes, and an
 application (``spark_application.py``), which a seed draws (``spark_lives.py``). Of that one,
 ``spark_application_life.py`` and ``spark_misfortunes.py`` decide before it begins,
 ``spark_disturbances.py`` is what is done to it, ``spark_observer.py`` what is seen meanwhile, and

@@ -1,19 +1,14 @@
-"""A test with a ``scene`` is what that plays, in simulated time."""
+"""The fixture ``scene``: its test is a play, in simulated time."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.scene import Scene
 from tests.simulation.spark_world import SparkLife
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if isinstance(item, pytest.Function) and "scene" in item.fixturenames:
-        test = item.obj
-        item.obj = lambda **given: given["scene"].perform(lambda: test(**given))
 
 
 @pytest.fixture
@@ -33,9 +28,13 @@ def tells_query() -> bool:
 
 
 @pytest.fixture
-def scene(request: pytest.FixtureRequest, seed: int, version: int, tells_query: bool) -> EdgeScene:
+def scene(request: pytest.FixtureRequest, seed: int, version: int, tells_query: bool) -> Scene:
     """Of one task, unless a mark ``life`` says something else."""
     life = SparkLife(seed, tasks=1, transaction_version=version)
+    return Scene(replace(life, **marked(request)), tells_query=tells_query)
+
+
+def marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The arguments of the test's mark ``life``."""
     marker = request.node.get_closest_marker("life")
-    changed = {} if marker is None else marker.kwargs
-    return EdgeScene(replace(life, **changed), tells_query=tells_query)
+    return {} if marker is None else dict(marker.kwargs)

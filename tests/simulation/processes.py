@@ -20,6 +20,7 @@ from greenlet import GreenletExit
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.network.channel.selectable import NetworkSend
 from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.codec import Request, read_request
 from tests.fakes.simulated_network import Brokers, NetworkFaults, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.world import _owned
@@ -27,6 +28,7 @@ from tests.simulation.world import _owned
 #: What a process may be struck at: where it first sends this.
 _MARKS: dict[int, str] = {ApiKey.DESCRIBE_TRANSACTIONS: "check", ApiKey.END_TXN: "end"}
 _Lock = type(threading.Lock())
+_LENGTH = 4
 
 
 class Blow(Enum):
@@ -78,6 +80,10 @@ class Network(SimulatedNetwork):
         return self._events[0][0] if self._events else NEVER
 
     def send(self, send: NetworkSend) -> None:
+        if self._process.before_send:
+            request = read_request(b"".join(map(bytes, send.buffers))[_LENGTH:])
+            for sends in self._process.before_send:
+                sends(request)
         self._process.sends(b"".join(bytes(buffer[:8]) for buffer in send.buffers[:2]))
         self._process.step(self)
         super().send(send)
@@ -163,10 +169,14 @@ class Machine:
 
     def calm(self) -> None:
         """A perfect network from now on."""
-        self.faults = NetworkFaults(latency_ms=self.faults.latency_ms)
+        self.disturb(NetworkFaults(latency_ms=self.faults.latency_ms))
+
+    def disturb(self, faults: NetworkFaults) -> None:
+        """A network with these faults from now on."""
+        self.faults = faults
         for process in self.processes:
             for network in process.networks:
-                network.faults = self.faults
+                network.faults = faults
 
     def bury(self) -> None:
         """At the end of all: the greenlets of the killed are unwound where nothing can be seen."""
@@ -197,6 +207,8 @@ class Process:
     #: They die with it.
     children: list[Process] = field(default_factory=list)
     locks: list[threading.Lock] = field(default_factory=list)
+    #: Each is called with a request that is about to leave.
+    before_send: list[Callable[[Request], None]] = field(default_factory=list)
 
     @property
     def name(self) -> str:

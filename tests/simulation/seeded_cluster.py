@@ -102,15 +102,18 @@ class SeededCluster(FakeCluster):
         faults: ClusterFaults,
         *,
         too_large: Mapping[str, int],
+        nodes: int = NODES,
         transaction_version: int = 2,
         versions: Mapping[int, int] | None = None,
+        broker_configs: Mapping[str, str] | None = None,
         trace: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(
-            NODES,
+            nodes,
             random=fate,
             transaction_version=transaction_version,
             versions=versions,
+            broker_configs=broker_configs,
         )
         self.faults = faults
         self.sick: Sick | None = None
@@ -158,7 +161,7 @@ class SeededCluster(FakeCluster):
         return True
 
     def _happen(self, now: int) -> None:
-        faults, fate = self.faults, self.fate
+        faults, fate, nodes = self.faults, self.fate, len(self.brokers)
         for tp, log in self.logs.items():
             if self.may("leader moves", faults.leader_moves):
                 able = [node for node in log.replicas if node not in self.down]
@@ -174,17 +177,17 @@ class SeededCluster(FakeCluster):
             for key in self.transactions.transactions:
                 resigned, loading = self.failover_ms()
                 self.move_coordinator(
-                    key, fate.randint(1, NODES), resigned_ms=resigned, loading_ms=loading
+                    key, fate.randint(1, nodes), resigned_ms=resigned, loading_ms=loading
                 )
         if self.may("cut off", faults.cut_off):
-            node = fate.randint(1, NODES)
+            node = fate.randint(1, nodes)
             if not self.down and not self.views:
                 self.cut_off(node)
                 self.at(now + fate.randint(100, 8_000), lambda: self.rejoin(node))
         if self.may("broker stops", faults.broker_stops):
-            node = fate.randint(1, NODES)
+            node = fate.randint(1, nodes)
             out = self.down | self.views.keys()
-            if node not in out and len(out) < NODES - 1:
+            if node not in out and len(out) < nodes - 1:
                 self.stop_broker(node)
                 self.at(now + fate.randint(10, 5_000), lambda: self.start_broker(node))
 

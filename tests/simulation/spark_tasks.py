@@ -130,6 +130,11 @@ def new_client(process: Process) -> Any:
     return lambda c, m, k: new_network_client(c, m, k, selector=network)
 
 
+def new_clients(process: Process) -> Any:
+    """As :func:`new_client`, for a client that begins again with new connections."""
+    return lambda c, m, k: new_network_client(c, m, k, selector=process.network())
+
+
 def producer_of(process: Process, config: ProducerConfig) -> KafkaProducer:
     producer = KafkaProducer(
         config,

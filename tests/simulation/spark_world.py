@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.base.errors import KafkaError
@@ -19,7 +19,7 @@ from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.processes import Machine, Process, Strike
 from tests.simulation.scheduler import START_MS, Scheduler
-from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
+from tests.simulation.seeded_cluster import NODES, ClusterFaults, SeededCluster
 from tests.simulation.spark_tasks import Attempt, PythonWorker
 from tests.simulation.world import Timeline
 
@@ -32,6 +32,8 @@ DEAD_LETTERS = "dlq"
 NO_PARTITION = -7
 LOG_TOPIC = "__kprod_commits"
 TIMEOUT_MS = 60_000
+#: Produce and EndTxn of brokers with transactions of version 1.
+_BEFORE_4 = {0: 11, 26: 4}
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class SparkLife:
     new_worker: float = 0.2
     #: The driver's processes keep their connections from one call to the next.
     warm_driver: bool = False
+    nodes: int = NODES
+    #: By its number, the newest version of an API that brokers have; 0: they don't have it.
+    versions: Mapping[int, int] = field(default_factory=dict)
+    #: Their DescribeConfigs, which they don't have without.
+    broker_configs: Mapping[str, str] | None = None
 
 
 @dataclass(eq=False)
@@ -86,8 +93,10 @@ class SparkWorld:
             fate,
             life.cluster,
             too_large={},
+            nodes=life.nodes,
             transaction_version=life.transaction_version,
-            versions={} if life.transaction_version == 2 else {0: 11, 26: 4},
+            versions={**({} if life.transaction_version == 2 else _BEFORE_4), **life.versions},
+            broker_configs=life.broker_configs,
             trace=self.note,
         )
         self.machine = Machine(
@@ -120,6 +129,7 @@ class SparkWorld:
     # -- Spark --
 
     def live(self) -> None:
+        """Run :meth:`play`; then time ends what is open."""
         before = random.getstate()
         random.seed(self.life.seed)
         try:

@@ -37,9 +37,9 @@ from tests.simulation import test_edges_ids as ids
 from tests.simulation import test_edges_late_requests as late_requests
 from tests.simulation import test_edges_log_reading as log_reading
 from tests.simulation import test_edges_sweeping as sweeping
-from tests.simulation.edge_scene import EdgeScene
 from tests.simulation.mutant import Mutant
-from tests.simulation.spark_scene import ends_data, of_data, of_the_log
+from tests.simulation.scene import Scene
+from tests.simulation.scene_requests import ends_data, of_data, of_the_log
 from tests.simulation.spark_sink import Frame
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC, SparkLife
 from tests.simulation.test_edges_decisions import begins_the_log
@@ -55,7 +55,7 @@ class Directed(NamedTuple):
     """A life that ``mutant`` breaks, with ``symptom`` in the failure."""
 
     mutant: Mutant
-    life: Callable[[EdgeScene], None]
+    life: Callable[[Scene], None]
     symptom: str
     tasks: int = 1
     version: int = 2
@@ -70,11 +70,11 @@ def told_by(call: Callable[[], object]) -> object:
         return error
 
 
-def sleep_until(scene: EdgeScene, at_ms: int) -> None:
+def sleep_until(scene: Scene, at_ms: int) -> None:
     scene.scheduler.sleep(at_ms - scene.scheduler.now)
 
 
-def a_batch_is_too_old(scene: EdgeScene) -> None:
+def a_batch_is_too_old(scene: Scene) -> None:
     """Its transactions are open, and brokers abort them before all of them would be ended."""
     written = scene.second_batch()
     scene.scheduler.sleep(TIMEOUT_MS - MARGIN_MS + 5_000)
@@ -82,7 +82,7 @@ def a_batch_is_too_old(scene: EdgeScene) -> None:
     assert isinstance(told, CommitError), f"it is decided: {told}"
 
 
-def an_abort_follows_a_decision(scene: EdgeScene) -> None:
+def an_abort_follows_a_decision(scene: Scene) -> None:
     """The driver died behind its decision, and Spark aborts the batch."""
     written = scene.second_batch()
     scene.decides_and_dies(*written)
@@ -92,7 +92,7 @@ def an_abort_follows_a_decision(scene: EdgeScene) -> None:
     scene.ends_with(0, 1)
 
 
-def a_request_opens_a_transaction_again(scene: EdgeScene) -> None:
+def a_request_opens_a_transaction_again(scene: Scene) -> None:
     """A task's AddPartitionsToTxn times out, is sent again, and answered. The first one arrives
     when the transaction is committed, and the driver is dead.
     """
@@ -110,7 +110,7 @@ def a_request_opens_a_transaction_again(scene: EdgeScene) -> None:
     scene.ends_with(0, 1)
 
 
-def a_copy_has_other_rows(scene: EdgeScene) -> None:
+def a_copy_has_other_rows(scene: Scene) -> None:
     """A query with a copied checkpoint writes more rows under the number that is done."""
     scene.batch(scene.run("run-0"), 0)
     copy = scene.run("run-1")
@@ -120,7 +120,7 @@ def a_copy_has_other_rows(scene: EdgeScene) -> None:
     assert isinstance(told, CommitError), f"its rows are dropped: {told}"
 
 
-def a_write_of_a_block_fails_unseen(scene: EdgeScene) -> None:
+def a_write_of_a_block_fails_unseen(scene: Scene) -> None:
     """The user's function swallows its error, and goes on."""
     run = scene.run("driver")
 
@@ -138,7 +138,7 @@ def a_write_of_a_block_fails_unseen(scene: EdgeScene) -> None:
     scene.ends_with()
 
 
-def an_end_arrives_late(scene: EdgeScene) -> None:
+def an_end_arrives_late(scene: Scene) -> None:
     """The next start undoes the decision of a dead driver. As it sends its first abort, the
     driver's request to commit arrives.
     """
@@ -164,7 +164,7 @@ def an_end_arrives_late(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_driver_commits_for_too_long(scene: EdgeScene) -> None:
+def a_driver_commits_for_too_long(scene: Scene) -> None:
     """Coordinators load until its decision is about to time out, and a start undoes it. Then one
     coordinator takes what the driver sends, the other one what the start sends.
     """
@@ -197,7 +197,7 @@ def a_driver_commits_for_too_long(scene: EdgeScene) -> None:
     assert seen in (set(), {0, 1}), f"it is torn: {seen}"
 
 
-def a_group_has_members(scene: EdgeScene) -> None:
+def a_group_has_members(scene: Scene) -> None:
     """They would go on at the query's offsets."""
     scene.cluster.groups.members["live"] = "Stable"
     options = scene.options(offsetsGroup="live", checkpointLocation="/checkpoints/orders")
@@ -206,7 +206,7 @@ def a_group_has_members(scene: EdgeScene) -> None:
     assert isinstance(told, ConfigError), f"its offsets are moved: {told}"
 
 
-def a_driver_is_frozen_before_its_write(scene: EdgeScene) -> None:
+def a_driver_is_frozen_before_its_write(scene: Scene) -> None:
     """For longer than a decision may take after its check."""
     scene.changes = {"max_block_ms": 60_000}
     written = scene.second_batch()
@@ -219,7 +219,7 @@ def a_driver_is_frozen_before_its_write(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_fence_is_half_done(scene: EdgeScene) -> None:
+def a_fence_is_half_done(scene: Scene) -> None:
     """A superseded driver opens the log as its successor decides, and dies: the coordinator aborts
     the successor's write, and has no new identity for anybody yet.
     """
@@ -240,7 +240,7 @@ def a_fence_is_half_done(scene: EdgeScene) -> None:
     scene.ends_with(0, 1)
 
 
-def a_superseded_run_has_an_orphan(scene: EdgeScene) -> None:
+def a_superseded_run_has_an_orphan(scene: Scene) -> None:
     """It never owned the key, and a beaten attempt of it has prepared."""
     winner, loser = scene.run("run-a"), scene.run("run-b")
     plan = scene.plan(loser)
@@ -252,7 +252,7 @@ def a_superseded_run_has_an_orphan(scene: EdgeScene) -> None:
     assert scene.open_ids() == []
 
 
-def a_foreach_batch_has_a_new_checkpoint(scene: EdgeScene) -> None:
+def a_foreach_batch_has_a_new_checkpoint(scene: Scene) -> None:
     """Spark tells its tasks nothing of the query, whose micro-batches begin at 0 again."""
     scene.tells_query = False
     before = scene.foreach_batch("deleted")
@@ -263,7 +263,7 @@ def a_foreach_batch_has_a_new_checkpoint(scene: EdgeScene) -> None:
     assert isinstance(told, CommitError), f"its rows are dropped: {told}"
 
 
-def a_partition_has_no_leader(scene: EdgeScene) -> None:
+def a_partition_has_no_leader(scene: Scene) -> None:
     """The commit fails, and says so; then the leader is back."""
     written = scene.first_batch()
     scene.lose_leader(25_000)
@@ -274,7 +274,7 @@ def a_partition_has_no_leader(scene: EdgeScene) -> None:
     scene.ends_with()
 
 
-def an_identity_has_rows_on_their_way(scene: EdgeScene) -> None:
+def an_identity_has_rows_on_their_way(scene: Scene) -> None:
     """Spark kills a beaten attempt, whose first rows arrive when its batch is committed."""
     run, plan = scene.second_plan()
     ids: list[str] = []
@@ -375,7 +375,7 @@ def play(directed: Directed) -> None:
         transaction_version=directed.version,
         warm_driver=directed.warm,
     )
-    scene = EdgeScene(life)
+    scene = Scene(life)
     scene.perform(lambda: directed.life(scene))
 
 

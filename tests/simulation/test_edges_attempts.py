@@ -25,25 +25,25 @@ from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import (
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import (
     ends_data,
     is_a_logs,
     of_the_log,
     opens_a_log,
     writes_a_log,
 )
+from tests.simulation.seeded_cluster import ClusterFaults
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC
 
 
-def _log_leaves(scene: EdgeScene, *, may_be_opened: bool = False) -> None:
+def _log_leaves(scene: Scene, *, may_be_opened: bool = False) -> None:
     """The coordinator of the commit log's transactions."""
     for api in [ApiKey.END_TXN] if may_be_opened else [ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID]:
         scene.control.answer(api, ErrorCode.COORDINATOR_NOT_AVAILABLE, FOREVER, where=is_a_logs)
 
 
-def _commit_the_job(scene: EdgeScene) -> None:
+def _commit_the_job(scene: Scene) -> None:
     """``kprod txn commit`` of the only job, which has no txnAppId."""
     (log,) = (i for i in scene.cluster.transactions.transactions if i.endswith(log_id("")))
     with scene.by_hand() as commands:
@@ -52,7 +52,7 @@ def _commit_the_job(scene: EdgeScene) -> None:
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_without_a_leader_and_then_a_coordinator_nothing_is_decided(scene: EdgeScene) -> None:
+def test_without_a_leader_and_then_a_coordinator_nothing_is_decided(scene: Scene) -> None:
     """A partition has no leader, so nothing is written; at the third attempt no coordinator
     answers.
     """
@@ -78,7 +78,7 @@ def test_without_a_leader_and_then_a_coordinator_nothing_is_decided(scene: EdgeS
 
 @VERSIONS
 @pytest.mark.life(tasks=2, new_worker=1.0)
-def test_a_decision_that_others_committed_leaves_no_orphan(scene: EdgeScene) -> None:
+def test_a_decision_that_others_committed_leaves_no_orphan(scene: Scene) -> None:
     """A killed attempt has left its transaction open; the response to the decision is lost, and
     'kprod txn commit' ends it before the job opens the log again. No later run would end the orphan
     of a job.
@@ -104,7 +104,7 @@ def test_a_decision_that_others_committed_leaves_no_orphan(scene: EdgeScene) -> 
 @pytest.mark.parametrize("delay_ms", [4_600, 4_640, 4_680])
 @pytest.mark.life(seed=0, transaction_version=1, tasks=2, new_worker=1.0,
                   cluster=ClusterFaults(work_ms=30, append_ms=20))  # fmt: skip
-def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, delay_ms: int) -> None:
+def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: Scene, delay_ms: int) -> None:
     """A version fails without a finished task in one thread, while another one has decided it: so
     the run goes on, and decides the next version while the abort waits for its killed tasks.
     """
@@ -142,7 +142,7 @@ def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: EdgeScene, dela
 
 
 @pytest.mark.life(tasks=1)
-def test_a_version_that_the_log_has_forgotten_is_an_error(scene: EdgeScene) -> None:
+def test_a_version_that_the_log_has_forgotten_is_an_error(scene: Scene) -> None:
     """It was a success, whether or not the version had ever been written: 0 was left out."""
     run = scene.run("driver")
     scene.version_of_job(run, 1)
@@ -164,7 +164,7 @@ def test_a_version_that_the_log_has_forgotten_is_an_error(scene: EdgeScene) -> N
 @VERSIONS
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.life(tasks=2)
-def test_a_decision_without_an_answer_fails_in_time(scene: EdgeScene, processed: bool) -> None:
+def test_a_decision_without_an_answer_fails_in_time(scene: Scene, processed: bool) -> None:
     """EndTxn of the log has no answer, and all others have. Each attempt finds what the one before
     has written; if that is nothing, the error names the transactions.
     """
@@ -186,7 +186,7 @@ def test_a_decision_without_an_answer_fails_in_time(scene: EdgeScene, processed:
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: EdgeScene) -> None:
+def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: Scene) -> None:
     """The coordinator of the log leaves before it has recorded the write."""
     run = scene.run("driver")
 
@@ -205,7 +205,7 @@ def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: EdgeScene) 
 
 @VERSIONS
 @pytest.mark.life(tasks=3)
-def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
+def test_a_job_without_a_name_is_not_to_be_run_again(scene: Scene) -> None:
     """It is decided, and brokers don't answer: no run of the job ends it, but an operator does."""
     run = scene.run("driver")
 
@@ -226,7 +226,7 @@ def test_a_job_without_a_name_is_not_to_be_run_again(scene: EdgeScene) -> None:
 @VERSIONS
 @pytest.mark.parametrize("then", ["unanswered", "gone", "fenced"])
 @pytest.mark.life(tasks=3)
-def test_a_commit_that_finds_its_decision_needs_no_record(scene: EdgeScene, then: str) -> None:
+def test_a_commit_that_finds_its_decision_needs_no_record(scene: Scene, then: str) -> None:
     """The response to the decision is lost; the next attempt reads it, and commits the rows. Then
     it can't record that, or open the log again; or an operator ends the batch meanwhile. A job that
     failed would be run again.
@@ -251,7 +251,7 @@ def test_a_commit_that_finds_its_decision_needs_no_record(scene: EdgeScene, then
     scene.ends_with(0)
 
 
-def _abort_as_brokers_do(scene: EdgeScene, ids: Sequence[str]) -> None:
+def _abort_as_brokers_do(scene: Scene, ids: Sequence[str]) -> None:
     """By their clock, or by Kafka's own tool."""
     with scene.driver_side(scene.run("brokers")) as driver:
         found = driver.client.describe(ids, driver.client.deadline())
@@ -261,7 +261,7 @@ def _abort_as_brokers_do(scene: EdgeScene, ids: Sequence[str]) -> None:
 @VERSIONS
 @pytest.mark.parametrize("by", ["commit", "planning"])
 @pytest.mark.life(tasks=2)
-def test_the_error_of_an_undone_decision_says_undone(scene: EdgeScene, by: str) -> None:
+def test_the_error_of_an_undone_decision_says_undone(scene: Scene, by: str) -> None:
     """Brokers have aborted all its transactions, and that can't be recorded."""
     first = scene.first_batch()
 
@@ -288,7 +288,7 @@ def test_the_error_of_an_undone_decision_says_undone(scene: EdgeScene, by: str) 
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_what_was_undone_before_is_not_decided_any_more(scene: EdgeScene) -> None:
+def test_what_was_undone_before_is_not_decided_any_more(scene: Scene) -> None:
     """Brokers abort all after the decision; that it is undone is recorded without a response, and
     then the log's leader is silent.
     """
@@ -308,7 +308,7 @@ def test_what_was_undone_before_is_not_decided_any_more(scene: EdgeScene) -> Non
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_batch_that_its_commit_ends_counts_for_any_run(scene: EdgeScene) -> None:
+def test_a_batch_that_its_commit_ends_counts_for_any_run(scene: Scene) -> None:
     """The decision is applied without a response. Before the next attempt, 'kprod txn sweep
     --force' aborts an orphan of its run, and then those of a second start.
     """
@@ -335,7 +335,7 @@ def test_a_batch_that_its_commit_ends_counts_for_any_run(scene: EdgeScene) -> No
 @VERSIONS
 @pytest.mark.parametrize("is_visible", [True, False])
 @pytest.mark.life(tasks=2)
-def test_no_key_of_a_job_without_a_name_is_no_row(scene: EdgeScene, is_visible: bool) -> None:
+def test_no_key_of_a_job_without_a_name_is_no_row(scene: Scene, is_visible: bool) -> None:
     """The commit does not know what became of its decision, and Spark aborts the job. The decision
     was not made. Or all is visible meanwhile, by an operator, who then ends an orphan by force.
     """

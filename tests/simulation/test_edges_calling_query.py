@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink import foreach_batch, transaction
 from spark_kafka_sink.base.errors import KafkaError
 from tests.fakes.jvm_session import RunningQuery, jvm_session
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.spark_sink import Frame
 
 OUTER = "the session in which queries are started"
@@ -53,7 +53,7 @@ class SessionFrame(Frame):
         return session
 
 
-def _saves(scene: EdgeScene, run: Any, number: int) -> Callable[[dict[str, str], int | None], None]:
+def _saves(scene: Scene, run: Any, number: int) -> Callable[[dict[str, str], int | None], None]:
     """Writes rows that say that they are of batch ``number``."""
 
     def save(options: dict[str, str], part: int | None) -> None:
@@ -62,7 +62,7 @@ def _saves(scene: EdgeScene, run: Any, number: int) -> Callable[[dict[str, str],
     return save
 
 
-def _writes(scene: EdgeScene, way: str, frame: Any, number: int) -> None:
+def _writes(scene: Scene, way: str, frame: Any, number: int) -> None:
     if way == "foreach_batch":
         foreach_batch("name", **scene.options())(frame, number)
         return
@@ -74,7 +74,7 @@ def _writes(scene: EdgeScene, way: str, frame: Any, number: int) -> None:
 @pytest.mark.parametrize("way", ["foreach_batch", "transaction"])
 @pytest.mark.parametrize("sessions", ["bobo", "bbob", "obbo", "oo"])
 @pytest.mark.life(tasks=2)
-def test_frames_of_both_sessions_are_one_querys(scene: EdgeScene, way: str, sessions: str) -> None:
+def test_frames_of_both_sessions_are_one_querys(scene: Scene, way: str, sessions: str) -> None:
     """``static.join(batch)`` is of the session of ``static``; "b" is the micro-batch's, "o" not."""
     run, query = scene.run("driver"), _query("query")
     for number, which in enumerate(sessions):
@@ -87,7 +87,7 @@ def test_frames_of_both_sessions_are_one_querys(scene: EdgeScene, way: str, sess
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_thread_of_the_users_own_has_the_sessions_run(scene: EdgeScene) -> None:
+def test_a_thread_of_the_users_own_has_the_sessions_run(scene: Scene) -> None:
     run, query = scene.run("driver"), _query("query")
     for number in range(4):
         thread = None if number % 2 else (query, number)
@@ -99,7 +99,7 @@ def test_a_thread_of_the_users_own_has_the_sessions_run(scene: EdgeScene) -> Non
 @VERSIONS
 @pytest.mark.parametrize("is_outer", [True, False])
 @pytest.mark.life(tasks=2)
-def test_two_queries_of_one_name_hide_no_rows(scene: EdgeScene, is_outer: bool) -> None:
+def test_two_queries_of_one_name_hide_no_rows(scene: Scene, is_outer: bool) -> None:
     """Their micro-batches have equal numbers, rows and bytes, and no checkpointLocation."""
     run, queries = scene.run("driver"), [_query("a"), _query("b")]
     written: list[int] = []
@@ -122,7 +122,7 @@ def test_two_queries_of_one_name_hide_no_rows(scene: EdgeScene, is_outer: bool) 
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_the_outer_session_does_not_hide_a_new_checkpoint(scene: EdgeScene) -> None:
+def test_the_outer_session_does_not_hide_a_new_checkpoint(scene: Scene) -> None:
     """The same name and number, equal rows and bytes, another query in another process."""
     for nth, query in enumerate((_query("a"), _query("b"))):
         run = scene.run(f"driver {nth}")
@@ -137,7 +137,7 @@ def test_the_outer_session_does_not_hide_a_new_checkpoint(scene: EdgeScene) -> N
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_failed_write_ends_the_run_of_both_sessions(scene: EdgeScene) -> None:
+def test_a_failed_write_ends_the_run_of_both_sessions(scene: Scene) -> None:
     run, query = scene.run("driver"), _query("query")
 
     def frame(number: int, session: str, ends: str = "commit") -> SessionFrame:

@@ -22,15 +22,15 @@ from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import TransactionCoordinator
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import ends_data, of_data, of_id, of_the_log
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import ends_data, of_data, of_id, of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS
 
 BOTH_TASKS = ((0, 0), (0, 1))
 
 
 @pytest.fixture
-def scene(scene: EdgeScene) -> EdgeScene:
+def scene(scene: Scene) -> Scene:
     """max.block.ms as it is shipped, above the margin of these transactions."""
     scene.changes = {"max_block_ms": 60_000}
     return scene
@@ -55,7 +55,7 @@ def looks(request: Request) -> bool:
 @pytest.mark.parametrize("step", [looks, begins_the_log, ends_the_log])
 @pytest.mark.life(tasks=2)
 def test_a_frozen_driver_decides_nothing_that_is_too_old(
-    scene: EdgeScene, step: Callable[[Request], bool]
+    scene: Scene, step: Callable[[Request], bool]
 ) -> None:
     """SIGSTOP, a machine that is moved, CPU throttling: before any request of a commit."""
     run = scene.run("run-0")
@@ -75,7 +75,7 @@ def test_a_frozen_driver_decides_nothing_that_is_too_old(
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_frozen_driver_says_that_nothing_is_visible(scene: EdgeScene) -> None:
+def test_a_frozen_driver_says_that_nothing_is_visible(scene: Scene) -> None:
     """It was stopped between its check and its decision, for longer than it may take."""
     run = scene.run("run-0")
     written = scene.written(run, 0)
@@ -90,7 +90,7 @@ def test_a_frozen_driver_says_that_nothing_is_visible(scene: EdgeScene) -> None:
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_log_without_coordinator_decides_nothing_too_old(scene: EdgeScene) -> None:
+def test_a_log_without_coordinator_decides_nothing_too_old(scene: Scene) -> None:
     """For 45 s, a fail-over; the data's coordinators are there."""
     abort_timed_out = TransactionCoordinator.abort_timed_out
     written = scene.written(scene.run("run-0"), 0)
@@ -127,9 +127,7 @@ def test_a_log_without_coordinator_decides_nothing_too_old(scene: EdgeScene) -> 
 @VERSIONS
 @pytest.mark.parametrize("timed_out", [0, 1, 2])
 @pytest.mark.life(tasks=2)
-def test_an_uncommitted_decision_is_undone_by_the_next_start(
-    scene: EdgeScene, timed_out: int
-) -> None:
+def test_an_uncommitted_decision_is_undone_by_the_next_start(scene: Scene, timed_out: int) -> None:
     """The driver dies behind DECIDED, before its first EndTxn, and is back when the brokers have
     aborted one, or both, of two transactions, or are about to: nothing is visible, so the batch is
     written again.
@@ -156,7 +154,7 @@ def test_an_uncommitted_decision_is_undone_by_the_next_start(
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_partly_committed_and_partly_lost_batch_stays_an_error(scene: EdgeScene) -> None:
+def test_a_partly_committed_and_partly_lost_batch_stays_an_error(scene: Scene) -> None:
     """Death between the first and the last EndTxn, and an absence longer than the time-out."""
     run = scene.run("run-0")
     written = scene.written(run, 0)
@@ -182,7 +180,7 @@ def test_a_partly_committed_and_partly_lost_batch_stays_an_error(scene: EdgeScen
     ],
 )
 @pytest.mark.life(tasks=3)
-def test_an_error_after_the_decision_says_it_is_decided(scene: EdgeScene, code: ErrorCode) -> None:
+def test_an_error_after_the_decision_says_it_is_decided(scene: Scene, code: ErrorCode) -> None:
     """Rights are removed between the first and the second EndTxn: part of the batch is visible."""
     run = scene.run("run-0")
     written = scene.written(run, 0)
@@ -201,7 +199,7 @@ def test_an_error_after_the_decision_says_it_is_decided(scene: EdgeScene, code: 
 
 
 @pytest.mark.life(transaction_version=1)
-def test_with_version_1_what_was_committed_is_never_called_lost(scene: EdgeScene) -> None:
+def test_with_version_1_what_was_committed_is_never_called_lost(scene: Scene) -> None:
     """The task's first AddPartitionsToTxn was lost and asked again, and arrives after the commit:
     it opens a transaction under the same epoch, which times out meanwhile.
     """
@@ -230,7 +228,7 @@ def test_with_version_1_what_was_committed_is_never_called_lost(scene: EdgeScene
     scene.ends_with(0, 1)
 
 
-def test_an_expired_decision_has_a_hint_that_ends_it(scene: EdgeScene) -> None:
+def test_an_expired_decision_has_a_hint_that_ends_it(scene: Scene) -> None:
     """The coordinators have forgotten the transactions (transactional.id.expiration.ms): starting
     again finds out nothing.
     """

@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
-from tests.simulation.edge_scene import TOLD_OR_NOT, EdgeScene
+from tests.simulation.scene import TOLD_OR_NOT, Scene
 
 
 @TOLD_OR_NOT
 @pytest.mark.parametrize("first", [0, 2])
-def test_a_name_under_another_checkpoint_is_an_error(scene: EdgeScene, first: int) -> None:
+def test_a_name_under_another_checkpoint_is_an_error(scene: Scene, first: int) -> None:
     """The checkpoint was deleted, or put back: the micro-batches' ids begin below what is done."""
     micro_batch = scene.foreach_batch("deleted")
     for number in range(5):
@@ -24,7 +24,7 @@ def test_a_name_under_another_checkpoint_is_an_error(scene: EdgeScene, first: in
 
 
 @TOLD_OR_NOT
-def test_a_micro_batch_that_spark_runs_again_is_dropped(scene: EdgeScene) -> None:
+def test_a_micro_batch_that_spark_runs_again_is_dropped(scene: Scene) -> None:
     """It was committed, and Spark's own record of it is missing: the same query, started again."""
     micro_batch = scene.foreach_batch("again")
     for number in range(3):
@@ -37,7 +37,7 @@ def test_a_micro_batch_that_spark_runs_again_is_dropped(scene: EdgeScene) -> Non
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_two_live_queries_of_one_name_stop_and_lose_nothing(scene: EdgeScene, alike: bool) -> None:
+def test_two_live_queries_of_one_name_stop_and_lose_nothing(scene: Scene, alike: bool) -> None:
     """Each has a checkpoint of its own, and its own rows. The newcomer's first micro-batch may look
     like one that Spark runs again; none after it may.
     """
@@ -60,7 +60,7 @@ def test_two_live_queries_of_one_name_stop_and_lose_nothing(scene: EdgeScene, al
 
 
 @TOLD_OR_NOT
-def test_a_name_may_begin_at_any_micro_batch_and_leave_some_out(scene: EdgeScene) -> None:
+def test_a_name_may_begin_at_any_micro_batch_and_leave_some_out(scene: Scene) -> None:
     """A query that turned to the sink later, whose function writes nothing for an empty batch."""
     micro_batch = scene.foreach_batch("late")
     for number in (57, 58, 61):
@@ -69,7 +69,7 @@ def test_a_name_may_begin_at_any_micro_batch_and_leave_some_out(scene: EdgeScene
 
 
 @TOLD_OR_NOT
-def test_an_empty_micro_batch_stops_nothing(scene: EdgeScene) -> None:
+def test_an_empty_micro_batch_stops_nothing(scene: Scene) -> None:
     micro_batch = scene.foreach_batch("empty")
     micro_batch(0)
     micro_batch(1, rows=0)
@@ -79,7 +79,7 @@ def test_an_empty_micro_batch_stops_nothing(scene: EdgeScene) -> None:
     scene.ends_with(0, 2)
 
 
-def test_an_empty_run_of_a_job_does_not_count_as_done(scene: EdgeScene) -> None:
+def test_an_empty_run_of_a_job_does_not_count_as_done(scene: Scene) -> None:
     """It ran before its data was there; run again, with rows, it writes them."""
     scene.tells_query = False
     run = scene.run("driver")
@@ -89,7 +89,7 @@ def test_an_empty_run_of_a_job_does_not_count_as_done(scene: EdgeScene) -> None:
     scene.ends_with(7)
 
 
-def test_an_empty_run_does_not_hide_an_older_version(scene: EdgeScene) -> None:
+def test_an_empty_run_does_not_hide_an_older_version(scene: Scene) -> None:
     scene.tells_query = False
     run = scene.run("driver")
     scene.version_of_job(run, 1)
@@ -99,7 +99,7 @@ def test_an_empty_run_does_not_hide_an_older_version(scene: EdgeScene) -> None:
 
 
 def test_rows_of_another_topic_under_a_done_version_are_an_error(
-    scene: EdgeScene, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two teams with one name under the default prefix: the second one's write goes elsewhere."""
     told: list[str] = []

@@ -16,16 +16,16 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scene import VERSIONS, Scene, Written
+from tests.simulation.scene_requests import ends_data, of_a_sweep, of_data, of_id
 from tests.simulation.scheduler import Task
 from tests.simulation.seeded_cluster import NODES
-from tests.simulation.spark_scene import Written, ends_data, of_a_sweep, of_data, of_id
 from tests.simulation.spark_world import LOG_TOPIC, TIMEOUT_MS, Run
 
 pytestmark = VERSIONS
 
 
-def described(scene: EdgeScene, message: TaskCommitMessage) -> TransactionDescription:
+def described(scene: Scene, message: TaskCommitMessage) -> TransactionDescription:
     """The transaction of an attempt that has prepared."""
     assert message.prepared is not None
     id_ = message.prepared.transactional_id
@@ -33,7 +33,7 @@ def described(scene: EdgeScene, message: TaskCommitMessage) -> TransactionDescri
         return commands._client.describe([id_], commands._client.deadline())[id_]
 
 
-def next_batch_leaves(scene: EdgeScene, run: Run, hit: str) -> None:
+def next_batch_leaves(scene: Scene, run: Run, hit: str) -> None:
     """It is committed, and takes another id."""
     written = scene.written(run, 2)
     assert hit not in written.ids
@@ -41,7 +41,7 @@ def next_batch_leaves(scene: EdgeScene, run: Run, hit: str) -> None:
     assert scene.commit(*written) is Commit.COMMITTED
 
 
-def next_batch_takes_others(scene: EdgeScene, run: Run, loser: TransactionDescription) -> None:
+def next_batch_takes_others(scene: Scene, run: Run, loser: TransactionDescription) -> None:
     """While a partition of the loser has no leader: its marker would be dropped."""
     plan = scene.plan(run)
     scene.lose_leader(2_000, loser)
@@ -65,7 +65,7 @@ def of_the_sweep(request: Request) -> bool:
 @pytest.mark.parametrize("unseen", ["hangs", "unclear"])
 @pytest.mark.life(tasks=2)
 def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(
-    scene: EdgeScene, unseen: str, version: int
+    scene: Scene, unseen: str, version: int
 ) -> None:
     """The loser of a speculative pair, whose coordinator is lost before the sweep and has led its
     partition: InitProducerId would abort it without a marker, and the id's next commit show it.
@@ -91,7 +91,7 @@ def test_an_id_that_may_be_open_is_not_taken_by_the_next_batch(
 
 
 @pytest.mark.parametrize("by", ["nobody", "operator"])
-def test_nor_where_somebody_else_has_recorded_the_batch(scene: EdgeScene, by: str) -> None:
+def test_nor_where_somebody_else_has_recorded_the_batch(scene: Scene, by: str) -> None:
     """The same, and brokers refuse the record that the batch is done, so that the next planning
     writes it; or an operator has committed the batch.
     """
@@ -120,7 +120,7 @@ def test_nor_where_somebody_else_has_recorded_the_batch(scene: EdgeScene, by: st
 
 
 @pytest.mark.life(new_worker=0.0)
-def test_an_id_whose_coordinator_moves_in_the_sweep_is_not_taken(scene: EdgeScene) -> None:
+def test_an_id_whose_coordinator_moves_in_the_sweep_is_not_taken(scene: Scene) -> None:
     """No broker is silent, and none lists it: in a rolling restart, for seconds."""
     run, plan = scene.second_plan()
     winner, loser = scene.speculative_pair(run, 1, plan)
@@ -138,7 +138,7 @@ def test_an_id_whose_coordinator_moves_in_the_sweep_is_not_taken(scene: EdgeScen
 
 
 @pytest.mark.life(new_worker=0.0)
-def test_an_id_that_was_taken_behind_the_sweep_is_not_taken(scene: EdgeScene) -> None:
+def test_an_id_that_was_taken_behind_the_sweep_is_not_taken(scene: Scene) -> None:
     """By attempts that begin when their batch is done, in workers that live on."""
     run, plan = scene.second_plan()
     assert scene.commit(run, 1, plan, scene.write(run, 1, plan)) is Commit.COMMITTED
@@ -147,7 +147,7 @@ def test_an_id_that_was_taken_behind_the_sweep_is_not_taken(scene: EdgeScene) ->
 
 
 @pytest.mark.life(new_worker=0.0)
-def test_an_id_that_brokers_aborted_without_a_leader_is_not_taken(scene: EdgeScene) -> None:
+def test_an_id_that_brokers_aborted_without_a_leader_is_not_taken(scene: Scene) -> None:
     """For its age: no sweep sees it, and its marker is lost already."""
     run, plan = scene.second_plan()
     found = described(scene, scene.attempt_of(run, 1, 0, 0, plan))
@@ -161,7 +161,7 @@ def test_an_id_that_brokers_aborted_without_a_leader_is_not_taken(scene: EdgeSce
 
 
 @pytest.mark.life(rows=2, new_worker=0.0)
-def test_a_blocks_threads_need_no_more_ids_of_reports_than_writes(scene: EdgeScene) -> None:
+def test_a_blocks_threads_need_no_more_ids_of_reports_than_writes(scene: Scene) -> None:
     """Each opens the log beside the others, whose next attempt keeps what it has prepared."""
     scene.tells_query = False
     run = scene.run("driver")
@@ -177,7 +177,7 @@ def test_a_blocks_threads_need_no_more_ids_of_reports_than_writes(scene: EdgeSce
 
 
 @pytest.mark.life(rows=2, new_worker=0.0)
-def test_threads_of_one_job_never_share_the_id_of_a_report(scene: EdgeScene) -> None:
+def test_threads_of_one_job_never_share_the_id_of_a_report(scene: Scene) -> None:
     """One thread has chosen the id of its report, and has not initialized it. Meanwhile an earlier
     version of the run is decided, with a report of its own.
     """

@@ -15,9 +15,9 @@ from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster import api_list_transactions
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_the_log
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import of_the_log
 from tests.simulation.spark_world import TIMEOUT_MS, Run
 
 #: What a healthy step may take, in simulated milliseconds: nobody is waited for longer than 2 s.
@@ -27,7 +27,7 @@ ENDS = (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN)
 
 @VERSIONS
 @pytest.mark.life(tasks=2, new_worker=0.0)
-def test_a_late_request_of_a_sweep_spares_the_next_batch(scene: EdgeScene) -> None:
+def test_a_late_request_of_a_sweep_spares_the_next_batch(scene: Scene) -> None:
     """The loser of a speculative pair lives on, warm; what ends its transaction is on its way for
     long (a network that heals sends the bytes of a closed connection again), and arrives when the
     driver has looked at the next batch. (Its id is never used again.)
@@ -72,7 +72,7 @@ def test_a_late_request_of_a_sweep_spares_the_next_batch(scene: EdgeScene) -> No
 # -- a broker that comes back ----------------------------------------------------------------------
 
 
-def behind_broker_3(scene: EdgeScene, *, was_down: bool) -> Run:
+def behind_broker_3(scene: Scene, *, was_down: bool) -> Run:
     """A warm driver, whose metadata is from when broker 3 was down; it coordinates all ids of tasks
     from now on.
     """
@@ -92,7 +92,7 @@ def behind_broker_3(scene: EdgeScene, *, was_down: bool) -> Run:
 
 @pytest.mark.parametrize("was_down", [True, False])
 @pytest.mark.life(warm_driver=True)
-def test_an_orphan_at_a_broker_that_came_back_is_swept(scene: EdgeScene, was_down: bool) -> None:
+def test_an_orphan_at_a_broker_that_came_back_is_swept(scene: Scene, was_down: bool) -> None:
     run = behind_broker_3(scene, was_down=was_down)
     plan = scene.plan(run)
     loser = scene.launch(run, 1, 0, 1, plan)
@@ -107,7 +107,7 @@ def test_an_orphan_at_a_broker_that_came_back_is_swept(scene: EdgeScene, was_dow
 @pytest.mark.parametrize("was_down", [True, False])
 @pytest.mark.life(warm_driver=True)
 def test_old_transactions_at_a_returned_broker_are_not_decided(
-    scene: EdgeScene, was_down: bool
+    scene: Scene, was_down: bool
 ) -> None:
     run = behind_broker_3(scene, was_down=was_down)
     written = scene.written(run, 1)
@@ -120,7 +120,7 @@ def test_old_transactions_at_a_returned_broker_are_not_decided(
 
 @pytest.mark.parametrize("times", [1, FOREVER])
 def test_an_id_that_no_coordinator_lists_is_not_young(
-    scene: EdgeScene, times: int, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its coordinator's partition moves: who has resigned lists it no more, who hasn't loaded it
     doesn't list it yet.
@@ -156,7 +156,7 @@ def test_an_id_that_no_coordinator_lists_is_not_young(
 # -- a broker that is none of ours -----------------------------------------------------------------
 
 
-def without_broker_3(scene: EdgeScene) -> None:
+def without_broker_3(scene: Scene) -> None:
     """It leads and coordinates nothing from now on, and is registered all the same."""
     cluster = scene.cluster
     coordinator_of, create_topic = cluster.coordinator_of, cluster.create_topic
@@ -177,7 +177,7 @@ def without_broker_3(scene: EdgeScene) -> None:
 
 
 @pytest.mark.life(warm_driver=True)
-def test_a_silent_broker_without_our_ids_stops_no_commit(scene: EdgeScene) -> None:
+def test_a_silent_broker_without_our_ids_stops_no_commit(scene: Scene) -> None:
     """A firewall swallows what we send. (The process is warm: a new one may have to find out which
     of the bootstrap addresses answers.)
     """
@@ -191,7 +191,7 @@ def test_a_silent_broker_without_our_ids_stops_no_commit(scene: EdgeScene) -> No
     scene.ends_with(0, 1)
 
 
-def test_a_refusing_broker_without_our_ids_stops_no_commit(scene: EdgeScene) -> None:
+def test_a_refusing_broker_without_our_ids_stops_no_commit(scene: Scene) -> None:
     """Its advertised address is wrong for us."""
     without_broker_3(scene)
     scene.batch(scene.run("run-0"), 0)

@@ -17,14 +17,14 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, TOPIC
 
 AWAY_MS = 4_000
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2)]
 
 
-def test_a_commit_waits_for_a_leader(scene: EdgeScene) -> None:
+def test_a_commit_waits_for_a_leader(scene: Scene) -> None:
     written = scene.first_batch()
     scene.lose_leader(AWAY_MS)
     begun = scene.scheduler.now
@@ -33,7 +33,7 @@ def test_a_commit_waits_for_a_leader(scene: EdgeScene) -> None:
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_the_next_start_waits_for_a_leader(scene: EdgeScene) -> None:
+def test_the_next_start_waits_for_a_leader(scene: Scene) -> None:
     written = scene.first_batch()
     scene.decides_and_dies(*written)
     scene.lose_leader(AWAY_MS)
@@ -43,7 +43,7 @@ def test_the_next_start_waits_for_a_leader(scene: EdgeScene) -> None:
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_a_decision_whose_leader_stays_away_is_undone_or_told(scene: EdgeScene) -> None:
+def test_a_decision_whose_leader_stays_away_is_undone_or_told(scene: Scene) -> None:
     """Never committed in part, or without its markers."""
     written = scene.first_batch()
     scene.decides_and_dies(*written)
@@ -58,9 +58,7 @@ def test_a_decision_whose_leader_stays_away_is_undone_or_told(scene: EdgeScene) 
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_commit_by_hand_looks_for_markers_that_a_driver_lost(
-    scene: EdgeScene, lost: bool
-) -> None:
+def test_a_commit_by_hand_looks_for_markers_that_a_driver_lost(scene: Scene, lost: bool) -> None:
     """It had ended all of them: coordinators do not know the partitions any more."""
     written = scene.first_batch()
     scene.decides_and_dies(*written)
@@ -80,7 +78,7 @@ def test_a_commit_by_hand_looks_for_markers_that_a_driver_lost(
             assert operator.commit(report).committed
 
 
-def test_a_commit_by_hand_near_the_time_out_waits_for_a_leader(scene: EdgeScene) -> None:
+def test_a_commit_by_hand_near_the_time_out_waits_for_a_leader(scene: Scene) -> None:
     """The leader does not come back in time: brokers abort all, and the batch is written again."""
     written = scene.first_batch()
     scene.decides_and_dies(*written)
@@ -95,7 +93,7 @@ def test_a_commit_by_hand_near_the_time_out_waits_for_a_leader(scene: EdgeScene)
     assert scene.batches() == set()
 
 
-def test_the_rest_of_a_decision_waits_for_its_leader(scene: EdgeScene) -> None:
+def test_the_rest_of_a_decision_waits_for_its_leader(scene: Scene) -> None:
     """Its driver died behind the first EndTxn."""
     written = scene.first_batch()
     scene.decides_and_dies(*written)
@@ -113,7 +111,7 @@ def test_the_rest_of_a_decision_waits_for_its_leader(scene: EdgeScene) -> None:
 
 
 @pytest.mark.parametrize("away_ms", [TIMEOUT_MS // 2, 2 * TIMEOUT_MS])
-def test_without_a_leader_nothing_is_decided_or_aborted(scene: EdgeScene, away_ms: int) -> None:
+def test_without_a_leader_nothing_is_decided_or_aborted(scene: Scene, away_ms: int) -> None:
     """A marker would be dropped, and nothing behind it be visible. It is said, and the next start
     ends what is open, and writes the batch again.
     """
@@ -129,7 +127,7 @@ def test_without_a_leader_nothing_is_decided_or_aborted(scene: EdgeScene, away_m
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_an_abort_looks_for_leaders_while_coordinators_load(scene: EdgeScene) -> None:
+def test_an_abort_looks_for_leaders_while_coordinators_load(scene: Scene) -> None:
     """A broker that is lost was coordinator and leader: the next coordinator takes seconds."""
     written = scene.first_batch()
     scene.lose_leader(TIMEOUT_MS // 2)
@@ -145,7 +143,7 @@ def test_an_abort_looks_for_leaders_while_coordinators_load(scene: EdgeScene) ->
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_an_abort_ends_nothing_that_it_can_not_look_at(scene: EdgeScene) -> None:
+def test_an_abort_ends_nothing_that_it_can_not_look_at(scene: Scene) -> None:
     """The coordinator hangs, and has led a partition."""
     written = scene.first_batch()
     scene.lose_leader(2 * TIMEOUT_MS)
@@ -160,7 +158,7 @@ def test_an_abort_ends_nothing_that_it_can_not_look_at(scene: EdgeScene) -> None
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_a_decision_waits_for_the_leader_of_its_log(scene: EdgeScene) -> None:
+def test_a_decision_waits_for_the_leader_of_its_log(scene: Scene) -> None:
     """Without its marker it would count as aborted, and the next start write the batch again."""
     cluster, written = scene.cluster, scene.second_batch()
     tp = next(tp for tp, log in cluster.logs.items() if tp.topic == LOG_TOPIC and log.batches)
@@ -182,7 +180,7 @@ def test_a_decision_waits_for_the_leader_of_its_log(scene: EdgeScene) -> None:
 
 
 @pytest.mark.life(tasks=3)
-def test_a_batch_is_not_resolved_as_done_without_a_leader(scene: EdgeScene) -> None:
+def test_a_batch_is_not_resolved_as_done_without_a_leader(scene: Scene) -> None:
     """Of three transactions one is committed, one is lost, and one has no leader."""
     written = scene.first_batch()
     scene.decides_and_dies(*written)

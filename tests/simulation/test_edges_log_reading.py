@@ -28,8 +28,8 @@ from tests.fakes.fake_cluster import api_fetch, api_list_offsets
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.partition_log import PartitionLog
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import of_the_log
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_the_log
 from tests.simulation.spark_tasks import producer_of
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run
 
@@ -69,7 +69,7 @@ class _DeposedLog:
 class _DeposedView:
     """The cluster as a leader sees it that doesn't know that it is deposed."""
 
-    def __init__(self, scene: EdgeScene, logs: dict[Any, Any]) -> None:
+    def __init__(self, scene: Scene, logs: dict[Any, Any]) -> None:
         self._cluster = scene.cluster
         self.logs = {**scene.cluster.logs, **logs}
 
@@ -81,7 +81,7 @@ class _DeposedView:
 
 
 @contextmanager
-def deposed(scene: EdgeScene, ends: dict[Any, int]) -> Iterator[list[int]]:
+def deposed(scene: Scene, ends: dict[Any, int]) -> Iterator[list[int]]:
     """Readers of the log's topic meet a broker that is cut off from its peers, and answers with the
     high watermarks ``ends``, until a Produce was refused there: then metadata is fresh. The list
     gets an entry for each request that was answered so.
@@ -111,12 +111,12 @@ def deposed(scene: EdgeScene, ends: dict[Any, int]) -> Iterator[list[int]]:
     scene.control.clear()
 
 
-def _ends(scene: EdgeScene) -> dict[Any, int]:
+def _ends(scene: Scene) -> dict[Any, int]:
     scene.scheduler.sleep(1_000)
     return {tp: log.end for tp, log in scene.cluster.logs.items() if tp.topic == LOG_TOPIC}
 
 
-def test_reading_at_a_deposed_leader_doubles_no_batch(scene: EdgeScene) -> None:
+def test_reading_at_a_deposed_leader_doubles_no_batch(scene: Scene) -> None:
     """The driver before decided batch 1 at the new leader and died before Spark noted it."""
     run, again = scene.run("run-0"), scene.run("run-1")
     scene.batch(run, 0)
@@ -135,7 +135,7 @@ def test_reading_at_a_deposed_leader_doubles_no_batch(scene: EdgeScene) -> None:
     scene.ends_with(0, 1, 2)
 
 
-def test_a_superseded_driver_stops_also_at_a_deposed_leader(scene: EdgeScene) -> None:
+def test_a_superseded_driver_stops_also_at_a_deposed_leader(scene: Scene) -> None:
     old, new = scene.run("run-0"), scene.run("run-1")
     scene.batch(old, 0)
     plan = scene.plan(old)
@@ -150,7 +150,7 @@ def test_a_superseded_driver_stops_also_at_a_deposed_leader(scene: EdgeScene) ->
 
 
 @pytest.mark.parametrize("known", ["nothing", "another owner", "an older batch"])
-def test_a_commit_at_a_deposed_leader_is_not_refused(scene: EdgeScene, known: str) -> None:
+def test_a_commit_at_a_deposed_leader_is_not_refused(scene: Scene, known: str) -> None:
     """What it doesn't know there is neither lost, nor another run's, nor left out."""
     old, run = scene.run("run-0"), scene.run("run-1")
     ends: dict[Any, int] = {}
@@ -167,7 +167,7 @@ def test_a_commit_at_a_deposed_leader_is_not_refused(scene: EdgeScene, known: st
     scene.ends_with(0, 1, 2, 3)
 
 
-def test_a_stream_that_starts_at_a_deposed_leader_goes_on(scene: EdgeScene) -> None:
+def test_a_stream_that_starts_at_a_deposed_leader_goes_on(scene: Scene) -> None:
     """The state that planning reads there is older: that no batch is left out is for the commit."""
     scene.batch(scene.run("run-0"), 0)
     ends = _ends(scene)
@@ -181,7 +181,7 @@ def test_a_stream_that_starts_at_a_deposed_leader_goes_on(scene: EdgeScene) -> N
 
 @pytest.mark.parametrize("is_partial", [False, True])
 def test_a_plan_at_a_deposed_leader_is_not_refused(
-    scene: EdgeScene, version: int, is_partial: bool
+    scene: Scene, version: int, is_partial: bool
 ) -> None:
     """There a batch that is resolved is PARTIAL, or decided with ids that have other transactions
     since.
@@ -199,7 +199,7 @@ def test_a_plan_at_a_deposed_leader_is_not_refused(
     assert answered
 
 
-def test_a_job_at_a_deposed_leader_is_not_refused(scene: EdgeScene) -> None:
+def test_a_job_at_a_deposed_leader_is_not_refused(scene: Scene) -> None:
     """There its key has the versions of before an operator's reset."""
     scene.version_of_job(scene.run("run-1"), 1)
     scene.version_of_job(scene.run("run-9"), 9)
@@ -211,7 +211,7 @@ def test_a_job_at_a_deposed_leader_is_not_refused(scene: EdgeScene) -> None:
     scene.ends_with(1, 3, 9)
 
 
-def test_a_log_that_is_lost_is_refused_and_stays_empty(scene: EdgeScene) -> None:
+def test_a_log_that_is_lost_is_refused_and_stays_empty(scene: Scene) -> None:
     """The write that shows that it is lost is aborted."""
     written = scene.second_batch()
     scene.cluster.delete_topic(LOG_TOPIC)
@@ -223,7 +223,7 @@ def test_a_log_that_is_lost_is_refused_and_stays_empty(scene: EdgeScene) -> None
 # -- strangers -------------------------------------------------------------------------------------
 
 
-def begin_as_neighbour(scene: EdgeScene, run: Run) -> None:
+def begin_as_neighbour(scene: Scene, run: Run) -> None:
     """A driver of another key in our partition of the log dies in the middle of its decision."""
 
     def write() -> None:
@@ -250,7 +250,7 @@ def begin_as_neighbour(scene: EdgeScene, run: Run) -> None:
     assert log.last_stable_offset < log.end
 
 
-def test_a_neighbours_open_transaction_in_the_log_delays_no_one(scene: EdgeScene) -> None:
+def test_a_neighbours_open_transaction_in_the_log_delays_no_one(scene: Scene) -> None:
     run = scene.run("run-0")
     scene.batch(run, 0)
     begin_as_neighbour(scene, scene.run("neighbour"))
@@ -269,7 +269,7 @@ def test_a_neighbours_open_transaction_in_the_log_delays_no_one(scene: EdgeScene
 # -- a write whose end is not clear ----------------------------------------------------------------
 
 
-def test_a_decision_answered_not_coordinator_is_unclear(scene: EdgeScene) -> None:
+def test_a_decision_answered_not_coordinator_is_unclear(scene: Scene) -> None:
     """A coordinator that loses its partition after the append says NOT_COORDINATOR, and the record
     survives the fail-over.
     """
@@ -288,7 +288,7 @@ def test_a_decision_answered_not_coordinator_is_unclear(scene: EdgeScene) -> Non
 
 
 @pytest.mark.parametrize("away_ms", [10_000, 25_000, 40_000])
-def test_a_commit_waits_for_a_log_below_min_insync_replicas(scene: EdgeScene, away_ms: int) -> None:
+def test_a_commit_waits_for_a_log_below_min_insync_replicas(scene: Scene, away_ms: int) -> None:
     scene.changes = {"max_block_ms": 60_000, "transaction_timeout_ms": 900_000}  # as shipped
     scene.batch(scene.run("run-0"), 0)
     written = scene.written(scene.run("run-1"), 1)
@@ -309,7 +309,7 @@ def test_a_commit_waits_for_a_log_below_min_insync_replicas(scene: EdgeScene, aw
 
 
 def test_a_query_whose_commit_log_was_deleted_says_so(
-    scene: EdgeScene, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Under a query that runs: what protects it from doubling a batch is gone."""
     told: list[str] = []
@@ -327,9 +327,7 @@ def test_a_query_whose_commit_log_was_deleted_says_so(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION])
-def test_a_plain_compacted_log_is_created_where_configs_fail(
-    scene: EdgeScene, code: ErrorCode
-) -> None:
+def test_a_plain_compacted_log_is_created_where_configs_fail(scene: Scene, code: ErrorCode) -> None:
     """Managed clusters allow no small segments."""
 
     def with_segments(request: Request) -> bool:
@@ -343,7 +341,7 @@ def test_a_plain_compacted_log_is_created_where_configs_fail(
 
 
 @pytest.mark.life(tasks=2)
-def test_an_abort_at_a_deposed_leader_ends_nothing_decided(scene: EdgeScene) -> None:
+def test_an_abort_at_a_deposed_leader_ends_nothing_decided(scene: Scene) -> None:
     """There the log is behind the abort's own plan: its run has not taken over yet."""
     scene.batch(scene.run("run-0"), 0)
     ends = _ends(scene)

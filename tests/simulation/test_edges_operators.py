@@ -22,8 +22,8 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.operations.operator import Operator
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import of_data, of_id, writes_a_log
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_data, of_id, writes_a_log
 from tests.simulation.spark_tasks import new_client
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TIMEOUT_MS, Run
 from tests.simulation.test_edges_log_reading import log_partition
@@ -34,9 +34,7 @@ pytestmark = [VERSIONS, pytest.mark.life(tasks=2)]
 
 
 @pytest.mark.parametrize("timeout_ms", [SHORTER, TIMEOUT_MS, LONGER])
-def test_a_commit_by_hand_makes_a_dead_drivers_batch_visible(
-    scene: EdgeScene, timeout_ms: int
-) -> None:
+def test_a_commit_by_hand_makes_a_dead_drivers_batch_visible(scene: Scene, timeout_ms: int) -> None:
     """Its transactions are older than a third of their time-out."""
     scene.decides_and_dies(*scene.first_batch())
     scene.scheduler.sleep(TIMEOUT_MS // 2)
@@ -44,7 +42,7 @@ def test_a_commit_by_hand_makes_a_dead_drivers_batch_visible(
     scene.ends_with(0)
 
 
-def test_a_commit_by_hand_waits_for_slow_brokers(scene: EdgeScene) -> None:
+def test_a_commit_by_hand_waits_for_slow_brokers(scene: Scene) -> None:
     """Each of their answers takes longer than a 32nd of the margin, and there is time enough."""
     scene.decides_and_dies(*scene.first_batch())
     for api in (ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS):
@@ -54,7 +52,7 @@ def test_a_commit_by_hand_waits_for_slow_brokers(scene: EdgeScene) -> None:
 
 
 @pytest.mark.parametrize("marker_ms", [3_000, 60_000, 0])
-def test_a_commit_by_hand_waits_until_rows_are_visible(scene: EdgeScene, marker_ms: int) -> None:
+def test_a_commit_by_hand_waits_until_rows_are_visible(scene: Scene, marker_ms: int) -> None:
     """The leader of their partition is lost, and another one not elected yet. Or it does not come
     back: then the command says so. With 0 markers are dropped, and coordinators say: complete.
     """
@@ -72,7 +70,7 @@ def test_a_commit_by_hand_waits_until_rows_are_visible(scene: EdgeScene, marker_
             scene.commit_by_hand()
 
 
-def test_commands_wait_for_the_markers_of_a_decision(scene: EdgeScene) -> None:
+def test_commands_wait_for_the_markers_of_a_decision(scene: Scene) -> None:
     """They are late because a broker is lost. Before them the log seems not to have the key, nor to
     know its run.
     """
@@ -85,7 +83,7 @@ def test_commands_wait_for_the_markers_of_a_decision(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def test_commands_say_that_the_markers_of_a_decision_are_missing(scene: EdgeScene) -> None:
+def test_commands_say_that_the_markers_of_a_decision_are_missing(scene: Scene) -> None:
     """It is not that the key is missing, or that its run is not in the log."""
     scene.cluster.marker_ms = 40_000
     scene.decides_and_dies(*scene.first_batch())
@@ -97,7 +95,7 @@ def test_commands_say_that_the_markers_of_a_decision_are_missing(scene: EdgeScen
             command(commands, PREFIX)
 
 
-def test_commands_do_not_wait_for_writes_that_begin_meanwhile(scene: EdgeScene) -> None:
+def test_commands_do_not_wait_for_writes_that_begin_meanwhile(scene: Scene) -> None:
     """Of many queries of one prefix one may always be writing; else they would shut commands out.
     Here each of two ends its write when the other one has begun the next.
     """
@@ -139,7 +137,7 @@ def test_commands_do_not_wait_for_writes_that_begin_meanwhile(scene: EdgeScene) 
 )
 @pytest.mark.life(tasks=6)
 def test_a_commit_by_hand_beside_a_driver_aborts_nothing(
-    scene: EdgeScene, timeout_ms: int, age_ms: int, away_ms: int, told: object
+    scene: Scene, timeout_ms: int, age_ms: int, away_ms: int, told: object
 ) -> None:
     """Coordinators load while both retry: one would commit what the other aborts."""
     operator, written = scene.run("operator"), scene.first_batch()
@@ -160,7 +158,7 @@ def test_a_commit_by_hand_beside_a_driver_aborts_nothing(
 
 @pytest.mark.parametrize("restarted_with", [SHORTER, TIMEOUT_MS, LONGER])
 def test_a_decision_that_is_about_to_time_out_is_undone_whole(
-    scene: EdgeScene, restarted_with: int
+    scene: Scene, restarted_with: int
 ) -> None:
     """Its driver dies behind it. The next one has another time-out, as the error of a batch that
     took too long advises, and begins right before the first transaction times out; the others are
@@ -188,7 +186,7 @@ def test_a_decision_that_is_about_to_time_out_is_undone_whole(
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_a_batch_is_too_old_by_its_own_time_out(scene: EdgeScene) -> None:
+def test_a_batch_is_too_old_by_its_own_time_out(scene: Scene) -> None:
     """The driver that commits has a longer one, and the batch would be decided too late."""
     written = scene.first_batch()
     scene.scheduler.sleep(TIMEOUT_MS - 10_000)
@@ -200,7 +198,7 @@ def test_a_batch_is_too_old_by_its_own_time_out(scene: EdgeScene) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_commit_by_hand_undoes_only_what_is_lost(scene: EdgeScene, lost: bool) -> None:
+def test_a_commit_by_hand_undoes_only_what_is_lost(scene: Scene, lost: bool) -> None:
     """One of two transactions has ended; the other one is as old as its time-out allows."""
     written = scene.first_batch()
     scene.decides_and_dies(*written)
@@ -220,7 +218,7 @@ def test_a_commit_by_hand_undoes_only_what_is_lost(scene: EdgeScene, lost: bool)
 )
 @pytest.mark.life(tasks=6)
 def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
-    scene: EdgeScene, back_ms: int
+    scene: Scene, back_ms: int
 ) -> None:
     """Coordinators load until the transactions are about to time out, and are back one by one: the
     driver aborts what it has decided, and the command commits it when all are open for long.
@@ -244,7 +242,7 @@ def test_a_commit_by_hand_beside_a_driver_that_undoes_tears_nothing(
 
 @pytest.mark.parametrize("resolved", [None, True, False])
 def test_a_batch_torn_by_force_is_not_called_invisible(
-    scene: EdgeScene, resolved: bool | None, caplog: pytest.LogCaptureFixture
+    scene: Scene, resolved: bool | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One of its transactions is committed, and the coordinator of the other one loads, when an
     operator aborts that one (and resolves the batch). The driver is alive, and goes on.
@@ -271,7 +269,7 @@ def test_a_batch_torn_by_force_is_not_called_invisible(
     assert (says in caplog.text) == (resolved is None)
 
 
-def test_a_commit_by_hand_looks_again_while_coordinators_load(scene: EdgeScene) -> None:
+def test_a_commit_by_hand_looks_again_while_coordinators_load(scene: Scene) -> None:
     """The second transaction is 8 s younger than the first one, which brokers abort meanwhile: it
     must not be committed, when its coordinator is back, because both were open before.
     """
@@ -291,9 +289,7 @@ def test_a_commit_by_hand_looks_again_while_coordinators_load(scene: EdgeScene) 
     scene.ends_with()
 
 
-def test_a_commit_beside_a_roll_forward_is_not_taken_for_age(
-    scene: EdgeScene, version: int
-) -> None:
+def test_a_commit_beside_a_roll_forward_is_not_taken_for_age(scene: Scene, version: int) -> None:
     """A driver ends its first transaction while the next start asks for the old ones: it is in no
     list of open ones any more, as if it had moved, and is committed. The rest must be, too.
     """
@@ -318,7 +314,7 @@ def test_a_commit_beside_a_roll_forward_is_not_taken_for_age(
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
-def test_a_reset_that_a_driver_has_fenced_changes_nothing(scene: EdgeScene) -> None:
+def test_a_reset_that_a_driver_has_fenced_changes_nothing(scene: Scene) -> None:
     """A running query opens the key before the reset's write, which is surely refused."""
     run, operator = scene.run("run-0"), scene.run("operator")
     scene.batch(run, 0)

@@ -19,15 +19,15 @@ from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER, Fault
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import Written, of_data, of_the_log, owner_of
+from tests.simulation.scene import VERSIONS, Scene, Written, owner_of
+from tests.simulation.scene_requests import of_data, of_the_log
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX, TOPIC
 
 
 @VERSIONS
 @pytest.mark.parametrize("marker_ms", [2, 60])
 def test_a_superseded_driver_between_produce_and_end_is_harmless(
-    scene: EdgeScene, marker_ms: int
+    scene: Scene, marker_ms: int
 ) -> None:
     """B is the owner, and its decision's Produce is answered late; A, superseded, opens the log:
     B's transaction of the log is aborted, and B's EndTxn comes after that.
@@ -45,15 +45,15 @@ def test_a_superseded_driver_between_produce_and_end_is_harmless(
     scene.ends_with(0, 1, 2)
 
 
-def _commits(scene: EdgeScene, written: Written) -> None:
+def _commits(scene: Scene, written: Written) -> None:
     assert scene.commit(*written) is Commit.COMMITTED
 
 
-def _is_aborted(scene: EdgeScene, written: Written) -> None:
+def _is_aborted(scene: Scene, written: Written) -> None:
     scene.abort(*written)
 
 
-def _is_ended_by_hand(scene: EdgeScene, written: Written) -> None:
+def _is_ended_by_hand(scene: Scene, written: Written) -> None:
     with scene.by_hand() as operator:
         plan = operator.plan_abort_run(PREFIX, written.run.id, force=True)
         assert not operator.end(plan).failed
@@ -62,7 +62,7 @@ def _is_ended_by_hand(scene: EdgeScene, written: Written) -> None:
 @pytest.mark.parametrize("act", [_commits, _is_aborted, _is_ended_by_hand])
 @VERSIONS
 def test_who_is_shut_out_of_the_log_eight_times_goes_on(
-    scene: EdgeScene, act: Callable[[EdgeScene, Written], None]
+    scene: Scene, act: Callable[[Scene, Written], None]
 ) -> None:
     """Others open it before each of their writes."""
     written = scene.second_batch()
@@ -72,20 +72,18 @@ def test_who_is_shut_out_of_the_log_eight_times_goes_on(
     assert scene.open_ids() == []
 
 
-def _shut_out(scene: EdgeScene) -> Fault:
+def _shut_out(scene: Scene) -> Fault:
     fenced = ErrorCode.INVALID_PRODUCER_EPOCH
     return scene.control.answer(ApiKey.PRODUCE, fenced, 8, topic=LOG_TOPIC)
 
 
-def _unanswered(scene: EdgeScene) -> Fault:
+def _unanswered(scene: Scene) -> Fault:
     return scene.control.drop(ApiKey.END_TXN, FOREVER, where=of_the_log)
 
 
 @pytest.mark.parametrize("happens", [_shut_out, _unanswered])
 @VERSIONS
-def test_a_reset_beside_drivers_goes_on(
-    scene: EdgeScene, happens: Callable[[EdgeScene], Fault]
-) -> None:
+def test_a_reset_beside_drivers_goes_on(scene: Scene, happens: Callable[[Scene], Fault]) -> None:
     """Others open the log before each of its writes; or no answer to one comes."""
     scene.batch(scene.run("run-0"), 0)
     with scene.by_hand() as operator:
@@ -98,7 +96,7 @@ def test_a_reset_beside_drivers_goes_on(
 @pytest.mark.parametrize("happens", [_shut_out, _unanswered])
 @VERSIONS
 def test_a_resolution_beside_drivers_goes_on(
-    scene: EdgeScene, happens: Callable[[EdgeScene], Fault]
+    scene: Scene, happens: Callable[[Scene], Fault]
 ) -> None:
     written = scene.first_batch()
     scene.decides_and_dies(*written)
@@ -113,7 +111,7 @@ def test_a_resolution_beside_drivers_goes_on(
 
 
 @VERSIONS
-def test_a_take_over_while_offsets_are_prepared_says_so(scene: EdgeScene) -> None:
+def test_a_take_over_while_offsets_are_prepared_says_so(scene: Scene) -> None:
     """B takes over between A's requests for its own transaction, and ends it."""
     ours, theirs = scene.second_batch(), scene.written(scene.run("run-1"), 1)
     offsets = GroupOffsets("readers", {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)})
@@ -139,7 +137,7 @@ def test_a_take_over_while_offsets_are_prepared_says_so(scene: EdgeScene) -> Non
 
 
 @VERSIONS
-def test_an_earlier_driver_does_not_take_the_key_back(scene: EdgeScene) -> None:
+def test_an_earlier_driver_does_not_take_the_key_back(scene: Scene) -> None:
     """It has planned at the newest generation, so that only the list of runs distinguishes it."""
     old, new = scene.run("run-0"), scene.run("run-1")
     scene.batch(old, 0)
@@ -151,7 +149,7 @@ def test_an_earlier_driver_does_not_take_the_key_back(scene: EdgeScene) -> None:
 
 
 @VERSIONS
-def test_a_run_whose_successor_was_aborted_names_the_successor(scene: EdgeScene) -> None:
+def test_a_run_whose_successor_was_aborted_names_the_successor(scene: Scene) -> None:
     """Its own batch was not aborted: its user must know that two queries share a name."""
     old, new = scene.taken_over()
     scene.abort(*new)
@@ -167,7 +165,7 @@ def test_a_run_whose_successor_was_aborted_names_the_successor(scene: EdgeScene)
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_run_aborted_before_its_first_commit_says_so(scene: EdgeScene, before: int) -> None:
+def test_a_run_aborted_before_its_first_commit_says_so(scene: Scene, before: int) -> None:
     """Also beside the owner of the key, from which it has taken nothing."""
     for number in range(before):
         scene.batch(scene.run("run-0"), number)
@@ -182,7 +180,7 @@ def test_a_run_aborted_before_its_first_commit_says_so(scene: EdgeScene, before:
 
 @pytest.mark.parametrize("newcomers_batch", [0, 3, 4, 5, 57])
 def test_an_abort_without_its_run_leaves_other_runs_alone(
-    scene: EdgeScene, newcomers_batch: int
+    scene: Scene, newcomers_batch: int
 ) -> None:
     """Two queries of one application share a prefix by mistake. The newcomer's tasks are refused
     before they write, and Spark aborts its micro-batch without a message.
@@ -204,20 +202,20 @@ def test_an_abort_without_its_run_leaves_other_runs_alone(
 # -- operators -------------------------------------------------------------------------------------
 
 
-def reset(scene: EdgeScene) -> None:
+def reset(scene: Scene) -> None:
     """``kprod txn reset``."""
     with scene.by_hand() as operator:
         operator.reset(operator.plan_reset(PREFIX, force=True))
 
 
-def lose(scene: EdgeScene) -> None:
+def lose(scene: Scene) -> None:
     """As if the log had been deleted, and created again."""
     scene.change_log(PREFIX, lambda _: None)
 
 
 @pytest.mark.parametrize("forget", [reset, lose])
 def test_a_driver_planned_before_a_reset_is_not_the_one_after(
-    scene: EdgeScene, forget: Callable[[EdgeScene], None]
+    scene: Scene, forget: Callable[[Scene], None]
 ) -> None:
     """Generations begin at the time of a key's first commit, so that they don't come again:
 
@@ -243,7 +241,7 @@ def test_a_driver_planned_before_a_reset_is_not_the_one_after(
     assert len(rows) == len(set(rows))
 
 
-def test_the_first_commit_after_a_reset_ends_what_was_open(scene: EdgeScene) -> None:
+def test_the_first_commit_after_a_reset_ends_what_was_open(scene: Scene) -> None:
     """Two runs had owned the key by then."""
     first, second = scene.run("run-0"), scene.run("run-1")
     scene.batch(first, 0)
@@ -256,7 +254,7 @@ def test_the_first_commit_after_a_reset_ends_what_was_open(scene: EdgeScene) -> 
     assert scene.open_ids() == []
 
 
-def test_a_driver_planned_before_a_reset_is_refused_as_such(scene: EdgeScene) -> None:
+def test_a_driver_planned_before_a_reset_is_refused_as_such(scene: Scene) -> None:
     written = scene.second_batch()
     reset(scene)
     with pytest.raises(CommitError, match="has lost the state of 'orders'"):
@@ -266,7 +264,7 @@ def test_a_driver_planned_before_a_reset_is_refused_as_such(scene: EdgeScene) ->
 
 
 @VERSIONS
-def test_a_start_beside_another_roll_forward_does_not_fail(scene: EdgeScene) -> None:
+def test_a_start_beside_another_roll_forward_does_not_fail(scene: Scene) -> None:
     """``kprod txn commit``, or another start, ends the same decision, and opens the log."""
     scene.decides_and_dies(*scene.first_batch())
     slow = scene.control.delay(ApiKey.END_TXN, 3_000, 1, where=of_data)
@@ -282,7 +280,7 @@ def test_a_start_beside_another_roll_forward_does_not_fail(scene: EdgeScene) -> 
 
 
 @VERSIONS
-def test_an_abort_beside_a_decision_of_its_number_ends_its_own(scene: EdgeScene) -> None:
+def test_an_abort_beside_a_decision_of_its_number_ends_its_own(scene: Scene) -> None:
     """Decided is a list of transactions, not a number: run-0 dies behind its decision of batch 1,
     and run-1, planned before that, has written batch 1, too.
     """
@@ -298,7 +296,7 @@ def test_an_abort_beside_a_decision_of_its_number_ends_its_own(scene: EdgeScene)
 # -- what is done ----------------------------------------------------------------------------------
 
 
-def test_other_rows_under_a_number_that_is_done_are_an_error(scene: EdgeScene) -> None:
+def test_other_rows_under_a_number_that_is_done_are_an_error(scene: Scene) -> None:
     """A checkpoint that was copied, or put back: this start wrote two tasks' rows under a number
     under which one task's rows are committed.
     """

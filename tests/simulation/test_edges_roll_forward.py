@@ -19,23 +19,15 @@ from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.fake_cluster.transaction_coordinator import State
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scene import VERSIONS, Scene, Written, owner_of
+from tests.simulation.scene_requests import LOG_OF, is_a_logs, of_a_sweep, of_the_log, opens_a_log
 from tests.simulation.scheduler import Task
-from tests.simulation.spark_scene import (
-    LOG_OF,
-    Written,
-    is_a_logs,
-    of_a_sweep,
-    of_the_log,
-    opens_a_log,
-    owner_of,
-)
 from tests.simulation.spark_world import LOG_TOPIC, TOPIC
 
 pytestmark = VERSIONS
 
 
-def test_a_roll_forward_that_can_not_be_recorded_has_ended_all(scene: EdgeScene) -> None:
+def test_a_roll_forward_that_can_not_be_recorded_has_ended_all(scene: Scene) -> None:
     """The right to write the commit log was taken away: the rows are visible, and it says so."""
     scene.decides_and_dies(*scene.first_batch())
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -49,7 +41,7 @@ def test_a_roll_forward_that_can_not_be_recorded_has_ended_all(scene: EdgeScene)
 
 
 @pytest.mark.parametrize("by", ["operator", "plan", "itself"])
-def test_a_restart_planned_before_a_roll_forward_goes_on(scene: EdgeScene, by: str) -> None:
+def test_a_restart_planned_before_a_roll_forward_goes_on(scene: Scene, by: str) -> None:
     """It gives the dead driver's run other ids, and takes nothing over. ``itself``: the earlier
     driver does not know whether its decision is written, and rolls it forward.
     """
@@ -73,7 +65,7 @@ def test_a_restart_planned_before_a_roll_forward_goes_on(scene: EdgeScene, by: s
 
 @pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.MICRO_BATCHES])
 @pytest.mark.life(tasks=2)
-def test_a_take_over_is_written_before_its_sweep(scene: EdgeScene, numbering: Numbering) -> None:
+def test_a_take_over_is_written_before_its_sweep(scene: Scene, numbering: Numbering) -> None:
     """An empty batch, or one that is dropped, takes over; the owner, which is about to decide, must
     find that in the log before its transactions are ended.
     """
@@ -98,7 +90,7 @@ def test_a_take_over_is_written_before_its_sweep(scene: EdgeScene, numbering: Nu
     scene.ends_with(0)
 
 
-def test_an_empty_version_whose_sweep_missed_a_broker_is_no_error(scene: EdgeScene) -> None:
+def test_an_empty_version_whose_sweep_missed_a_broker_is_no_error(scene: Scene) -> None:
     """Another thread has committed the next one meanwhile. Its sweep looks at superseded runs only,
     whose ids nobody takes: there is nothing to record.
     """
@@ -115,7 +107,7 @@ def test_an_empty_version_whose_sweep_missed_a_broker_is_no_error(scene: EdgeSce
 
 
 @pytest.mark.life(new_worker=0.0)
-def test_an_attempt_of_a_dropped_version_keeps_its_id(scene: EdgeScene) -> None:
+def test_an_attempt_of_a_dropped_version_keeps_its_id(scene: Scene) -> None:
     """Its run's next version may be written by a thread, so the drop does not sweep the run."""
     run = scene.run("run-0")
 
@@ -137,7 +129,7 @@ def test_an_attempt_of_a_dropped_version_keeps_its_id(scene: EdgeScene) -> None:
     scene.ends_with(0, 1, 2)
 
 
-def loses_its_answer(scene: EdgeScene) -> tuple[list[str], Task, list[object]]:
+def loses_its_answer(scene: Scene) -> tuple[list[str], Task, list[object]]:
     """Run-0 commits batch 1, whose decision reaches the log without a response: the ids of its
     tasks, and the commit that goes on, with its result.
     """
@@ -148,7 +140,7 @@ def loses_its_answer(scene: EdgeScene) -> tuple[list[str], Task, list[object]]:
     return written.ids, commit, told
 
 
-def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(scene: EdgeScene) -> None:
+def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(scene: Scene) -> None:
     """The response to it is lost, another start ends it and takes over, and then no coordinator
     describes its transactions.
     """
@@ -167,7 +159,7 @@ def test_a_decision_that_others_ended_unseen_is_an_unknown_outcome(scene: EdgeSc
 
 @pytest.mark.parametrize("late", [0, 1, 2])
 @pytest.mark.life(tasks=2)
-def test_a_decision_that_others_committed_is_committed(scene: EdgeScene, late: int) -> None:
+def test_a_decision_that_others_committed_is_committed(scene: Scene, late: int) -> None:
     """The response to it is lost, another start ends it and takes over: it opens the log again, and
     finds itself superseded. The markers of ``late`` of its two transactions are on their way: those
     are committed, too.
@@ -186,7 +178,7 @@ def test_a_decision_that_others_committed_is_committed(scene: EdgeScene, late: i
 
 
 def test_a_decision_whose_ids_were_used_since_is_an_unknown_outcome(
-    scene: EdgeScene, version: int
+    scene: Scene, version: int
 ) -> None:
     """Another start committed it, and what its id wrote after that was aborted: with version 1 the
     coordinator describes that as it would an abort of the decision.
@@ -207,7 +199,7 @@ def test_a_decision_whose_ids_were_used_since_is_an_unknown_outcome(
 @pytest.mark.parametrize("report", [{}, {"reportTopic": "reports"}])
 @pytest.mark.life(tasks=2, new_worker=0.0)
 def test_a_job_that_an_operator_has_committed_and_reset_is_saved(
-    scene: EdgeScene, report: dict[str, str]
+    scene: Scene, report: dict[str, str]
 ) -> None:
     """The response to its decision is lost; before it opens the log again, 'kprod txn commit' ends
     the decision, and 'kprod txn reset' removes it from the log.

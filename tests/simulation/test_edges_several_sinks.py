@@ -14,9 +14,9 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.batches import Batch, Block
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import PLANNED, VERSIONS, EdgeScene
+from tests.simulation.scene import PLANNED, VERSIONS, Scene, owner_of
+from tests.simulation.scene_requests import of_data, of_the_log
 from tests.simulation.seeded_cluster import ClusterFaults
-from tests.simulation.spark_scene import of_data, of_the_log, owner_of
 from tests.simulation.spark_world import TOPIC, Run
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
@@ -31,9 +31,7 @@ def tells_query() -> bool:
     return False
 
 
-def writes(
-    scene: EdgeScene, run: Run, number: int, *, replay: bool = False, **of_second: str
-) -> None:
+def writes(scene: Scene, run: Run, number: int, *, replay: bool = False, **of_second: str) -> None:
     """A micro-batch of a query: two writes, one decision. A caller of another process that names
     neither its query nor its sources' offsets says that it is a `replay`.
     """
@@ -45,7 +43,7 @@ def writes(
         assert scene.batches() == seen, "nothing is visible before the end"
 
 
-def half(scene: EdgeScene, run: Run, number: int, then: Callable[[], None]) -> None:
+def half(scene: Scene, run: Run, number: int, then: Callable[[], None]) -> None:
     """The first write of such a micro-batch, and an error behind it."""
     with transaction("sinks", number, **scene.options()) as t:
         t.write(scene.frame(run, FIRST + number))
@@ -53,7 +51,7 @@ def half(scene: EdgeScene, run: Run, number: int, then: Callable[[], None]) -> N
         raise ValueError("planned")
 
 
-def test_all_writes_of_a_block_become_visible_when_it_ends(scene: EdgeScene) -> None:
+def test_all_writes_of_a_block_become_visible_when_it_ends(scene: Scene) -> None:
     run = scene.run("driver")
     for number in range(3):
         writes(scene, run, number)
@@ -61,7 +59,7 @@ def test_all_writes_of_a_block_become_visible_when_it_ends(scene: EdgeScene) -> 
         assert scene.open_ids() == []
 
 
-def test_a_write_that_fails_fails_all_of_its_block(scene: EdgeScene) -> None:
+def test_a_write_that_fails_fails_all_of_its_block(scene: Scene) -> None:
     run = scene.run("driver")
     writes(scene, run, 0)
     with pytest.raises(KafkaError, match=PLANNED):
@@ -74,9 +72,7 @@ def test_a_write_that_fails_fails_all_of_its_block(scene: EdgeScene) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_block_that_raises_leaves_none_visible_and_none_open(
-    scene: EdgeScene, number: int
-) -> None:
+def test_a_block_that_raises_leaves_none_visible_and_none_open(scene: Scene, number: int) -> None:
     run = scene.run("driver")
     for before in range(number):
         writes(scene, run, before)
@@ -90,7 +86,7 @@ def test_a_block_that_raises_leaves_none_visible_and_none_open(
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_driver_dead_between_two_writes_writes_both_again(
-    scene: EdgeScene, number: int, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # (The dead one's block is unwound when all is over, and must not wait for a cluster then.)
     monkeypatch.setattr(Transaction, "abort", lambda _: None)
@@ -110,7 +106,7 @@ def test_a_driver_dead_between_two_writes_writes_both_again(
     scene.ends_with(*ALL[: 2 * (number + 1)])
 
 
-def test_a_driver_dead_after_the_decision_has_all_writes_ended(scene: EdgeScene) -> None:
+def test_a_driver_dead_after_the_decision_has_all_writes_ended(scene: Scene) -> None:
     dead, run = scene.run("driver 1"), scene.run("driver 2")
     writes(scene, dead, 0)
     silent = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
@@ -126,7 +122,7 @@ def test_a_driver_dead_after_the_decision_has_all_writes_ended(scene: EdgeScene)
     scene.ends_with(*ALL)
 
 
-def test_two_writes_of_a_block_at_once_keep_their_reports(scene: EdgeScene) -> None:
+def test_two_writes_of_a_block_at_once_keep_their_reports(scene: Scene) -> None:
     """In threads: the second one is written as the first one, whose read of the log found no part,
     is about to begin the transaction of its report.
     """
@@ -148,7 +144,7 @@ def test_two_writes_of_a_block_at_once_keep_their_reports(scene: EdgeScene) -> N
 
 
 @pytest.mark.life(rows=2, new_worker=1.0, cluster=ClusterFaults(work_ms=50, append_ms=30))
-def test_writes_of_a_block_in_threads_do_not_fail_each_other(scene: EdgeScene) -> None:
+def test_writes_of_a_block_in_threads_do_not_fail_each_other(scene: Scene) -> None:
     """Each opens the log in a process of its own, and shuts out who is about to record its write;
     brokers are slow.
     """
@@ -161,7 +157,7 @@ def test_writes_of_a_block_in_threads_do_not_fail_each_other(scene: EdgeScene) -
     scene.ends_with(*range(count))
 
 
-def test_a_block_that_its_successor_rolled_forward_succeeds(scene: EdgeScene) -> None:
+def test_a_block_that_its_successor_rolled_forward_succeeds(scene: Scene) -> None:
     """Its decision is in the log, and it does not hear of it, until the successor owns the key.
     (The commit that decides the writes of a block has no transaction of its own.)
     """
@@ -184,7 +180,7 @@ def test_a_block_that_its_successor_rolled_forward_succeeds(scene: EdgeScene) ->
     scene.ends_with(0, 1)
 
 
-def test_a_block_leaves_what_others_have_open_alone(scene: EdgeScene) -> None:
+def test_a_block_leaves_what_others_have_open_alone(scene: Scene) -> None:
     run = scene.run("driver")
     theirs = ["orders~others~run~w~0", "orders~sinks.eu~run~w~0", "orders~run~w~0"]
     for transactional_id in theirs:

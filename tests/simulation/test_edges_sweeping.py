@@ -11,7 +11,7 @@ from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
-from tests.simulation.edge_scene import PLANNED, TOLD_OR_NOT, VERSIONS, EdgeScene
+from tests.simulation.scene import PLANNED, TOLD_OR_NOT, VERSIONS, Scene
 from tests.simulation.seeded_cluster import NODES, ClusterFaults
 from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, Run
 
@@ -24,7 +24,7 @@ SLOW = ClusterFaults(work_ms=50, append_ms=30)
 @pytest.mark.parametrize("batches_before", [0, 1, 3])
 @pytest.mark.life(tasks=2, new_worker=1.0)
 def test_an_abort_of_a_restarted_query_ends_its_killed_tasks(
-    scene: EdgeScene, batches_before: int
+    scene: Scene, batches_before: int
 ) -> None:
     """Spark kills the task's process when all its rows are in Kafka: it says no goodbye."""
     before = scene.run("run-0")
@@ -42,7 +42,7 @@ def test_an_abort_of_a_restarted_query_ends_its_killed_tasks(
 
 
 @VERSIONS
-def test_an_id_missed_while_its_coordinator_moved_is_ended_next(scene: EdgeScene) -> None:
+def test_an_id_missed_while_its_coordinator_moved_is_ended_next(scene: Scene) -> None:
     """An id that moves is in no list for a moment. Its run died before its first commit, so
     that the log does not know it; that it planned before the take-over, its ids tell.
     """
@@ -64,7 +64,7 @@ def test_an_id_missed_while_its_coordinator_moved_is_ended_next(scene: EdgeScene
     assert scene.open_ids() == []
 
 
-def test_an_abort_ends_what_superseded_runs_have_open(scene: EdgeScene) -> None:
+def test_an_abort_ends_what_superseded_runs_have_open(scene: Scene) -> None:
     """Their batch was rolled forward, say, so that no commit came by that swept them."""
     scene.dies_undecided("run-dead", 0)
     (used,) = scene.open_ids()
@@ -82,7 +82,7 @@ def test_an_abort_ends_what_superseded_runs_have_open(scene: EdgeScene) -> None:
 
 @pytest.mark.parametrize("done_before", [0, 1, 3])
 @pytest.mark.life(tasks=2, new_worker=1.0)
-def test_an_abort_of_a_named_job_ends_its_killed_tasks(scene: EdgeScene, done_before: int) -> None:
+def test_an_abort_of_a_named_job_ends_its_killed_tasks(scene: Scene, done_before: int) -> None:
     scene.tells_query = False
     run = scene.run("driver")
     for number in range(done_before):
@@ -93,7 +93,7 @@ def test_an_abort_of_a_named_job_ends_its_killed_tasks(scene: EdgeScene, done_be
     scene.ends_with(*range(done_before))
 
 
-def test_a_version_without_rows_leaves_its_run_alone(scene: EdgeScene) -> None:
+def test_a_version_without_rows_leaves_its_run_alone(scene: Scene) -> None:
     """What was left open in it (its sweep was refused, or a task came behind it) ends with the next
     version that has rows: another thread may be writing one now.
     """
@@ -109,7 +109,7 @@ def test_a_version_without_rows_leaves_its_run_alone(scene: EdgeScene) -> None:
     assert scene.open_ids() == []
 
 
-def test_a_version_without_rows_ends_superseded_runs(scene: EdgeScene) -> None:
+def test_a_version_without_rows_ends_superseded_runs(scene: Scene) -> None:
     scene.tells_query = False
     scene.version_of_job(scene.run("driver 1"), 1)
     (used, *_) = scene.data_ids()
@@ -120,12 +120,12 @@ def test_a_version_without_rows_ends_superseded_runs(scene: EdgeScene) -> None:
     assert scene.open_ids() == []
 
 
-def repeats_version_1(scene: EdgeScene, run: Run) -> None:
+def repeats_version_1(scene: Scene, run: Run) -> None:
     for _ in range(6):
         scene.version_of_job(run, 1)
 
 
-def version_1_is_repeated(scene: EdgeScene, owner: Run, other: Run, rows: int = 2) -> None:
+def version_1_is_repeated(scene: Scene, owner: Run, other: Run, rows: int = 2) -> None:
     """By ``other``, as ``owner`` is about to decide on version 2, whose transactions stay open."""
     scene.version_of_job(owner, 0)  # (one run are versions behind the first with rows)
     scene.version_of_job(owner, 1, rows=rows)
@@ -144,7 +144,7 @@ def version_1_is_repeated(scene: EdgeScene, owner: Run, other: Run, rows: int = 
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_dropped_version_leaves_the_owners_next_one(scene: EdgeScene) -> None:
+def test_a_dropped_version_leaves_the_owners_next_one(scene: Scene) -> None:
     """Another driver repeats version 1 while its owner commits version 2: had the owner decided
     by then, its rows would be lost.
     """
@@ -156,7 +156,7 @@ def test_a_dropped_version_leaves_the_owners_next_one(scene: EdgeScene) -> None:
 @VERSIONS
 @pytest.mark.parametrize("rows", [0, 2])
 @pytest.mark.life(tasks=2)
-def test_a_version_dropped_in_a_thread_leaves_the_next_one(scene: EdgeScene, rows: int) -> None:
+def test_a_version_dropped_in_a_thread_leaves_the_next_one(scene: Scene, rows: int) -> None:
     """One driver: a thread repeats version 1, with or without rows, while another one commits
     version 2. Both are one run.
     """
@@ -169,7 +169,7 @@ def test_a_version_dropped_in_a_thread_leaves_the_next_one(scene: EdgeScene, row
 @VERSIONS
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.life(cluster=SLOW)
-def test_versions_repeated_in_threads_do_not_fail_the_next_one(scene: EdgeScene) -> None:
+def test_versions_repeated_in_threads_do_not_fail_the_next_one(scene: Scene) -> None:
     """Each opens the log, and shuts out who is about to write to it: plannings, too, while version
     2 is decided and not done. Brokers are slow.
     """
@@ -185,7 +185,7 @@ def test_versions_repeated_in_threads_do_not_fail_the_next_one(scene: EdgeScene)
 @VERSIONS
 @pytest.mark.parametrize("how", ["aborted", "superseded"])
 @pytest.mark.life(tasks=2)
-def test_a_repeated_version_needs_no_owner(scene: EdgeScene, how: str) -> None:
+def test_a_repeated_version_needs_no_owner(scene: Scene, how: str) -> None:
     """Version 1 is done, and its repetition has nothing to decide: that its run is aborted or
     superseded meanwhile does not fail it, with a hint that its rows are not visible.
     """
@@ -213,7 +213,7 @@ def test_a_repeated_version_needs_no_owner(scene: EdgeScene, how: str) -> None:
 @VERSIONS
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.life(tasks=2, cluster=SLOW)
-def test_a_failing_version_is_aborted_while_another_is_repeated(scene: EdgeScene) -> None:
+def test_a_failing_version_is_aborted_while_another_is_repeated(scene: Scene) -> None:
     """Threads that repeat version 1 shut the abort of version 2 out of the log, too."""
     scene.tells_query = False
     run = scene.run("driver")
@@ -229,7 +229,7 @@ def test_a_failing_version_is_aborted_while_another_is_repeated(scene: EdgeScene
 
 @TOLD_OR_NOT
 @pytest.mark.life(tasks=2, new_worker=1.0)
-def test_a_failing_micro_batch_of_foreach_batch_leaves_none_open(scene: EdgeScene) -> None:
+def test_a_failing_micro_batch_of_foreach_batch_leaves_none_open(scene: Scene) -> None:
     """The first two went well, the third one fails and is written again."""
     micro_batch = scene.foreach_batch("failing")
     for number in range(2):
@@ -245,7 +245,7 @@ def test_a_failing_micro_batch_of_foreach_batch_leaves_none_open(scene: EdgeScen
 @VERSIONS
 @TOLD_OR_NOT
 @pytest.mark.life(tasks=2, rows=2)
-def test_the_next_batch_of_a_name_ends_a_killed_drivers_orphans(scene: EdgeScene) -> None:
+def test_the_next_batch_of_a_name_ends_a_killed_drivers_orphans(scene: Scene) -> None:
     micro_batch = scene.foreach_batch("killed")
     micro_batch(0)
     micro_batch(1, ends="kill")
@@ -256,7 +256,7 @@ def test_the_next_batch_of_a_name_ends_a_killed_drivers_orphans(scene: EdgeScene
 
 
 @pytest.mark.life(tasks=2, rows=2, new_worker=0.0)
-def test_a_foreach_batch_needs_no_more_ids_than_twice_its_tasks(scene: EdgeScene) -> None:
+def test_a_foreach_batch_needs_no_more_ids_than_twice_its_tasks(scene: Scene) -> None:
     micro_batch = scene.foreach_batch("long")
     for number in range(12):
         micro_batch(number)
@@ -264,7 +264,7 @@ def test_a_foreach_batch_needs_no_more_ids_than_twice_its_tasks(scene: EdgeScene
     scene.ends_with(*range(12))
 
 
-def test_two_names_of_foreach_batch_do_not_sweep_each_other(scene: EdgeScene) -> None:
+def test_two_names_of_foreach_batch_do_not_sweep_each_other(scene: Scene) -> None:
     """Both are written in one micro-batch, from two threads, say."""
     one, two = scene.foreach_batch("of-two-1"), scene.foreach_batch("of-two-2")
     for number in range(2):
@@ -279,7 +279,7 @@ def test_two_names_of_foreach_batch_do_not_sweep_each_other(scene: EdgeScene) ->
 
 
 @pytest.mark.parametrize("dead_runs", [5, 33, 100])
-def test_a_dead_run_is_swept_however_many_died_before_it(scene: EdgeScene, dead_runs: int) -> None:
+def test_a_dead_run_is_swept_however_many_died_before_it(scene: Scene, dead_runs: int) -> None:
     """Of each of those one id is known still, with nothing open."""
     scene.batch(scene.run("run-0"), 0)
     for i in range(dead_runs):
@@ -296,7 +296,7 @@ def test_a_dead_run_is_swept_however_many_died_before_it(scene: EdgeScene, dead_
 @VERSIONS
 @pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.life(new_worker=1.0)
-def test_an_orphan_is_ended_once_and_never_touched_again(scene: EdgeScene, warm: bool) -> None:
+def test_an_orphan_is_ended_once_and_never_touched_again(scene: Scene, warm: bool) -> None:
     """One beaten attempt in each micro-batch, whose worker ends: idle for a minute. A trigger of
     more than that has a new driver process for each commit, which remembers nothing.
     """

@@ -9,15 +9,15 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import parse
 from tests.fakes.fake_cluster.codec import Request
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import of_data, of_id
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_data, of_id
 
 TASKS = 6
 pytestmark = [VERSIONS, pytest.mark.life(tasks=TASKS)]
 
 
 @pytest.fixture
-def scene(scene: EdgeScene) -> EdgeScene:
+def scene(scene: Scene) -> Scene:
     """delivery.timeout.ms as it is shipped, above the transactions' own time-out."""
     scene.changes = {"delivery_timeout_ms": 120_000}
     return scene
@@ -34,7 +34,7 @@ def scene(scene: EdgeScene) -> EdgeScene:
     ],
 )
 def test_a_start_beside_a_driver_tears_no_decision(
-    scene: EdgeScene, comes_ms: int, back_ms: int
+    scene: Scene, comes_ms: int, back_ms: int
 ) -> None:
     """The driver was never away; the start finds its decision ``comes_ms`` old, and about to time
     out. The coordinators are back at ``back_ms``, one after another.
@@ -59,7 +59,7 @@ def test_a_start_beside_a_driver_tears_no_decision(
     assert seen == (set(range(TASKS)) if told == [Commit.COMMITTED] else set())
 
 
-def test_what_is_committed_is_not_committed_again(scene: EdgeScene) -> None:
+def test_what_is_committed_is_not_committed_again(scene: Scene) -> None:
     """One coordinator loads for longer than the lease; the others have committed at once."""
     written = scene.first_batch()
     slow, *others = written.ids

@@ -30,9 +30,8 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import block_mutants as of_blocks
 from tests.simulation import reviewed_mutants as reviewed
-from tests.simulation.edge_scene import EdgeScene
+from tests.simulation.scene import Scene, owner_of
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
-from tests.simulation.spark_scene import owner_of
 from tests.simulation.spark_world import QUERY, TIMEOUT_MS, TOPIC, Run
 from tests.simulation.test_broken_protocols import (
     FAILURES,
@@ -50,7 +49,7 @@ MISSED = 3
 # --- another driver, an operator ----------------------------------------------------------------
 
 
-def an_abort_has_no_message(scene: EdgeScene) -> None:
+def an_abort_has_no_message(scene: Scene) -> None:
     """Another start of the query has nothing but its token; and this one is about to commit."""
     mine, other = scene.run("run-0"), scene.run("run-1")
     plan = replace(scene.plan(mine), driver="mine")
@@ -63,7 +62,7 @@ def an_abort_has_no_message(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_commit_by_hand_comes_late(scene: EdgeScene) -> None:
+def a_commit_by_hand_comes_late(scene: Scene) -> None:
     """At an age at which a start undoes the decision; the command waits, and commits it."""
     begun = scene.scheduler.now
     scene.decides_and_dies(*scene.first_batch())
@@ -72,7 +71,7 @@ def a_commit_by_hand_comes_late(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_take_over_ends_the_drivers_own(scene: EdgeScene) -> None:
+def a_take_over_ends_the_drivers_own(scene: Scene) -> None:
     """Between its InitProducerId and the offsets that it writes."""
     ours, theirs = scene.second_batch(), scene.written(scene.run("run-1"), 1)
     offsets = GroupOffsets("readers", {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)})
@@ -94,7 +93,7 @@ def a_take_over_ends_the_drivers_own(scene: EdgeScene) -> None:
     scene.ends_with(0, 1)
 
 
-def a_commit_by_hand_has_a_shorter_timeout(scene: EdgeScene) -> None:
+def a_commit_by_hand_has_a_shorter_timeout(scene: Scene) -> None:
     """The transactions are older than that one, and young by their own."""
     scene.decides_and_dies(*scene.first_batch())
     scene.scheduler.sleep(TIMEOUT_MS // 2)
@@ -104,7 +103,7 @@ def a_commit_by_hand_has_a_shorter_timeout(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def an_id_moves_while_a_start_looks(scene: EdgeScene) -> None:
+def an_id_moves_while_a_start_looks(scene: Scene) -> None:
     """Its coordinator resigns: no broker lists the id, until the start has asked for old ones. Then
     it is listed, and is young. Its driver may be about to commit it.
     """
@@ -123,7 +122,7 @@ def an_id_moves_while_a_start_looks(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_driver_has_a_report(scene: EdgeScene) -> None:
+def a_driver_has_a_report(scene: Scene) -> None:
     """It becomes visible with the rows."""
     scene.cluster.create_topic("reports", 1)
     written = scene.second_batch()
@@ -138,7 +137,7 @@ def a_driver_has_a_report(scene: EdgeScene) -> None:
 # --- blocks and named writes --------------------------------------------------------------------
 
 
-def a_block_of_the_same_name_begins_meanwhile(scene: EdgeScene) -> None:
+def a_block_of_the_same_name_begins_meanwhile(scene: Scene) -> None:
     """In another thread, say. It is refused, and the first one goes on."""
     scene.tells_query = False
     run = scene.run("driver")
@@ -155,7 +154,7 @@ def a_block_of_the_same_name_begins_meanwhile(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_name_writes_two_frames(scene: EdgeScene) -> None:
+def a_name_writes_two_frames(scene: Scene) -> None:
     """Of one micro-batch, which has offsets in the checkpoint: the second one has the same."""
     checkpoints, run = Checkpoints(), scene.run("driver")
     checkpoints.begin("orders", QUERY, 0)
@@ -168,7 +167,7 @@ def a_name_writes_two_frames(scene: EdgeScene) -> None:
     scene.ends_with(0)
 
 
-def a_block_is_written_again_in_another_order(scene: EdgeScene) -> None:
+def a_block_is_written_again_in_another_order(scene: Scene) -> None:
     """By threads, whose order is a matter of luck."""
     scene.tells_query = False
     run = scene.run("driver")
@@ -184,7 +183,7 @@ def a_block_is_written_again_in_another_order(scene: EdgeScene) -> None:
     scene.ends_with(0, 100)
 
 
-def a_write_of_a_block_has_its_own_key(scene: EdgeScene) -> None:
+def a_write_of_a_block_has_its_own_key(scene: Scene) -> None:
     """The log of another prefix gets its part, and the end of the block does not find it."""
     scene.tells_query = False
     run = scene.run("driver")
@@ -198,7 +197,7 @@ def a_write_of_a_block_has_its_own_key(scene: EdgeScene) -> None:
     scene.ends_with()
 
 
-def a_name_writes_many_micro_batches(scene: EdgeScene) -> None:
+def a_name_writes_many_micro_batches(scene: Scene) -> None:
     """Coordinators keep each id for a week."""
     micro_batch = scene.foreach_batch("sinks")
     for number in range(8):
@@ -210,7 +209,7 @@ def a_name_writes_many_micro_batches(scene: EdgeScene) -> None:
 # --- checkpoints --------------------------------------------------------------------------------
 
 
-def a_checkpoint_is_another_querys(scene: EdgeScene) -> None:
+def a_checkpoint_is_another_querys(scene: Scene) -> None:
     """It has begun its next micro-batch. Its offsets would be committed for this one's group."""
     checkpoints, run = Checkpoints(), scene.run("driver")
     for number in range(2):
@@ -222,7 +221,7 @@ def a_checkpoint_is_another_querys(scene: EdgeScene) -> None:
     scene.ends_with()
 
 
-def a_checkpoint_is_copied(scene: EdgeScene) -> None:
+def a_checkpoint_is_copied(scene: Scene) -> None:
     """The copy reads other rows of as many bytes under a number that is done."""
     checkpoints = Checkpoints()
     checkpoints.begin("orders", QUERY, 0)

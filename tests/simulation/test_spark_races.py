@@ -11,11 +11,11 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
+from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.spark_world import PREFIX, QUERY, TIMEOUT_MS
 
 
-def test_a_stalled_init_producer_id_hurts_no_other_attempt(scene: EdgeScene) -> None:
+def test_a_stalled_init_producer_id_hurts_no_other_attempt(scene: Scene) -> None:
     """Attempt 0 stalls in InitProducerId, attempt 1 prepares, then the first one's request comes
     through: on the coordinator it meets an id of its own.
     """
@@ -35,7 +35,7 @@ def test_a_stalled_init_producer_id_hurts_no_other_attempt(scene: EdgeScene) -> 
 
 
 @VERSIONS
-def test_a_superseded_driver_does_not_stop_its_successor(scene: EdgeScene) -> None:
+def test_a_superseded_driver_does_not_stop_its_successor(scene: Scene) -> None:
     """It opens the log, and so fences the other's session, in the middle of the other's commit."""
     old, new = scene.taken_over()
     looks = scene.control.delay(ApiKey.DESCRIBE_TRANSACTIONS, 3_000)
@@ -55,7 +55,7 @@ def test_a_superseded_driver_does_not_stop_its_successor(scene: EdgeScene) -> No
     ids=["deleted", "restored", "copied"],
 )
 def test_another_checkpoint_is_an_error_naming_both_batches(
-    scene: EdgeScene, number: int, query: str
+    scene: Scene, number: int, query: str
 ) -> None:
     """Where Spark starts again at batch 0, to drop it would lose rows."""
     run = scene.run("run-0")
@@ -70,7 +70,7 @@ def test_another_checkpoint_is_an_error_naming_both_batches(
 
 
 @pytest.mark.life(tasks=3, new_worker=0.0)
-def test_evicting_a_warm_producer_leaves_its_transaction_alone(scene: EdgeScene) -> None:
+def test_evicting_a_warm_producer_leaves_its_transaction_alone(scene: Scene) -> None:
     """Three tasks in one worker, two places for warm producers: one goes before the commit."""
     run = scene.run("run-0")
     plan = scene.plan(run)
@@ -88,7 +88,7 @@ def test_evicting_a_warm_producer_leaves_its_transaction_alone(scene: EdgeScene)
 
 @VERSIONS
 @pytest.mark.life(tasks=2)
-def test_a_batch_that_a_broker_aborted_by_time_is_aborted_whole(scene: EdgeScene) -> None:
+def test_a_batch_that_a_broker_aborted_by_time_is_aborted_whole(scene: Scene) -> None:
     """One of two transactions timed out: of the other nothing may be seen either."""
     run = scene.run("run-0")
     plan = scene.plan(run)
@@ -102,7 +102,7 @@ def test_a_batch_that_a_broker_aborted_by_time_is_aborted_whole(scene: EdgeScene
 
 
 @pytest.mark.life(new_worker=0.0)
-def test_a_stream_crosses_the_last_epoch_of_its_producer_ids(scene: EdgeScene) -> None:
+def test_a_stream_crosses_the_last_epoch_of_its_producer_ids(scene: Scene) -> None:
     """Epochs end at 32 767: completing a transaction near it goes on under a new producer id."""
     run = scene.run("run-0")
     for number in range(2):  # (the first one takes over: the next has ids of its own)
@@ -126,7 +126,7 @@ def test_a_stream_crosses_the_last_epoch_of_its_producer_ids(scene: EdgeScene) -
 
 
 @pytest.mark.life(tasks=3, rows=2, new_worker=0.0)
-def test_a_stream_needs_no_more_ids_than_twice_its_tasks(scene: EdgeScene) -> None:
+def test_a_stream_needs_no_more_ids_than_twice_its_tasks(scene: Scene) -> None:
     run = scene.run("run-0")
     for number in range(12):
         assert scene.batch(run, number) is Commit.COMMITTED

@@ -11,14 +11,13 @@ from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.edge_scene import VERSIONS, EdgeScene
-from tests.simulation.spark_scene import Written
+from tests.simulation.scene import VERSIONS, Scene, Written
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX
 
 
 @VERSIONS
 @pytest.mark.life(new_worker=0.0)
-def test_planning_fails_when_the_batch_before_can_not_be_done(scene: EdgeScene) -> None:
+def test_planning_fails_when_the_batch_before_can_not_be_done(scene: Scene) -> None:
     """Batch 1 is committed, its DONE can't be written, and neither can it at batch 2's planning.
 
     Going on, batch 2's task would reuse the same id, and the log would name a transaction of
@@ -39,7 +38,7 @@ def test_planning_fails_when_the_batch_before_can_not_be_done(scene: EdgeScene) 
     scene.ends_with(0, 1, 2)
 
 
-def test_a_run_that_never_owned_the_key_leaves_nothing_open(scene: EdgeScene) -> None:
+def test_a_run_that_never_owned_the_key_leaves_nothing_open(scene: Scene) -> None:
     """Two queries with one new prefix plan. The loser's run is in no log, and it writes after the
     winner has looked for such runs: its own abort has to end what it prepared.
     """
@@ -55,7 +54,7 @@ def test_a_run_that_never_owned_the_key_leaves_nothing_open(scene: EdgeScene) ->
     scene.ends_with(0)
 
 
-def test_a_batch_of_another_query_is_not_taken_for_the_done_one(scene: EdgeScene) -> None:
+def test_a_batch_of_another_query_is_not_taken_for_the_done_one(scene: Scene) -> None:
     """Two queries' foreachBatch share a name, and one commits while the other one's tasks write:
     its version is done by number only, and was planned before that.
     """
@@ -71,7 +70,7 @@ def test_a_batch_of_another_query_is_not_taken_for_the_done_one(scene: EdgeScene
             driver.commit(Owner(key, "run-2", "query-b", generation), batch)
 
 
-def test_a_query_whose_first_batch_was_aborted_goes_on(scene: EdgeScene) -> None:
+def test_a_query_whose_first_batch_was_aborted_goes_on(scene: Scene) -> None:
     """It was at batch 57 when it turned to exactly-once. The abort's note is no batch that is done,
     and the next commit sweeps what the aborted run's tasks still begin.
     """
@@ -87,7 +86,7 @@ def test_a_query_whose_first_batch_was_aborted_goes_on(scene: EdgeScene) -> None
     scene.ends_with(57, 58)
 
 
-def test_an_aborted_job_leaves_no_record_unless_it_may_return(scene: EdgeScene) -> None:
+def test_an_aborted_job_leaves_no_record_unless_it_may_return(scene: Scene) -> None:
     run = scene.run("run-0")
     with scene.driver_side(run) as driver:
         for name, numbering in (("job-1", Numbering.ONCE), ("app", Numbering.VERSIONS)):
@@ -101,7 +100,7 @@ def test_an_aborted_job_leaves_no_record_unless_it_may_return(scene: EdgeScene) 
 
 
 @VERSIONS
-def test_orphans_of_a_driver_dead_before_its_commit_are_swept(scene: EdgeScene) -> None:
+def test_orphans_of_a_driver_dead_before_its_commit_are_swept(scene: Scene) -> None:
     """Its run is in no record of the log. Its ids tell that it planned before the take-over."""
     scene.batch(scene.run("run-0"), 0)
     for name in ("run-1", "run-2"):
@@ -118,7 +117,7 @@ def test_orphans_of_a_driver_dead_before_its_commit_are_swept(scene: EdgeScene) 
     scene.ends_with(0, 1)
 
 
-def test_who_starts_after_a_take_over_is_not_swept_by_it(scene: EdgeScene) -> None:
+def test_who_starts_after_a_take_over_is_not_swept_by_it(scene: Scene) -> None:
     """The later starter wins: only runs that had planned before us are shut out."""
     first, second = scene.run("run-1"), scene.run("run-2")
     scene.batch(first, 0)
@@ -131,7 +130,7 @@ def test_who_starts_after_a_take_over_is_not_swept_by_it(scene: EdgeScene) -> No
     scene.ends_with(0, 1, 2)
 
 
-def test_a_batch_that_is_dropped_takes_nothing_over(scene: EdgeScene) -> None:
+def test_a_batch_that_is_dropped_takes_nothing_over(scene: Scene) -> None:
     """Nothing is written then, so the run that owns the key may go on: its transactions are its."""
     written = scene.second_batch()
     assert scene.commit(*scene.written(scene.run("run-1"), 0)) is Commit.ALREADY_DONE
@@ -140,7 +139,7 @@ def test_a_batch_that_is_dropped_takes_nothing_over(scene: EdgeScene) -> None:
     scene.ends_with(0, 1)
 
 
-def test_an_abort_without_the_key_in_the_log_still_aborts(scene: EdgeScene) -> None:
+def test_an_abort_without_the_key_in_the_log_still_aborts(scene: Scene) -> None:
     """Planned when the key had an owner; its topic was deleted since."""
     written = scene.second_batch()
     scene.change_log(PREFIX, lambda _: None)

@@ -6,8 +6,8 @@ import re
 import traceback
 from pathlib import Path
 
-from tests.simulation.edge_scene import EdgeScene
-from tests.simulation.spark_scene import ends_data
+from tests.simulation.scene import Scene
+from tests.simulation.scene_requests import ends_data
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_sink"
@@ -23,7 +23,7 @@ def listed_in_design() -> list[str]:
     return re.findall(r"`([a-z_/]+\.py)`", way.split("\n\n")[0])
 
 
-def test_a_commit_passes_the_files_that_design_lists(scene: EdgeScene) -> None:
+def test_a_commit_passes_the_files_that_design_lists(scene: Scene) -> None:
     """Each once, and no room again that it has left."""
     passed: list[Path] = []
     run = scene.run("run-0")

@@ -8,24 +8,22 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from tests.fakes.fake_cluster import FakeCluster
 from tests.real_kafka import RealKafka
+from tests.simulation.conftest import marked
+from tests.simulation.scene import Scene, scene_of
 from tests.transactions.operator_stage import Stage, set_stage, topics_of
-from tests.transactions.simulated_driver import DriverWorld
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    """Three brokers with a topic ``t``."""
-    found = FakeCluster(3)
-    found.create_topic("t")
-    return found
+def version() -> int:
+    """Of the cluster's transactions; parametrize it to have both."""
+    return 2
 
 
 @pytest.fixture
-def world(cluster: FakeCluster) -> DriverWorld:
-    """A driver before them."""
-    return DriverWorld(cluster)
+def scene(request: pytest.FixtureRequest, version: int) -> Scene:
+    """Three brokers with a topic ``t``; a mark ``life`` changes that."""
+    return scene_of(version, **marked(request))
 
 
 @pytest.fixture(scope="module")

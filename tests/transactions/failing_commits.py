@@ -32,8 +32,9 @@ from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.fakes.fake_cluster.batch_checks import read_batch, record_header
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.transactions.committing_world import LOG_TOPIC
-from tests.transactions.failing import KEY, MINE, Failing, of_data, of_log, opens_log
+from tests.simulation.scene_requests import is_a_logs, of_data, opens_a_log
+from tests.simulation.spark_world import LOG_TOPIC
+from tests.transactions.failing import KEY, MINE, Failing
 
 #: Younger than any lease, older than any margin lets a decision be.
 _TOO_LONG_MS = 40_000
@@ -79,7 +80,7 @@ def another_driver_has_taken_over(f: Failing) -> None:
 def many_aborts_have_shut_it_out(f: Failing) -> None:
     """More than ``superseded`` keeps."""
     owner, batch = f.owner(), f.batch(*MINE)
-    with f.world.client() as client:
+    with f.scene.client() as client:
         session = CommitLog(client, LOG_TOPIC).open(KEY, client.deadline())
         state = session.state.taken_over("another", "query", client.clock.wall_ms())
         for run in ("another", *(f"dead-{n}" for n in range(KEPT_RUNS + 1))):
@@ -92,7 +93,7 @@ def many_aborts_have_shut_it_out(f: Failing) -> None:
 def the_log_was_lost(f: Failing) -> None:
     f.commit_other("other")
     owner, batch = f.owner(), f.batch(*MINE, number=1)
-    with f.world.client() as client:
+    with f.scene.client() as client:
         CommitLog(client, LOG_TOPIC).open(KEY, client.deadline()).write(None, client.deadline())
     f.driver.commit(owner, batch)
 
@@ -100,7 +101,7 @@ def the_log_was_lost(f: Failing) -> None:
 @_ends_in(CommitError, "run ... of '...' was aborted, and commits nothing any more")
 def the_run_was_aborted(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    with f.world.driver() as other:
+    with f.scene.driver() as other:
         other.abort(owner, 0, batch.transactions, tasks_may_run=False)
     f.driver.commit(owner, batch)
 
@@ -140,7 +141,7 @@ def a_batch_of_the_log_is_damaged(f: Failing) -> None:
     covered = record_header(attributes=0x10, last=0, timestamp=0, producer=(4711, 0, 0), count=1)
     body = covered + b"\x7f" + KEY.encode() * 3
     junk = struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
-    log = f.world.cluster.logs[_LOG]
+    log = f.scene.cluster.logs[_LOG]
     log.append(read_batch(junk))
     log.end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
     f.driver.commit(owner, batch)
@@ -198,15 +199,15 @@ def a_transaction_was_aborted(f: Failing) -> None:
 @_ends_in(CommitError, "batch ... of '...' ...; nothing of it is visible")
 def the_tasks_took_too_long(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    f.world.scheduler.sleep(_TOO_LONG_MS)
+    f.scene.scheduler.sleep(_TOO_LONG_MS)
     f.driver.commit(owner, batch)
 
 
 @_ends_in(CommitError, "can't be committed: ... of its partitions have no leader")
 def a_partition_has_no_leader(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    written = f.world.cluster.transactions.transactions[batch.transactions[0].transactional_id]
-    f.world.cluster.move_leader(next(iter(written.partitions)), -1)
+    written = f.scene.cluster.transactions.transactions[batch.transactions[0].transactional_id]
+    f.scene.cluster.move_leader(next(iter(written.partitions)), -1)
     f.driver.commit(owner, batch)
 
 
@@ -229,7 +230,7 @@ def others_keep_opening_the_log(f: Failing) -> None:
     "another client has ended the transaction of '...' with the ...",
 )
 def the_report_is_always_fenced(f: Failing) -> None:
-    f.world.cluster.create_topic("reports", 1)
+    f.scene.cluster.create_topic("reports", 1)
     owner, batch = f.owner(), replace(f.batch(*MINE), report=TopicRecord("reports", b"report"))
     f.control.answer(ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, FOREVER, topic="reports")
     f.driver.commit(owner, batch)
@@ -244,7 +245,7 @@ def a_write_of_the_block_is_missing(f: Failing) -> None:
 @_ends_in(CommitError, "a write of batch ... of '...' may not be recorded")
 def a_write_of_a_block_has_no_answer(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE, token="block")
-    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_log)
+    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_a_logs)
     f.driver.commit(owner, batch)
 
 
@@ -255,7 +256,7 @@ def another_thread_commits_the_version_before_in_part(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE, number=2)
     before = f.batch("other0", "other1", number=1)
     f.when_decided(lambda: f.end_one(before))
-    with f.world.driver() as driver, suppress(PartialCommitError):
+    with f.scene.driver() as driver, suppress(PartialCommitError):
         driver.commit(f.owner("run", driver), before)
     f.driver.commit(owner, batch)
 
@@ -265,7 +266,7 @@ def a_write_of_a_done_block_has_no_answer(f: Failing) -> None:
     f.driver.commit(f.owner(), f.batch("other", token="block"))
     f.driver.commit(f.owner(), Batch(0, (), Payload(), block=Block("block", 1)))
     owner = f.owner()
-    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_log)
+    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_a_logs)
     f.driver.commit(owner, Batch(0, (), Payload(1, 5, "t"), block=Block("again")))
 
 
@@ -275,7 +276,7 @@ def a_write_of_a_done_block_has_no_answer(f: Failing) -> None:
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_does_not_arrive(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_log)
+    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_a_logs)
     f.driver.commit(owner, batch)
 
 
@@ -283,24 +284,24 @@ def the_decision_does_not_arrive(f: Failing) -> None:
 def a_deposed_leader_does_not_have_the_decision(f: Failing) -> None:
     """The response to it is lost, a leader without it is read, and takes no record."""
     owner, batch = f.owner(), f.batch(*MINE)
-    lost = f.control.drop(ApiKey.END_TXN, where=of_log)
+    lost = f.control.drop(ApiKey.END_TXN, where=is_a_logs)
 
     def behind() -> None:
-        f.world.cluster.logs[_LOG].truncate(0)
+        f.scene.cluster.logs[_LOG].truncate(0)
         behind = ErrorCode.NOT_ENOUGH_REPLICAS
         f.control.answer(ApiKey.PRODUCE, behind, FOREVER, topic=LOG_TOPIC)
 
-    f.before_send(lambda r: lost.fired > 0 and opens_log(r), behind)
+    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), behind)
     f.driver.commit(owner, batch)
 
 
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_arrives_and_the_log_is_away_then(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    f.control.drop(ApiKey.END_TXN, FOREVER, where=of_log)
+    f.control.drop(ApiKey.END_TXN, FOREVER, where=is_a_logs)
 
     def away() -> None:
-        f.control.drop(ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False, where=of_log)
+        f.control.drop(ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False, where=is_a_logs)
 
     f.when_decided(away)
     f.driver.commit(owner, batch)
@@ -309,8 +310,8 @@ def the_decision_arrives_and_the_log_is_away_then(f: Failing) -> None:
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_arrives_and_the_log_is_damaged_then(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    lost = f.control.drop(ApiKey.END_TXN, where=of_log)
-    f.before_send(lambda r: lost.fired > 0 and opens_log(r), lambda: f.write_log(b"no state"))
+    lost = f.control.drop(ApiKey.END_TXN, where=is_a_logs)
+    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), lambda: f.write_log(b"no state"))
     f.driver.commit(owner, batch)
 
 
@@ -319,13 +320,13 @@ def _decides_and_others_take_over(f: Failing, batch: Batch, then: Callable[[], N
     the log has another driver's state.
     """
     owner = f.owner()
-    lost = f.control.drop(ApiKey.END_TXN, where=of_log)
+    lost = f.control.drop(ApiKey.END_TXN, where=is_a_logs)
 
     def others() -> None:
         f.write_log(CommitState(owner.generation + 1, "other").encode())
         then()
 
-    f.before_send(lambda r: lost.fired > 0 and opens_log(r), others)
+    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), others)
     f.driver.commit(owner, batch)
 
 
@@ -375,13 +376,13 @@ def others_have_ended_it_and_its_ids_have_expired(f: Failing) -> None:
 
 def _expire(f: Failing, batch: Batch) -> None:
     for one in batch.transactions:
-        del f.world.cluster.transactions.transactions[one.transactional_id]
+        del f.scene.cluster.transactions.transactions[one.transactional_id]
 
 
 @_ends_in(CommitOutcomeUnknownError, "batch ... of '...' is decided, but the outcome of ...")
 def the_coordinators_of_the_data_load(f: Failing) -> None:
-    f.world.config = replace(f.world.config, delivery_timeout_ms=10_000)
-    f.driver = f.world.driver()
+    f.scene.changes |= {"delivery_timeout_ms": 10_000}
+    f.driver = f.scene.driver(f.run)
     owner, batch = f.owner(), f.batch(*MINE)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     f.control.answer(ApiKey.END_TXN, loading, FOREVER, where=of_data)
@@ -391,8 +392,8 @@ def the_coordinators_of_the_data_load(f: Failing) -> None:
 @_ends_in(CommitOutcomeUnknownError, "batch ... of '...' is decided, but the outcome of ...")
 def one_is_aborted_and_the_other_one_cannot_be_ended(f: Failing) -> None:
     """None is committed: the next start aborts the rest, and nothing is visible in part."""
-    f.world.config = replace(f.world.config, delivery_timeout_ms=5_000, max_block_ms=5_000)
-    f.driver = f.world.driver()
+    f.scene.changes |= {"delivery_timeout_ms": 5_000, "max_block_ms": 5_000}
+    f.driver = f.scene.driver(f.run)
     owner, batch = f.owner(), f.batch(*MINE)
     other, refused = batch.transactions[1].transactional_id, ErrorCode.INVALID_TXN_STATE
     f.control.answer(
@@ -410,7 +411,7 @@ def the_ids_have_expired(f: Failing) -> None:
     def ended() -> None:
         f.end_one(batch, 0, commit=True)
         f.end_one(batch, 1, commit=True)
-        f.world.cluster.at(f.world.cluster.now + 5, lambda: _expire(f, batch))
+        f.scene.cluster.at(f.scene.cluster.now + 5, lambda: _expire(f, batch))
 
     f.control.hold(ApiKey.END_TXN, 1_000, 2, where=of_data)
     f.when_decided(ended)
@@ -441,7 +442,7 @@ def brokers_abort_one_of_a_decision(f: Failing) -> None:
 def the_batch_before_is_committed_in_part(f: Failing) -> None:
     with suppress(PartialCommitError):
         brokers_abort_one_of_a_decision(f)
-    with f.world.driver() as driver:
+    with f.scene.driver() as driver:
         driver.plan(KEY)
 
 
@@ -472,7 +473,7 @@ def an_abort_without_the_log(f: Failing) -> None:
 )
 def an_abort_without_an_answer(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_log)
+    f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_a_logs)
     f.driver.abort(owner, 0, batch.transactions, tasks_may_run=False)
 
 

@@ -12,7 +12,8 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_key
-from tests.transactions.committing_world import CommittingWorld
+from tests.simulation.scene import Scene
+from tests.simulation.scene_requests import WatchedRequests
 
 KEY = log_key("orders")
 
@@ -21,18 +22,19 @@ KEY = log_key("orders")
 class Query:
     """Plans and commits as Spark does, in a process each that is used again."""
 
-    world: CommittingWorld
+    scene: Scene
+    watched: WatchedRequests
     planner: ExactlyOnceDriver
     driver: ExactlyOnceDriver
     numbering: Numbering = Numbering.STREAM
 
     @classmethod
-    def of(cls, world: CommittingWorld) -> Query:
-        return cls(world, world.driver(), world.driver())
+    def of(cls, scene: Scene) -> Query:
+        return cls(scene, scene.watch(), scene.driver(), scene.driver())
 
     def elsewhere(self) -> Query:
         """Its commits in another process from now on."""
-        return replace(self, driver=self.world.driver())
+        return replace(self, driver=self.scene.driver())
 
     def owner(self, run: str = "run") -> Owner:
         """As planned now."""
@@ -43,15 +45,15 @@ class Query:
         self, number: int, *, topic: str = "t", run: str = "run", **options: object
     ) -> Callable[[], Commit]:
         """The commit of a micro-batch with one row, which is prepared."""
-        world, owner = self.world, self.owner(run)
+        scene, owner = self.scene, self.owner(run)
         id_ = str(TransactionalId(KEY, run, "worker", number % 2, owner.generation))
-        producer = world.producer(id_, **options)
+        producer = scene.producer(id_, **options)
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(ProducerRecord(topic, f"row {number}".encode(), partition=0))
         prepared = producer.prepare()
-        world.scheduler.sleep(50)
-        world.cluster.arrived.clear()
+        scene.scheduler.sleep(50)
+        self.watched.arrived.clear()
         return lambda: self.driver.commit(owner, Batch(number, (prepared,), digest=f"{number:032}"))
 
     def commits(self, *numbers: int) -> None:
@@ -60,5 +62,5 @@ class Query:
 
     def rounds(self) -> list[list[str]]:
         """The requests since, in groups: a group waits for the answers to the group before."""
-        groups = groupby(self.world.cluster.arrived, lambda one: one[0])
+        groups = groupby(self.watched.arrived, lambda one: one[0])
         return [[name for _, name in group] for _, group in groups]

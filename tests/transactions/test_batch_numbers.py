@@ -20,7 +20,7 @@ from spark_kafka_sink.transactions.commit_state import KEPT_DONE, CommitState, D
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.result_errors import error_of, raise_refusal
 from spark_kafka_sink.transactions.results import Commit, Visible
-from tests.transactions.committing_world import CommittingWorld
+from tests.simulation.scene import Scene
 
 WRITTEN = Payload(3, 30, "t")
 OTHER = Payload(4, 30, "t")
@@ -276,24 +276,18 @@ def test_rows_decide_where_a_digest_is_unknown(done: str) -> None:
         check_payload("p", Batch(6, (), OTHER, now), state)
 
 
-@pytest.fixture
-def world() -> CommittingWorld:
-    return CommittingWorld()
-
-
-@pytest.mark.simulated
-def test_a_version_overtaken_while_it_wrote_is_an_error(world: CommittingWorld) -> None:
+def test_a_version_overtaken_while_it_wrote_is_an_error(scene: Scene) -> None:
     """The versions of one driver are one run, so that the fence of runs doesn't stop it: what it
     wrote would be dropped as done, without an error.
     """
-    with world.driver() as driver:
+    with scene.driver() as driver:
         planned = driver.plan("p~app")
         owner = Owner("p~app", "run", "", planned.generation, Numbering.VERSIONS)
-        late = Batch(5, (world.prepared("p~app~run~w~0", "five"),), Payload(1, 4))
-        six = Batch(6, (world.prepared("p~app~run~w~1", "six"),), Payload(1, 3))
+        late = Batch(5, (scene.prepared("p~app~run~w~0", "five"),), Payload(1, 4))
+        six = Batch(6, (scene.prepared("p~app~run~w~1", "six"),), Payload(1, 3))
         assert driver.commit(owner, six) is Commit.COMMITTED
         with pytest.raises(CommitError, match="5 of 'p~app' was being written while batch 6"):
             driver.commit(owner, late)
         nothing = Batch(5, (), None)
         assert driver.commit(owner, nothing) is Commit.ALREADY_DONE
-    assert world.visible() == ["six"]
+    assert scene.values() == ["six"]

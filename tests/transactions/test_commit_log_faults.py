@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,28 +26,26 @@ from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from tests.fakes.fake_cluster import FOREVER, FakeCluster
 from tests.fakes.fake_cluster.batch_checks import read_batch, record_header
 from tests.fakes.simulated_network import NetworkFaults
-from tests.simulation.seeded_cluster import ClusterFaults, SeededCluster
-from tests.transactions.simulated_driver import DriverWorld
+from tests.simulation.scene import Scene, scene_of
+from tests.simulation.seeded_cluster import ClusterFaults
+from tests.simulation.spark_world import LOG_TOPIC
 
-KEY, TOPIC = "orders", "commits"
-TP = TopicPartition(TOPIC, 0)
+KEY = "orders"
+TP = TopicPartition(LOG_TOPIC, 0)
 ID = "orders~~log"
 _GONE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _NO_RIGHT = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def cluster(request: pytest.FixtureRequest) -> FakeCluster:
-    found = FakeCluster(3, transaction_version=request.param)
-    found.create_topic(TOPIC, configs={"cleanup.policy": "compact"})
-    return found
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
 @pytest.fixture
-def world(cluster: FakeCluster) -> Iterator[DriverWorld]:
-    yield DriverWorld(cluster)
-    cluster.control.check()
+def scene(scene: Scene) -> Iterator[Scene]:
+    yield scene
+    scene.control.check()
 
 
 def state(number: int, transactions: int = 2) -> CommitState:
@@ -56,20 +53,20 @@ def state(number: int, transactions: int = 2) -> CommitState:
     return CommitState(1, "run", "query", number - 1).decided(Decision(number, tuple(prepared)))
 
 
-def log(world: DriverWorld, **options: str) -> CommitLog:
-    return CommitLog(world.client({k.replace("_", "."): v for k, v in options.items()}), TOPIC)
+def log(scene: Scene, **changes: int) -> CommitLog:
+    return CommitLog(scene.client(**changes), LOG_TOPIC)
 
 
-def session(world: DriverWorld, **options: str) -> LogSession:
+def session(scene: Scene, **changes: int) -> LogSession:
     """Of a driver that has written batch 1."""
-    found = log(world, **options).open(KEY, world.soon())
-    found.write(state(1), world.soon())
+    found = log(scene, **changes).open(KEY, scene.soon())
+    found.write(state(1), scene.soon())
     return found
 
 
-def read(world: DriverWorld) -> CommitState:
+def read(scene: Scene) -> CommitState:
     """By a driver that comes after all others."""
-    return log(world).open(KEY, world.soon()).state
+    return log(scene).open(KEY, scene.soon()).state
 
 
 def records(cluster: FakeCluster) -> int:
@@ -83,75 +80,73 @@ def asked(cluster: FakeCluster, api: ApiKey) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
-def test_a_record_whose_acknowledgement_is_lost_is_written_once(
-    world: DriverWorld, kind: str
-) -> None:
-    found = session(world, request_timeout_ms="1000")
-    getattr(world.cluster.control, kind)(ApiKey.PRODUCE, 2)
-    found.write(state(2), world.soon())
-    assert read(world) == state(2)
-    assert records(world.cluster) == 2
+def test_a_record_whose_acknowledgement_is_lost_is_written_once(scene: Scene, kind: str) -> None:
+    found = session(scene, request_timeout_ms=1_000)
+    getattr(scene.control, kind)(ApiKey.PRODUCE, 2)
+    found.write(state(2), scene.soon())
+    assert read(scene) == state(2)
+    assert records(scene.cluster) == 2
 
 
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_an_end_whose_answer_is_lost_is_asked_for_again(
-    world: DriverWorld, kind: str, processed: bool
+    scene: Scene, kind: str, processed: bool
 ) -> None:
-    found = session(world, request_timeout_ms="1000")
-    getattr(world.cluster.control, kind)(ApiKey.END_TXN, 2, processed=processed)
-    found.write(state(2), world.soon())
-    found.write(state(3), world.soon())
-    assert read(world) == state(3)
+    found = session(scene, request_timeout_ms=1_000)
+    getattr(scene.control, kind)(ApiKey.END_TXN, 2, processed=processed)
+    found.write(state(2), scene.soon())
+    found.write(state(3), scene.soon())
+    assert read(scene) == state(3)
 
 
 @pytest.mark.parametrize("processed", [True, False])
-def test_an_unclear_end_is_an_unknown_outcome(world: DriverWorld, processed: bool) -> None:
-    found = session(world, request_timeout_ms="1000")
-    world.cluster.control.cut(ApiKey.END_TXN, FOREVER, processed=processed)
+def test_an_unclear_end_is_an_unknown_outcome(scene: Scene, processed: bool) -> None:
+    found = session(scene, request_timeout_ms=1_000)
+    scene.control.cut(ApiKey.END_TXN, FOREVER, processed=processed)
     with pytest.raises(CommitOutcomeUnknownError, match="is not known") as unknown:
-        found.write(state(2), world.soon(5_000))
+        found.write(state(2), scene.soon(5_000))
     assert unknown.value.transactional_ids == (ID,)
-    world.cluster.control.clear()
-    assert read(world) == state(2 if processed else 1)
+    scene.control.clear()
+    assert read(scene) == state(2 if processed else 1)
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
-def test_a_record_that_is_never_acknowledged_is_not_written(world: DriverWorld, kind: str) -> None:
-    found = session(world, request_timeout_ms="1000")
-    fault = getattr(world.cluster.control, kind)(ApiKey.PRODUCE, FOREVER)
+def test_a_record_that_is_never_acknowledged_is_not_written(scene: Scene, kind: str) -> None:
+    found = session(scene, request_timeout_ms=1_000)
+    fault = getattr(scene.control, kind)(ApiKey.PRODUCE, FOREVER)
     with pytest.raises(KafkaTimeoutError, match="the commit log of 'orders~~log'"):
-        found.write(state(2), world.soon(5_000))
+        found.write(state(2), scene.soon(5_000))
     assert fault.fired > 1
-    world.cluster.control.clear()
-    assert read(world) == state(1)  # it was appended, and aborted by this open
+    scene.control.clear()
+    assert read(scene) == state(1)  # it was appended, and aborted by this open
 
 
-def test_an_end_that_never_left_leaves_nothing_unknown(world: DriverWorld) -> None:
-    ends = asked(world.cluster, ApiKey.END_TXN)
-    client = world.client()
-    found = CommitLog(client, TOPIC).open(KEY, world.soon())
-    found.write(state(1), world.soon())
+def test_an_end_that_never_left_leaves_nothing_unknown(scene: Scene) -> None:
+    ends = asked(scene.cluster, ApiKey.END_TXN)
+    client = scene.client()
+    found = CommitLog(client, LOG_TOPIC).open(KEY, scene.soon())
+    found.write(state(1), scene.soon())
     before = ends()
-    world.cluster.control.answer(ApiKey.FIND_COORDINATOR, _GONE, FOREVER)
+    scene.control.answer(ApiKey.FIND_COORDINATOR, _GONE, FOREVER)
     client.loop.forget_coordinators([ID])
     with pytest.raises(KafkaTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
-        found.write(state(2), world.soon(2_000))
+        found.write(state(2), scene.soon(2_000))
     assert ends() == before == 1
-    world.cluster.control.clear()
-    assert read(world) == state(1)
+    scene.control.clear()
+    assert read(scene) == state(1)
 
 
-def test_a_refusal_after_an_unclear_end_leaves_it_unknown(world: DriverWorld) -> None:
+def test_a_refusal_after_an_unclear_end_leaves_it_unknown(scene: Scene) -> None:
     """The right to find the coordinator is taken away in the middle: that answers nothing."""
-    found = session(world)
-    world.cluster.control.cut(ApiKey.END_TXN, 1)
-    world.cluster.control.answer(ApiKey.FIND_COORDINATOR, _NO_RIGHT, FOREVER)
+    found = session(scene)
+    scene.control.cut(ApiKey.END_TXN, 1)
+    scene.control.answer(ApiKey.FIND_COORDINATOR, _NO_RIGHT, FOREVER)
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
-        found.write(state(2), world.soon())
+        found.write(state(2), scene.soon())
     assert isinstance(unknown.value.__cause__, AuthorizationError)
-    world.cluster.control.clear()
-    assert read(world) == state(2)
+    scene.control.clear()
+    assert read(scene) == state(2)
 
 
 @pytest.mark.parametrize(
@@ -165,139 +160,135 @@ def test_a_refusal_after_an_unclear_end_leaves_it_unknown(world: DriverWorld) ->
     ],
 )
 def test_an_end_that_is_refused_at_once_is_clear(
-    world: DriverWorld, code: ErrorCode, kind: type[KafkaError], told: str
+    scene: Scene, code: ErrorCode, kind: type[KafkaError], told: str
 ) -> None:
-    found = session(world)
-    world.cluster.control.answer(ApiKey.END_TXN, code)
+    found = session(scene)
+    scene.control.answer(ApiKey.END_TXN, code)
     with pytest.raises(kind, match=told):
-        found.write(state(2), world.soon())
-    assert read(world) == state(1)
+        found.write(state(2), scene.soon())
+    assert read(scene) == state(1)
 
 
-def test_a_fence_after_an_unclear_end_is_not(world: DriverWorld) -> None:
+def test_a_fence_after_an_unclear_end_is_not(scene: Scene) -> None:
     """Written or aborted by the next one: from here it is unknown."""
-    found = session(world, request_timeout_ms="1000")
-    world.cluster.control.cut(ApiKey.END_TXN, 1)
-    world.cluster.control.answer(ApiKey.END_TXN, ErrorCode.PRODUCER_FENCED, nth=2)
+    found = session(scene, request_timeout_ms=1_000)
+    scene.control.cut(ApiKey.END_TXN, 1)
+    scene.control.answer(ApiKey.END_TXN, ErrorCode.PRODUCER_FENCED, nth=2)
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
-        found.write(state(2), world.soon())
+        found.write(state(2), scene.soon())
     assert "PRODUCER_FENCED" in str(unknown.value.__cause__)
-    assert read(world) == state(2)
+    assert read(scene) == state(2)
 
 
-def test_concurrent_transactions_for_ever_end_with_the_deadline(world: DriverWorld) -> None:
-    world.cluster.control.answer(
-        ApiKey.INIT_PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS, FOREVER
-    )
-    start = world.scheduler.now
+def test_concurrent_transactions_for_ever_end_with_the_deadline(scene: Scene) -> None:
+    scene.control.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.CONCURRENT_TRANSACTIONS, FOREVER)
+    start = scene.scheduler.now
     last = r"the last response, from broker 127\.0\.0\.1:\d+ \(id \d\), was CONCURRENT"
     with pytest.raises(KafkaTimeoutError, match=last):
-        log(world).open(KEY, world.soon(3_000))
-    assert 3_000 <= world.scheduler.now - start < 3_200
+        log(scene).open(KEY, scene.soon(3_000))
+    assert 3_000 <= scene.scheduler.now - start < 3_200
 
 
 @pytest.mark.parametrize("how", ["read", "states", "open"])
-def test_a_log_that_is_silent_is_read_until_the_callers_deadline(
-    world: DriverWorld, how: str
-) -> None:
+def test_a_log_that_is_silent_is_read_until_the_callers_deadline(scene: Scene, how: str) -> None:
     """Not for max.block.ms, which is a minute here."""
-    session(world)
-    reads = world.cluster.control.drop(ApiKey.LIST_OFFSETS, FOREVER)
-    start = world.scheduler.now
+    session(scene)
+    reads = scene.control.drop(ApiKey.LIST_OFFSETS, FOREVER)
+    start = scene.scheduler.now
     with pytest.raises(KafkaTimeoutError, match="ListOffsets of the commit log"):
-        getattr(log(world), how)(KEY, world.soon(3_000))
-    assert 3_000 <= world.scheduler.now - start < 3_200
+        getattr(log(scene), how)(KEY, scene.soon(3_000))
+    assert 3_000 <= scene.scheduler.now - start < 3_200
     assert reads.fired
 
 
-def test_the_first_write_checks_newer_records_until_its_deadline(world: DriverWorld) -> None:
+def test_the_first_write_checks_newer_records_until_its_deadline(scene: Scene) -> None:
     """What is ended before it may take longer than the log had to be opened."""
-    found = log(world).open(KEY, world.soon(1_000))
+    found = log(scene).open(KEY, scene.soon(1_000))
     theirs = CommitState(1, "run", "query", 7)
-    log(world).open("others", world.soon()).write(theirs, world.soon())
-    world.scheduler.sleep(1_500)
-    reads = asked(world.cluster, ApiKey.FETCH)
-    found.write(state(1), world.soon())
+    log(scene).open("others", scene.soon()).write(theirs, scene.soon())
+    scene.scheduler.sleep(1_500)
+    reads = asked(scene.cluster, ApiKey.FETCH)
+    found.write(state(1), scene.soon())
     assert reads()
-    assert read(world) == state(1)
+    assert read(scene) == state(1)
 
 
-def test_a_second_write_waits_for_the_first_ones_markers(world: DriverWorld) -> None:
+def test_a_second_write_waits_for_the_first_ones_markers(scene: Scene) -> None:
     """Milliseconds, not retry.backoff.ms: a micro-batch writes twice."""
-    world.cluster.marker_ms = 10
-    found = session(world)
-    start = world.scheduler.now
+    scene.cluster.marker_ms = 10
+    found = session(scene)
+    start = scene.scheduler.now
     for number in (2, 3, 4):
-        found.write(state(number), world.soon())
-    assert world.scheduler.now - start < 3 * 45
-    assert read(world) == state(4)
+        found.write(state(number), scene.soon())
+    assert scene.scheduler.now - start < 3 * 45
+    assert read(scene) == state(4)
 
 
-def test_no_identity_is_used_for_two_transactions(world: DriverWorld) -> None:
+def test_no_identity_is_used_for_two_transactions(scene: Scene) -> None:
     for _ in range(2):
-        found = session(world)
+        found = session(scene)
         for number in (2, 3):
-            found.write(state(number), world.soon())
+            found.write(state(number), scene.soon())
     used = [
         (batch.producer_id, batch.producer_epoch)
-        for batch in world.cluster.logs[TP].batches
+        for batch in scene.cluster.logs[TP].batches
         if not batch.control
     ]
     assert len(used) == len(set(used)) == 6
 
 
-def test_leader_and_coordinator_may_move_at_any_time(world: DriverWorld) -> None:
-    found = session(world)
+def test_leader_and_coordinator_may_move_at_any_time(scene: Scene) -> None:
+    found = session(scene)
     for number in range(2, 8):
-        world.cluster.move_coordinator(ID, number % 3 + 1)
-        world.cluster.move_leader(TP, (number + 1) % 3 + 1)
-        found.write(state(number), world.soon())
-        assert log(world).read(KEY, world.soon()).state == state(number)
+        scene.cluster.move_coordinator(ID, number % 3 + 1)
+        scene.cluster.move_leader(TP, (number + 1) % 3 + 1)
+        found.write(state(number), scene.soon())
+        assert log(scene).read(KEY, scene.soon()).state == state(number)
 
 
-def test_a_log_that_was_cut_off_is_read_from_its_beginning(world: DriverWorld) -> None:
+def test_a_log_that_was_cut_off_is_read_from_its_beginning(scene: Scene) -> None:
     """By an answer OFFSET_OUT_OF_RANGE, as a cleaned or truncated log gives it."""
-    kept = log(world)
-    found = session(world)
-    assert kept.read(KEY, world.soon()).state == state(1)
-    found.write(state(2), world.soon())
-    world.cluster.control.answer(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
-    assert kept.read(KEY, world.soon()).state == state(2)
+    kept = log(scene)
+    found = session(scene)
+    assert kept.read(KEY, scene.soon()).state == state(1)
+    found.write(state(2), scene.soon())
+    scene.control.answer(ApiKey.FETCH, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert kept.read(KEY, scene.soon()).state == state(2)
 
 
-def test_malformed_bytes_affect_only_the_key_they_name(world: DriverWorld) -> None:
+def test_malformed_bytes_affect_only_the_key_they_name(scene: Scene) -> None:
     """In another client's transaction, behind what the log says of the key."""
-    session(world)
+    session(scene)
     theirs = CommitState(1, "run", "query", 7)
-    other = log(world).open("others", world.soon())
-    other.write(theirs, world.soon())
+    other = log(scene).open("others", scene.soon())
+    other.write(theirs, scene.soon())
     covered = record_header(attributes=0x10, last=0, timestamp=0, producer=(4711, 0, 0), count=1)
     body = covered + b"\x7f" + KEY.encode() * 3
     junk = struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc32c(body)) + body
-    world.cluster.logs[TP].append(read_batch(junk))
-    world.cluster.logs[TP].end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
+    scene.cluster.logs[TP].append(read_batch(junk))
+    scene.cluster.logs[TP].end_transaction(4711, 0, commit=True, coordinator_epoch=0, timestamp=0)
     with pytest.raises(CommitLogError, match="the commit log, can't be read"):
-        log(world).read(KEY, world.soon())
-    assert log(world).read("others", world.soon()) == (theirs, True)
-    other.write(None, world.soon())
+        log(scene).read(KEY, scene.soon())
+    assert log(scene).read("others", scene.soon()) == (theirs, True)
+    other.write(None, scene.soon())
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS])
-def test_missing_rights_name_the_topic_and_what_is_needed(world: DriverWorld, api: ApiKey) -> None:
+def test_missing_rights_name_the_topic_and_what_is_needed(scene: Scene, api: ApiKey) -> None:
     if api is ApiKey.FETCH:
-        session(world)
-    world.cluster.control.answer(api, ErrorCode.TOPIC_AUTHORIZATION_FAILED, FOREVER)
+        session(scene)
+    scene.control.answer(api, ErrorCode.TOPIC_AUTHORIZATION_FAILED, FOREVER)
     with pytest.raises(AuthorizationError) as refused:
-        session(world)
+        session(scene)
     assert "commit log" in refused.value.message
-    assert "READ and WRITE on the topic 'commits' (commitLogTopic)" in str(refused.value)
+    assert "READ and WRITE on the topic '__kprod_commits' (commitLogTopic)" in str(refused.value)
 
 
-def test_a_missing_topic_without_the_right_to_create_it(world: DriverWorld) -> None:
-    world.cluster.delete_topic(TOPIC)
-    world.cluster.control.answer(ApiKey.CREATE_TOPICS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def test_a_missing_topic_without_the_right_to_create_it(scene: Scene) -> None:
+    scene.cluster.delete_topic(LOG_TOPIC)
+    scene.control.answer(ApiKey.CREATE_TOPICS, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(AuthorizationError, match="and CREATE while it is missing"):
-        log(world).read(KEY, world.soon())
+        log(scene).read(KEY, scene.soon())
 
 
 def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:
@@ -306,63 +297,48 @@ def test_whatever_happens_a_write_is_what_it_is_said_to_be() -> None:
     """
     told: Counter[str] = Counter()
     for seed in range(12):
-        fate = random.Random(f"cluster {seed}")
-        cluster = SeededCluster(
-            {TOPIC: 1}, fate, ClusterFaults(), too_large={}, transaction_version=1 + seed % 2
-        )
-        world = DriverWorld(cluster, seed=seed)
+        scene = scene_of(1 + seed % 2, seed=seed)
 
-        def main(world: DriverWorld = world, cluster: SeededCluster = cluster) -> None:
+        def main(scene: Scene = scene) -> None:
             current = CommitState()
             for number in range(1, 7):
-                found, current = _opened(world, cluster, current)
-                rough(world, cluster)
+                found, current = _opened(scene, current)
+                rough(scene)
                 try:
                     for wanted in (state(number), state(number).finished()):
                         before = current
-                        found.write(wanted, world.soon(8_000))
+                        found.write(wanted, scene.soon(8_000))
                         current = wanted
                     told["written"] += 1
                 except CommitOutcomeUnknownError:
                     told["unknown"] += 1
-                    current = _now(world, cluster)
+                    current = _now(scene)
                     assert current in (before, wanted)
                 except KafkaError as error:
                     told[type(error).__name__] += 1
-                    assert _now(world, cluster) == before
+                    assert _now(scene) == before
 
-        world.run(main)
+        scene.perform(main)
     assert told["written"] > 5, told
     assert sum(told.values()) - told["written"] > 5, told
 
 
-def rough(world: DriverWorld, cluster: SeededCluster) -> None:
-    cluster.faults = ClusterFaults(
+def rough(scene: Scene) -> None:
+    scene.cluster.faults = ClusterFaults(
         work_ms=50, stall=0.15, leader_moves=0.05, throttle=0.02, coordinator_error=0.4,
         coordinator_moves=0.05, broker_stops=0.02, not_leader=0.05, not_enough_replicas=0.05,
         not_enough_after_append=0.05,
     )  # fmt: skip
-    world.faults = NetworkFaults(latency_ms=3, spike=0.1, split=0.1, cut=0.1, silent=0.2)
-    for network in world.networks:
-        network.faults = world.faults
+    scene.machine.disturb(NetworkFaults(latency_ms=3, spike=0.1, split=0.1, cut=0.1, silent=0.2))
 
 
-def calm(world: DriverWorld, cluster: SeededCluster) -> None:
-    cluster.heal()
-    world.faults = NetworkFaults(latency_ms=1)
-    for network in world.networks:
-        network.faults = world.faults
-
-
-def _opened(
-    world: DriverWorld, cluster: SeededCluster, wanted: CommitState
-) -> tuple[LogSession, CommitState]:
-    calm(world, cluster)
-    found = log(world, request_timeout_ms="2000").open(KEY, world.soon(120_000))
+def _opened(scene: Scene, wanted: CommitState) -> tuple[LogSession, CommitState]:
+    scene.heal()
+    found = log(scene, request_timeout_ms=2_000).open(KEY, scene.soon(120_000))
     assert found.state == wanted
     return found, found.state
 
 
-def _now(world: DriverWorld, cluster: SeededCluster) -> CommitState:
-    calm(world, cluster)
-    return log(world).open(KEY, world.soon(120_000)).state
+def _now(scene: Scene) -> CommitState:
+    scene.heal()
+    return log(scene).open(KEY, scene.soon(120_000)).state

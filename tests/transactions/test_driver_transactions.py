@@ -16,25 +16,25 @@ from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.results import Commit
+from tests.fakes.fake_cluster.codec import Request
 from tests.real_kafka import RealKafka, consume_topic
-from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
+from tests.simulation.scene import Scene, scene_of
 
 KEY = "p"
 REPORTS = "reports"
 #: Requests of one commit with one task's transaction, and some.
 MOST_REQUESTS = 60
-pytestmark = pytest.mark.simulated
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def world(request: pytest.FixtureRequest) -> CommittingWorld:
-    return new_world(request.param)
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
-def new_world(version: int) -> CommittingWorld:
-    found = CommittingWorld(transaction_version=version)
-    found.cluster.create_topic(REPORTS, 1)
-    return found
+@pytest.fixture
+def scene(scene: Scene) -> Scene:
+    scene.cluster.create_topic(REPORTS, 1)
+    return scene
 
 
 def owner(driver: ExactlyOnceDriver, run: str) -> Owner:
@@ -43,76 +43,56 @@ def owner(driver: ExactlyOnceDriver, run: str) -> Owner:
     return Owner(KEY, run, "query", state.generation)
 
 
-def batch(
-    world: CommittingWorld, run: str, report: bytes, number: int = 0, value: str = "a"
-) -> Batch:
-    prepared = world.prepared(f"{KEY}~{run}~g0.w{number}~0", value)
+def batch(scene: Scene, run: str, report: bytes, number: int = 0, value: str = "a") -> Batch:
+    prepared = scene.prepared(f"{KEY}~{run}~g0.w{number}~0", value)
     record = TopicRecord(REPORTS, report)
     return Batch(number, (prepared,), Payload(1, 1, "t"), report=record)
 
 
-def reports(world: CommittingWorld) -> list[bytes | None]:
-    """To consumers that read committed, once the markers are there."""
-    world.scheduler.sleep(200)
-    return world.cluster.logs[TopicPartition(REPORTS, 0)].values(committed=True)
+def reports(scene: Scene, *, committed: bool = True) -> list[bytes | None]:
+    """As consumers read them once the markers are there, of decided batches or of all."""
+    scene.scheduler.sleep(200)
+    return scene.cluster.logs[TopicPartition(REPORTS, 0)].values(committed=committed)
 
 
-class KilledError(BaseException):
-    """The driver's process is gone: nothing handles it, and nothing is sent any more."""
+def commit_until_killed(scene: Scene, mine: Owner, first: Batch, requests: int) -> bool:
+    """Whether the commit was over before its process was killed at its next request after these."""
+    run, left = scene.run("killed"), iter(range(requests))
 
+    def sends(_: Request) -> None:
+        if next(left, None) is None:
+            run.process.kill()
+            scene.wait(lambda: False)
 
-class DyingClient:
-    """A network client whose process is killed instead of sending the request after ``left``."""
-
-    def __init__(self, client: Any, left: int) -> None:
-        self._client = client
-        self._left = left
-
-    def send(self, request: Any, now: int) -> None:
-        if self._left == 0:
-            raise KilledError
-        self._left -= 1
-        self._client.send(request, now)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
-def commit_until_killed(world: CommittingWorld, mine: Owner, first: Batch, requests: int) -> bool:
-    """Whether the commit was over before."""
-
-    def new_client(config: ProducerConfig, metadata: Any, clock: Any) -> Any:
-        return DyingClient(world.new_client(config, metadata, clock), requests)
-
-    driver = ExactlyOnceDriver(
-        world.config, LOG_TOPIC, clock=world.scheduler, new_client=new_client
-    )
-    try:
-        assert driver.commit(mine, first) is Commit.COMMITTED
-    except KilledError:
+    run.process.before_send.append(sends)
+    driver = scene.driver(run)
+    commit, ends = scene.beside(run.process, lambda: driver.commit(mine, first))
+    scene.wait(lambda: commit.done)
+    if run.process.dead:
         return False
+    assert ends == [Commit.COMMITTED]
     driver.close()
     return True
 
 
-def test_each_batch_has_its_report_and_a_replay_has_none(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_each_batch_has_its_report_and_a_replay_has_none(scene: Scene) -> None:
+    with scene.driver() as driver:
         for number, value in enumerate("abc"):
             mine = owner(driver, "run")
-            written = batch(world, "run", f"report {value}".encode(), number, value)
+            written = batch(scene, "run", f"report {value}".encode(), number, value)
             assert driver.commit(mine, written) is Commit.COMMITTED
         mine = owner(driver, "run")
-        again = batch(world, "run", b"report again", 2, "c")
+        again = batch(scene, "run", b"report again", 2, "c")
         assert driver.commit(mine, again) is Commit.ALREADY_DONE
-    assert world.visible() == ["a", "b", "c"]
-    assert reports(world) == [b"report a", b"report b", b"report c"]
+    assert scene.values() == ["a", "b", "c"]
+    assert reports(scene) == [b"report a", b"report b", b"report c"]
 
 
 def test_a_commit_that_waits_for_a_leader_has_one_report(
-    world: CommittingWorld, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An abort of the first one would lose its marker: the second one's would commit both."""
-    cluster, tp = world.cluster, TopicPartition(REPORTS, 0)
+    cluster, tp = scene.cluster, TopicPartition(REPORTS, 0)
     cluster.drops_markers = True
     looked: list[int] = []
     leaderless = TransactionClient.leaderless
@@ -126,13 +106,13 @@ def test_a_commit_that_waits_for_a_leader_has_one_report(
         return leaderless(client, *given, **more)
 
     monkeypatch.setattr(TransactionClient, "leaderless", lost_before)
-    with world.driver() as driver:
+    with scene.driver() as driver:
         mine = owner(driver, "run")
-        written = batch(world, "run", b"report a")
+        written = batch(scene, "run", b"report a")
         assert driver.commit(mine, written) is Commit.COMMITTED
     assert looked[-1] - looked[0] >= 4_000
-    assert world.visible() == ["a"]
-    assert reports(world) == [b"report a"]
+    assert scene.values() == ["a"]
+    assert reports(scene) == [b"report a"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -141,24 +121,24 @@ def test_a_commit_killed_at_any_request_leaves_one_report(version: int) -> None:
     whose: list[bytes | None] = []
 
     def life(requests: int) -> bool:
-        world = new_world(version)
-        over: list[bool] = []
+        scene = scene_of(version)
+        scene.cluster.create_topic(REPORTS, 1)
 
-        def body() -> None:
-            with world.driver() as planning:
+        def body() -> bool:
+            with scene.driver() as planning:
                 mine = owner(planning, "run")
-            over.append(commit_until_killed(world, mine, batch(world, "run", b"first"), requests))
-            with world.driver() as later:
+            is_over = commit_until_killed(scene, mine, batch(scene, "run", b"first"), requests)
+            with scene.driver() as later:
                 mine = owner(later, "run-2")
                 if later.plan(KEY).last_done < 0:
-                    again = batch(world, "run-2", b"again")
+                    again = batch(scene, "run-2", b"again")
                     assert later.commit(mine, again) is Commit.COMMITTED
-            assert world.visible() == ["a"]
-            (told,) = reports(world)
+            assert scene.values() == ["a"]
+            (told,) = reports(scene)
             whose.append(told)
+            return is_over
 
-        world.run(body)
-        return over[0]
+        return scene.perform(body)
 
     lives = next(n for n in range(MOST_REQUESTS) if life(n))
     killed = whose[:lives]
@@ -166,20 +146,21 @@ def test_a_commit_killed_at_any_request_leaves_one_report(version: int) -> None:
     assert {b"again", b"first"} <= set(killed), "deaths on both sides of the decision"
 
 
-def test_a_batch_that_is_not_decided_has_no_report(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_batch_that_is_not_decided_has_no_report(scene: Scene) -> None:
+    with scene.driver() as driver:
         mine = owner(driver, "run")
-        written = batch(world, "run", b"first")
-        commit_until_killed(world, mine, written, requests=12)
+        written = batch(scene, "run", b"first")
+        commit_until_killed(scene, mine, written, requests=20)
+        assert reports(scene, committed=False) == [b"first"]
         driver.abort(mine, 0, written.transactions, tasks_may_run=False)
-    assert world.visible() == []
-    assert reports(world) == []
+    assert scene.values() == []
+    assert reports(scene) == []
 
 
-def test_a_record_by_itself_is_visible_at_once(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_record_by_itself_is_visible_at_once(scene: Scene) -> None:
+    with scene.driver() as driver:
         write_record(driver.client, TopicRecord(REPORTS, b"failed"), driver.client.deadline())
-    assert reports(world) == [b"failed"]
+    assert reports(scene) == [b"failed"]
 
 
 @pytest.mark.broker

@@ -26,7 +26,7 @@ from spark_kafka_sink.transactions.committer import Committer
 from spark_kafka_sink.transactions.results import Commit, Refuse, Visible
 from spark_kafka_sink.transactions.steps import Goal, View
 from spark_kafka_sink.transactions.transactional_ids import log_id
-from tests.transactions.committing_world import CommittingWorld
+from tests.simulation.scene import VERSIONS, Scene
 from tests.transactions.failing import KEY, MINE, Failing
 from tests.transactions.failing_commits import ABORTS, WAYS, Way
 
@@ -44,17 +44,12 @@ _ELSEWHERE = (
     "... more transactions of the batch ...",
 )
 
-SIMULATED = pytest.mark.simulated
+SIMULATED = VERSIONS
 
 
-@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def world(request: pytest.FixtureRequest) -> CommittingWorld:
-    return CommittingWorld(transaction_version=request.param)
-
-
-def mine(world: CommittingWorld) -> list[str]:
+def mine(scene: Scene) -> list[str]:
     """Rows of the write that failed, as readers of committed rows see them."""
-    return [value for value in world.visible() if value.startswith("mine")]
+    return [value for value in scene.values() if value.startswith("mine")]
 
 
 @pytest.fixture
@@ -102,33 +97,31 @@ def agrees(said: Visible, now: list[str], later: list[str], next_error: KafkaErr
     return now == later == []
 
 
-def start_again(world: CommittingWorld) -> KafkaError | None:
+def start_again(scene: Scene) -> KafkaError | None:
     """The brokers answer again, and a driver plans as each start does; then time passes. Returns
     the error of that start.
     """
     found: KafkaError | None = None
-    world.cluster.heal()
-    with world.driver() as driver:
+    scene.cluster.heal()
+    with scene.driver() as driver:
         try:
             driver.plan(KEY)
         except (CommitOutcomeUnknownError, PartialCommitError, CommitLogError) as error:
             found = error
-    world.scheduler.sleep(_ALL_TIMED_OUT_MS)
+    scene.scheduler.sleep(_ALL_TIMED_OUT_MS)
     return found
 
 
 @SIMULATED
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_a_failed_commit_agrees_with_readers(
-    world: CommittingWorld, way: Way, failed: list[Refuse]
-) -> None:
-    failing = Failing(world)
+def test_a_failed_commit_agrees_with_readers(scene: Scene, way: Way, failed: list[Refuse]) -> None:
+    failing = Failing(scene)
     error = told(way, failing)
     said = failed[-1].visible
     assert said is visible(error)
-    now = mine(world)
-    next_error = start_again(world)
-    later = mine(world)
+    now = mine(scene)
+    next_error = start_again(scene)
+    later = mine(scene)
     assert agrees(said, now, later, next_error), (error, now, later, next_error)
 
 
@@ -136,14 +129,12 @@ def test_a_failed_commit_agrees_with_readers(
 @pytest.mark.parametrize(
     "way", [way for way in WAYS if way.error is CommitError], ids=lambda way: way.name
 )
-def test_a_batch_may_be_written_again_after_a_commit_error(
-    world: CommittingWorld, way: Way
-) -> None:
+def test_a_batch_may_be_written_again_after_a_commit_error(scene: Scene, way: Way) -> None:
     """Its rows come once, or it is refused again; never twice."""
-    failing = Failing(world)
+    failing = Failing(scene)
     told(way, failing)
-    world.cluster.heal()
-    with world.driver() as driver:
+    scene.cluster.heal()
+    with scene.driver() as driver:
         number = 5 if "number" in way.text else 0
         try:
             again = failing.batch(*MINE, number=number, run="run-9")
@@ -152,23 +143,23 @@ def test_a_batch_may_be_written_again_after_a_commit_error(
             wanted: list[str] = []
         else:
             wanted = sorted(MINE)
-    world.scheduler.sleep(_ALL_TIMED_OUT_MS)
-    assert mine(world) in (wanted, [])
+    scene.scheduler.sleep(_ALL_TIMED_OUT_MS)
+    assert mine(scene) in (wanted, [])
 
 
 @SIMULATED
 @pytest.mark.parametrize("way", ABORTS, ids=lambda way: way.name)
 def test_an_abort_that_fails_leaves_nothing_visible(
-    world: CommittingWorld, way: Way, failed: list[Refuse]
+    scene: Scene, way: Way, failed: list[Refuse]
 ) -> None:
     """It was not decided, and no error of an abort is a CommitError."""
-    error = told(way, Failing(world))
+    error = told(way, Failing(scene))
     assert not isinstance(error, CommitError)
     assert failed[-1].how is not Commit.NOT_VISIBLE
-    assert mine(world) == []
-    start_again(world)
-    assert mine(world) == []
-    assert world.state_of(log_id(KEY)) != "Ongoing"
+    assert mine(scene) == []
+    start_again(scene)
+    assert mine(scene) == []
+    assert scene.state_of(log_id(KEY)) != "Ongoing"
 
 
 def test_no_outcome_is_a_subclass_of_another_one() -> None:

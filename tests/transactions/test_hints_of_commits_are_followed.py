@@ -7,7 +7,6 @@ by.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -18,11 +17,12 @@ from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.operations.operator import Operator
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
-from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.spark_world import LOG_TOPIC
 from tests.transactions.failing import KEY, MINE, Failing
 from tests.transactions.failing_commits import ABORTS, WAYS
 
-pytestmark = pytest.mark.simulated
+pytestmark = VERSIONS
 
 Follow = Callable[[Failing], None]
 BY_NAME = {way.name: way for way in (*WAYS, *ABORTS)}
@@ -30,18 +30,13 @@ BY_NAME = {way.name: way for way in (*WAYS, *ABORTS)}
 LONG_MS = 120_000
 
 
-@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def world(request: pytest.FixtureRequest) -> CommittingWorld:
-    return CommittingWorld(transaction_version=request.param)
-
-
 def operator(f: Failing) -> Operator:
-    client = f.world.client()
+    client = f.scene.client()
     return Operator(CommitLog(client, LOG_TOPIC), client)
 
 
 def times_seen(f: Failing) -> dict[str, int]:
-    visible = f.world.visible()
+    visible = f.scene.values()
     return {value: visible.count(value) for value in MINE}
 
 
@@ -49,13 +44,13 @@ def written(number: int = 0, key: str = KEY, wait_ms: int = 0, seen: int = 1) ->
     """Another start writes the rows under ``key``; readers see each of them ``seen`` times."""
 
     def follow(f: Failing) -> None:
-        f.world.cluster.heal()
-        f.world.scheduler.sleep(LONG_MS)  # brokers abort what the failed attempt left open
-        with f.world.driver() as driver:
+        f.scene.cluster.heal()
+        f.scene.scheduler.sleep(LONG_MS)  # brokers abort what the failed attempt left open
+        with f.scene.driver() as driver:
             generation = driver.plan(key).generation
             owner = Owner(key, "next", "query", generation, f.numbering)
-            prepared = f.world.prepared(f"{key}~next~g{generation}.w{number}~0", *MINE)
-            f.world.scheduler.sleep(wait_ms)
+            prepared = f.scene.prepared(f"{key}~next~g{generation}.w{number}~0", *MINE)
+            f.scene.scheduler.sleep(wait_ms)
             batch = Batch(number, (prepared,), Payload(len(MINE), sum(map(len, MINE)), "t"))
             assert driver.commit(owner, batch) is Commit.COMMITTED
         assert times_seen(f) == dict.fromkeys(MINE, seen)
@@ -64,7 +59,7 @@ def written(number: int = 0, key: str = KEY, wait_ms: int = 0, seen: int = 1) ->
 
 
 def with_longer_transactions(f: Failing) -> None:
-    f.world.config = replace(f.world.config, transaction_timeout_ms=LONG_MS)
+    f.scene.changes |= {"transaction_timeout_ms": LONG_MS}
     written(wait_ms=40_000)(f)
 
 
@@ -75,7 +70,7 @@ def with_other_names(number: int = 0, key: str = "p~other") -> Follow:
 
 def reset(f: Failing) -> None:
     """As ``kprod txn reset`` does, when no transaction of the query is open."""
-    f.world.scheduler.sleep(LONG_MS)
+    f.scene.scheduler.sleep(LONG_MS)
     operates = operator(f)
     operates.reset(operates.plan_reset(KEY))
     written(5)(f)
@@ -96,13 +91,13 @@ def resolved(*, done: bool) -> Follow:
     """
 
     def follow(f: Failing) -> None:
-        f.world.cluster.heal()
+        f.scene.cluster.heal()
         before = times_seen(f)
         assert sorted(before.values()) == [0, 1], "it is committed in part"
         operates = operator(f)
         operates.resolve(operates.plan_resolve(KEY, 0, done=done))
         if not done:
-            with f.world.driver() as driver:
+            with f.scene.driver() as driver:
                 owner = Owner(KEY, "next", "query", driver.plan(KEY).generation, f.numbering)
                 assert driver.commit(owner, f.batch(*MINE, run="next")) is Commit.COMMITTED
         more = 0 if done else 1
@@ -113,9 +108,9 @@ def resolved(*, done: bool) -> Follow:
 
 def resolved_by_a_start(f: Failing) -> None:
     """The rows are visible, or the start lets them be written again: once in any case."""
-    f.world.cluster.heal()
-    f.world.scheduler.sleep(LONG_MS)
-    with f.world.driver() as driver:
+    f.scene.cluster.heal()
+    f.scene.scheduler.sleep(LONG_MS)
+    with f.scene.driver() as driver:
         state = driver.plan(KEY)
     if state.last_done < 0:
         written()(f)
@@ -124,8 +119,8 @@ def resolved_by_a_start(f: Failing) -> None:
 
 def described(f: Failing) -> None:
     """``kprod txn describe`` shows that the log has no record of the abort."""
-    f.world.cluster.heal()
-    f.world.scheduler.sleep(LONG_MS)
+    f.scene.cluster.heal()
+    f.scene.scheduler.sleep(LONG_MS)
     with pytest.raises(RefusedError, match="the commit log has no key"):
         operator(f).inspector.describe(KEY)
     assert times_seen(f) == dict.fromkeys(MINE, 0)
@@ -182,17 +177,17 @@ ROWS: list[tuple[str, str, list[Follow]]] = [
     ids=[f"{way} {n}" for way, _, ways in ROWS for n in range(len(ways))],
 )
 def test_the_hint_of_a_commit_leads_to_visible_rows(
-    world: CommittingWorld, way: str, words: str, follow: Follow
+    scene: Scene, way: str, words: str, follow: Follow
 ) -> None:
-    failing = Failing(world)
+    failing = Failing(scene)
     with pytest.raises(KafkaError) as raised:
         BY_NAME[way].go(failing)
     assert words in str(raised.value.hint)
     follow(failing)
 
 
-def test_a_job_that_ran_beside_another_one_writes_after_it(world: CommittingWorld) -> None:
-    failing = Failing(world)
+def test_a_job_that_ran_beside_another_one_writes_after_it(scene: Scene) -> None:
+    failing = Failing(scene)
     failing.numbering = Numbering.VERSIONS
     with pytest.raises(KafkaError) as raised:
         BY_NAME["another_driver_has_taken_over"].go(failing)

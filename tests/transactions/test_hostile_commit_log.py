@@ -23,28 +23,20 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_log.log_parts import PIECE_BYTES
 from spark_kafka_sink.transactions.commit_log.log_reader import KeyFilter, LogReader, LogSnapshot
 from spark_kafka_sink.transactions.commit_state import CommitState
-from tests.fakes.fake_cluster import FakeCluster
 from tests.real_kafka import RealKafka, consume_topic
 from tests.records.log_bytes import raw_batch
-from tests.transactions.simulated_driver import DriverWorld
+from tests.simulation.scene import Scene
+from tests.simulation.spark_world import LOG_TOPIC
 
-KEY, TOPIC = "orders", "commits"
-TP = TopicPartition(TOPIC, 0)
-pytestmark = pytest.mark.simulated
-
-
-@pytest.fixture
-def world() -> DriverWorld:
-    cluster = FakeCluster(3)
-    cluster.create_topic(TOPIC, configs={"cleanup.policy": "compact"})
-    return DriverWorld(cluster)
+KEY = "orders"
+TP = TopicPartition(LOG_TOPIC, 0)
 
 
-def states(world: DriverWorld, count: int) -> None:
+def states(scene: Scene, count: int) -> None:
     """What another query writes, whose key contains ours."""
-    session = CommitLog(world.client(), TOPIC).open(f"{KEY}2", world.soon())
+    session = CommitLog(scene.client(), LOG_TOPIC).open(f"{KEY}2", scene.soon())
     for number in range(count):
-        session.write(CommitState(1, "run", "query", number), world.soon())
+        session.write(CommitState(1, "run", "query", number), scene.soon())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +50,31 @@ class SlowFilter(KeyFilter):
         return super(SlowFilter, self).takes(record_key)
 
 
-def test_a_log_is_read_until_the_deadline_however_long_it_is(world: DriverWorld) -> None:
+def test_a_log_is_read_until_the_deadline_however_long_it_is(scene: Scene) -> None:
     """One Fetch returns all of it, so the clock is looked at between its batches."""
-    states(world, 20)
-    slow = SlowFilter(KEY.encode(), work=lambda: world.scheduler.sleep(700))
-    reader = LogReader(world.client(), "READ")
-    start = world.scheduler.now
+    states(scene, 20)
+    slow = SlowFilter(KEY.encode(), work=lambda: scene.scheduler.sleep(700))
+    reader = LogReader(scene.client(), "READ")
+    start = scene.scheduler.now
     with pytest.raises(KafkaTimeoutError, match=r"of its \d+ offsets, \d+ were read"):
-        reader.read_keys(TP, slow, LogSnapshot(), world.soon(5_000))
-    assert 5_000 <= world.scheduler.now - start < 6_000
-    whole = reader.read_keys(TP, slow, LogSnapshot(), world.soon(60_000))
+        reader.read_keys(TP, slow, LogSnapshot(), scene.soon(5_000))
+    assert 5_000 <= scene.scheduler.now - start < 6_000
+    whole = reader.read_keys(TP, slow, LogSnapshot(), scene.soon(60_000))
     assert whole.records == {}
 
 
 def test_what_we_write_is_far_below_what_is_read_of_a_batch(
-    world: DriverWorld, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A state of seven parts, and the tombstones of six: also with an eighth of the limits."""
     monkeypatch.setattr(log_records, "MOST_WALKED", log_records.MOST_WALKED // 8)
     monkeypatch.setattr(log_records, "MOST_RECORDS", log_records.MOST_RECORDS // 8)
     long = CommitState(1, "run", "q", 0, superseded=tuple(f"{i:0200}" for i in range(18_000)))
     assert len(long.encode()) > 6 * PIECE_BYTES
-    session = CommitLog(world.client(), TOPIC).open(KEY, world.soon())
+    session = CommitLog(scene.client(), LOG_TOPIC).open(KEY, scene.soon())
     for state in (long, CommitState(1, "run", "query", 7), long):
-        session.write(state, world.soon())
-        assert CommitLog(world.client(), TOPIC).read(KEY, world.soon()).state == state
+        session.write(state, scene.soon())
+        assert CommitLog(scene.client(), LOG_TOPIC).read(KEY, scene.soon()).state == state
 
 
 def test_a_batch_of_the_shortest_tombstones_is_read() -> None:

@@ -28,16 +28,15 @@ from spark_kafka_sink.transactions import driver_transactions
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.fake_cluster.codec import Request
-from tests.transactions.simulated_driver import DriverWorld
+from tests.simulation.scene import Scene
 
 TP = TopicPartition("t", 0)
 ID, GROUP = "p~run~offsets~0", "readers"
-pytestmark = pytest.mark.simulated
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 
 def prepare(
-    world: DriverWorld,
+    scene: Scene,
     client: TransactionClient,
     version: int,
     *,
@@ -45,24 +44,23 @@ def prepare(
     offset: int = 7,
     milliseconds: int = 60_000,
 ) -> PreparedTransaction:
-    client._version = version  # as of a cluster of it
     offsets = GroupOffsets(GROUP, {tp: OffsetAndMetadata(offset)})
-    return driver_transactions.prepare(client, ID, offsets, world.soon(milliseconds))
+    return driver_transactions.prepare(client, ID, offsets, scene.soon(milliseconds))
 
 
-def end(world: DriverWorld, client: TransactionClient, prepared: PreparedTransaction) -> None:
+def end(scene: Scene, client: TransactionClient, prepared: PreparedTransaction) -> None:
     for _ in range(2):  # the second one is answered when the markers are written
-        ended = client.end([prepared], committed=True, deadline_ms=world.soon())
+        ended = client.end([prepared], committed=True, deadline_ms=scene.soon())
         assert ended == {ID: ErrorCode.NONE}
 
 
-def commit(world: DriverWorld, version: int) -> int | None:
+def commit(scene: Scene, version: int) -> int | None:
     """Prepare, and commit by another driver: the group's offset afterwards."""
-    prepared = prepare(world, world.client(), version)
-    assert TP not in world.cluster.groups.committed.get(GROUP, {})
-    end(world, world.client(), prepared)
-    assert world.cluster.groups.open == {}, "nothing is left open"
-    found = world.cluster.groups.committed.get(GROUP, {}).get(TP)
+    prepared = prepare(scene, scene.client(), version)
+    assert TP not in scene.cluster.groups.committed.get(GROUP, {})
+    end(scene, scene.client(), prepared)
+    assert scene.cluster.groups.open == {}, "nothing is left open"
+    found = scene.cluster.groups.committed.get(GROUP, {}).get(TP)
     return None if found is None else found.offset
 
 
@@ -70,10 +68,10 @@ def commit(world: DriverWorld, version: int) -> int | None:
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_offsets_that_were_lost_are_given_again(
-    world: DriverWorld, kind: str, processed: bool, version: int
+    scene: Scene, kind: str, processed: bool, version: int
 ) -> None:
-    fault = getattr(world.cluster.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
-    assert commit(world, version) == 7
+    fault = getattr(scene.control, kind)(ApiKey.TXN_OFFSET_COMMIT, 1, processed=processed)
+    assert commit(scene, version) == 7
     assert fault.fired == 1
 
 
@@ -90,14 +88,14 @@ def test_offsets_that_were_lost_are_given_again(
     ],
 )
 def test_what_may_arrive_late_is_not_asked_again(
-    world: DriverWorld, api: ApiKey, told: str, version: int, kind: str, processed: bool
+    scene: Scene, api: ApiKey, told: str, version: int, kind: str, processed: bool
 ) -> None:
-    fault = getattr(world.cluster.control, kind)(api, 1, processed=processed)
+    fault = getattr(scene.control, kind)(api, 1, processed=processed)
     with pytest.raises(KafkaTimeoutError, match=told):
-        commit(world, version)
+        commit(scene, version)
     assert fault.fired == 1
-    assert world.cluster.groups.open == {}
-    assert TP not in world.cluster.groups.committed.get(GROUP, {})
+    assert scene.cluster.groups.open == {}
+    assert TP not in scene.cluster.groups.committed.get(GROUP, {})
 
 
 @VERSIONS
@@ -114,62 +112,60 @@ def test_what_may_arrive_late_is_not_asked_again(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_what_passes_is_asked_again(world: DriverWorld, code: ErrorCode, version: int) -> None:
-    fault = world.cluster.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
-    assert commit(world, version) == 7
+def test_what_passes_is_asked_again(scene: Scene, code: ErrorCode, version: int) -> None:
+    fault = scene.control.answer(ApiKey.TXN_OFFSET_COMMIT, code, 4)
+    assert commit(scene, version) == 7
     assert fault.fired == 4
 
 
 @VERSIONS
-def test_the_groups_coordinator_is_found_again_when_it_moves(
-    world: DriverWorld, version: int
-) -> None:
-    client = world.client()
-    prepare(world, client, version, offset=5)  # both coordinators are remembered
-    world.cluster.move_coordinator(GROUP, world.cluster.coordinator_of(GROUP) % 3 + 1)
-    moved = world.cluster.control.delay(
-        ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=world.cluster.coordinator_of(GROUP)
+def test_the_groups_coordinator_is_found_again_when_it_moves(scene: Scene, version: int) -> None:
+    client = scene.client()
+    prepare(scene, client, version, offset=5)  # both coordinators are remembered
+    scene.cluster.move_coordinator(GROUP, scene.cluster.coordinator_of(GROUP) % 3 + 1)
+    moved = scene.control.delay(
+        ApiKey.TXN_OFFSET_COMMIT, 1, FOREVER, node=scene.cluster.coordinator_of(GROUP)
     )
-    prepared = prepare(world, client, version)
+    prepared = prepare(scene, client, version)
     assert moved.fired == 1
-    end(world, client, prepared)
-    assert world.cluster.groups.committed[GROUP][TP].offset == 7
+    end(scene, client, prepared)
+    assert scene.cluster.groups.committed[GROUP][TP].offset == 7
 
 
 @VERSIONS
-def test_the_groups_coordinator_dies_under_the_request(world: DriverWorld, version: int) -> None:
-    dead = world.cluster.coordinator_of(GROUP)
-    lost = world.cluster.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
-    client = world.client()
-    client.loop.coordinators([ID], world.soon())
-    world.after(60, lambda: world.cluster.stop_broker(dead))
-    prepared = prepare(world, client, version)
-    end(world, client, prepared)
+def test_the_groups_coordinator_dies_under_the_request(scene: Scene, version: int) -> None:
+    dead = scene.cluster.coordinator_of(GROUP)
+    lost = scene.control.delay(ApiKey.TXN_OFFSET_COMMIT, 100, FOREVER, node=dead)
+    client = scene.client()
+    client.loop.coordinators([ID], scene.soon())
+    scene.after(60, lambda: scene.cluster.stop_broker(dead))
+    prepared = prepare(scene, client, version)
+    end(scene, client, prepared)
     assert lost.fired == 1, "it was on its way"
-    assert world.cluster.down == {dead}
-    assert world.cluster.groups.committed[GROUP][TP].offset == 7
+    assert scene.cluster.down == {dead}
+    assert scene.cluster.groups.committed[GROUP][TP].offset == 7
 
 
 @VERSIONS
-def test_an_unclear_end_is_raised_at_the_deadline(world: DriverWorld, version: int) -> None:
-    fault = world.cluster.control.answer(
+def test_an_unclear_end_is_raised_at_the_deadline(scene: Scene, version: int) -> None:
+    fault = scene.control.answer(
         ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FOREVER
     )
-    start = world.scheduler.now
+    start = scene.scheduler.now
     told = r"TxnOffsetCommit of group 'readers'.*COORDINATOR_LOAD_IN_PROGRESS"
     with pytest.raises(KafkaTimeoutError, match=told):
-        prepare(world, world.client(), version, milliseconds=9_000)
-    assert 9_000 <= world.scheduler.now - start < 9_200
+        prepare(scene, scene.client(), version, milliseconds=9_000)
+    assert 9_000 <= scene.scheduler.now - start < 9_200
     assert fault.fired > 5
 
 
 @VERSIONS
-def test_a_partition_that_stays_unknown_fails_early(world: DriverWorld, version: int) -> None:
-    start = world.scheduler.now
+def test_a_partition_that_stays_unknown_fails_early(scene: Scene, version: int) -> None:
+    start = scene.scheduler.now
     told = "TxnOffsetCommit of group 'readers', of elsewhere-3.*does not have this partition"
     with pytest.raises(InvalidMetadataError, match=told):
-        prepare(world, world.client(), version, tp=TopicPartition("elsewhere", 3))
-    assert 5_000 <= world.scheduler.now - start < 7_000
+        prepare(scene, scene.client(), version, tp=TopicPartition("elsewhere", 3))
+    assert 5_000 <= scene.scheduler.now - start < 7_000
 
 
 OFFSETS, GROUPS = ApiKey.TXN_OFFSET_COMMIT, ApiKey.ADD_OFFSETS_TO_TXN
@@ -198,22 +194,22 @@ FINAL: list[tuple[ApiKey, ErrorCode, type[KafkaError], str]] = [
     ],
 )
 def test_what_no_asking_mends_is_raised_at_once(
-    world: DriverWorld,
+    scene: Scene,
     api: ApiKey,
     code: ErrorCode,
     kind: type[KafkaError],
     words: str,
     version: int,
 ) -> None:
-    fault = world.cluster.control.answer(api, code, FOREVER)
+    fault = scene.control.answer(api, code, FOREVER)
     with pytest.raises(kind) as refused:
-        prepare(world, world.client(), version)
+        prepare(scene, scene.client(), version)
     assert words in str(refused.value)
     assert "\n" not in refused.value.message
     assert fault.fired == 1
 
 
-def test_groups_and_ids_of_one_name_have_separate_coordinators(world: DriverWorld) -> None:
+def test_groups_and_ids_of_one_name_have_separate_coordinators(scene: Scene) -> None:
     """And are asked for in requests of their own, many keys in each."""
     asked: list[tuple[int, tuple[str, ...]]] = []
 
@@ -221,16 +217,16 @@ def test_groups_and_ids_of_one_name_have_separate_coordinators(world: DriverWorl
         asked.append((request.body.key_type, tuple(request.body.coordinator_keys)))
         return True
 
-    world.cluster.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
+    scene.control.delay(ApiKey.FIND_COORDINATOR, 1, FOREVER, where=told)
     kinds = (CoordinatorType.TRANSACTION, CoordinatorType.GROUP)
     calls: list[Call[object]] = [
         Call(None, CoordinatorKey(key, kind), "it") for key in ("a", "b") for kind in kinds
     ]
-    client = world.client()
-    assert client.loop.run(calls, world.soon())
+    client = scene.client()
+    assert client.loop.run(calls, scene.soon())
     assert sorted(asked) == [(0, ("a", "b")), (1, ("a", "b"))]
     client.loop.forget_coordinators(["a"])
-    assert client.loop.run([Call(None, call.to, "it") for call in calls], world.soon())
+    assert client.loop.run([Call(None, call.to, "it") for call in calls], scene.soon())
     assert asked[2:] == [(1, ("a",))], "the group of that name is still known"
 
 

@@ -13,53 +13,44 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.operations.operator import Operator
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster import FOREVER
+from tests.simulation.scene import Scene
+from tests.simulation.spark_world import LOG_TOPIC
 from tests.transactions.open_transactions import open_transactions
-from tests.transactions.simulated_driver import DriverWorld
 
 TP = TopicPartition("t", 0)
-LOG = "commits"
 ORPHANS = [f"orders~old~w~{number}" for number in range(6)]
-pytestmark = pytest.mark.simulated
 
 
-@pytest.fixture
-def cluster() -> FakeCluster:
-    found = FakeCluster(3)
-    found.create_topic("t")
-    found.create_topic(LOG, configs={"cleanup.policy": "compact"})
-    return found
-
-
-def operator(world: DriverWorld, key: str = "orders") -> Operator:
+def operator(scene: Scene, key: str = "orders") -> Operator:
     """And a key whose batch 7 is done, and whose run has replaced the one of the orphans."""
-    client = world.client()
-    log = CommitLog(client, LOG)
+    client = scene.client()
+    log = CommitLog(client, LOG_TOPIC)
     done = CommitState(1, "run", "query", 7, superseded=("old",))
-    log.open(key, world.soon()).write(done, world.soon())
+    log.open(key, scene.soon()).write(done, scene.soon())
     return Operator(log, client)
 
 
-def test_a_reset_is_refused_while_a_broker_is_silent(world: DriverWorld) -> None:
+def test_a_reset_is_refused_while_a_broker_is_silent(scene: Scene) -> None:
     """Transactions of the owner may be open there."""
-    operates = operator(world)
-    world.cluster.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, node=2)
+    operates = operator(scene)
+    scene.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, node=2)
     with pytest.raises(RefusedError, match=r"\(id 2\) did not answer") as refused:
         operates.plan_reset("orders")
     assert "or use --force" in refused.value.hint
     assert operates.plan_reset("orders", force=True).key == "orders"
-    world.cluster.control.clear()
+    scene.control.clear()
     assert operates.plan_reset("orders").state.last_done == 7
-    world.cluster.control.check()
+    scene.control.check()
 
 
 def test_a_sweep_ends_what_is_known_and_fails_for_the_rest(
-    world: DriverWorld, capsys: pytest.CaptureFixture[str]
+    scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    operates = operator(world)
-    open_transactions(world.client(), ORPHANS, TP)
-    unseen = {i for i in ORPHANS if world.cluster.coordinator_of(i) == 2}
-    world.cluster.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, node=2)
+    operates = operator(scene)
+    open_transactions(scene.client(), ORPHANS, TP)
+    unseen = {i for i in ORPHANS if scene.cluster.coordinator_of(i) == 2}
+    scene.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, node=2)
     plan = operates.plan_sweep("orders")
     with pytest.raises(typer.Exit) as ended:
         _end(operates, plan, Confirmation(Asked(as_json=False, dry_run=False, yes=True)), "sweep")
@@ -67,35 +58,35 @@ def test_a_sweep_ends_what_is_known_and_fails_for_the_rest(
     shown = capsys.readouterr().out
     assert "(id 2): the list lacks its transactions." in shown
     assert f"Aborted {len(ORPHANS) - len(unseen)} transactions." in shown
-    world.cluster.control.clear()
+    scene.control.clear()
     assert {str(t.id) for t in operates.plan_sweep("orders").transactions} == unseen
     assert unseen
     assert unseen != set(ORPHANS)
 
 
-def test_brokers_before_3_8_are_swept_by_this_machines_clock(world: DriverWorld) -> None:
+def test_brokers_before_3_8_are_swept_by_this_machines_clock(scene: Scene) -> None:
     """They can't select by age: a transaction is as old as its start says."""
-    world.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
-    operates = operator(world)
+    scene.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
+    operates = operator(scene)
     old, young = ORPHANS[:3], ORPHANS[3:]
-    open_transactions(world.client(), old, TP)
-    world.scheduler.sleep(10_000)
-    open_transactions(world.client(), young, TP)
+    open_transactions(scene.client(), old, TP)
+    scene.scheduler.sleep(10_000)
+    open_transactions(scene.client(), young, TP)
     plan = operates.plan_sweep("orders", older_than_ms=5_000)
     assert {str(t.id) for t in plan.transactions} == set(old)
     assert plan.kept == dict.fromkeys(young, "not open for that long")
 
 
-def test_an_abort_without_an_answer_is_an_error_and_keeps_the_key(world: DriverWorld) -> None:
+def test_an_abort_without_an_answer_is_an_error_and_keeps_the_key(scene: Scene) -> None:
     """Of a job that has one run only, which is forgotten with its transactions."""
     key, one = "orders~job", "orders~job~job~w~0"
-    operates = operator(world, key)
-    open_transactions(world.client(), [one], TP)
+    operates = operator(scene, key)
+    open_transactions(scene.client(), [one], TP)
     plan = operates.plan_abort([one])
-    lost = world.cluster.control.drop(
+    lost = scene.control.drop(
         ApiKey.END_TXN, FOREVER, where=lambda request: request.body.transactional_id == one
     )
     aborted = operates.end(plan)
     assert (aborted.ended, aborted.failed) == ((), {one: "no clear answer in time"})
     lost.stop()
-    assert CommitLog(world.client(), LOG).read(key, world.soon()).state is not None
+    assert CommitLog(scene.client(), LOG_TOPIC).read(key, scene.soon()).state is not None

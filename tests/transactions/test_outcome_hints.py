@@ -9,65 +9,57 @@ import pytest
 
 from spark_kafka_sink.base.errors import CommitOutcomeUnknownError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import Decision, Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
-from spark_kafka_sink.transactions.operations.operator import Operator
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.fakes.fake_cluster.transaction_coordinator import TransactionCoordinator
-from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.spark_world import TIMEOUT_MS
 
 KEY, RUN, NUMBER = "orders", "run-0", 0
-pytestmark = pytest.mark.simulated
+pytestmark = VERSIONS
 
 
-@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def world(request: pytest.FixtureRequest) -> CommittingWorld:
-    return CommittingWorld(transaction_version=request.param)
-
-
-def decided(world: CommittingWorld, tasks: int = 2) -> tuple[PreparedTransaction, ...]:
+def decided(scene: Scene, tasks: int = 2) -> tuple[PreparedTransaction, ...]:
     """By a driver that died before its first EndTxn."""
-    written = tuple(world.prepared(f"{KEY}~{RUN}~g0.w{k}~{k}", f"lost {k}") for k in range(tasks))
-    with world.client() as client:
-        session = CommitLog(client, LOG_TOPIC).open(KEY, client.deadline())
-        state = session.state.taken_over(RUN, "query", client.clock.wall_ms())
-        decision = Decision(NUMBER, written, (Payload(2),))
-        session.write(state.decided(decision), client.deadline())
+    written = tuple(scene.prepared(f"{KEY}~{RUN}~g0.w{k}~{k}", f"lost {k}") for k in range(tasks))
+    decision = Decision(NUMBER, written, (Payload(2),))
+    at_ms = scene.scheduler.wall_ms()
+    scene.change_log(KEY, lambda state: state.taken_over(RUN, "query", at_ms).decided(decision))
     return written
 
 
-def expired(world: CommittingWorld, written: tuple[PreparedTransaction, ...]) -> None:
+def expired(scene: Scene, written: tuple[PreparedTransaction, ...]) -> None:
     for one in written:
-        world.cluster.transactions.expire(one.transactional_id)
+        scene.cluster.transactions.expire(one.transactional_id)
 
 
-def initialized_again(world: CommittingWorld, written: tuple[PreparedTransaction, ...]) -> None:
+def initialized_again(scene: Scene, written: tuple[PreparedTransaction, ...]) -> None:
     """So it is after an abort of a broker that reports Empty and the next epoch in place of
     CompleteAbort (franz-go's kfake), too.
     """
-    with world.client() as client:
+    with scene.client() as client:
         for one in written:
             client.init_producer_id(one.transactional_id, 60_000, client.deadline())
 
 
-def hint_of_a_start(world: CommittingWorld) -> str:
-    with world.driver() as driver, pytest.raises(CommitOutcomeUnknownError) as caught:
+def hint_of_a_start(scene: Scene) -> str:
+    with scene.driver() as driver, pytest.raises(CommitOutcomeUnknownError) as caught:
         driver.plan(KEY)
     assert caught.value.kind.kp_code == "KP0610"
     assert caught.value.hint is not None
     return caught.value.hint
 
 
-def writes_it_again(world: CommittingWorld) -> None:
+def writes_it_again(scene: Scene) -> None:
     """The next start of the query does."""
-    with world.driver() as driver:
+    with scene.driver() as driver:
         state = driver.plan(KEY)
         assert state.last_done == -1
         owner = Owner(KEY, "run-1", "query", state.generation)
-        again = world.prepared(f"{KEY}~run-1~g{state.generation}.w~0", "again")
+        again = scene.prepared(f"{KEY}~run-1~g{state.generation}.w~0", "again")
         assert driver.commit(owner, Batch(NUMBER, (again,), Payload(1))) is Commit.COMMITTED
-    assert world.visible() == ["again"]
+    assert scene.values() == ["again"]
 
 
 @pytest.mark.parametrize(
@@ -78,44 +70,42 @@ def writes_it_again(world: CommittingWorld) -> None:
     ],
 )
 def test_an_expired_id_is_told_from_one_initialized_again(
-    world: CommittingWorld,
-    happens: Callable[[CommittingWorld, tuple[PreparedTransaction, ...]], None],
+    scene: Scene,
+    happens: Callable[[Scene, tuple[PreparedTransaction, ...]], None],
     why: str,
     not_why: str,
 ) -> None:
-    happens(world, decided(world))
-    hint = hint_of_a_start(world)
+    happens(scene, decided(scene))
+    hint = hint_of_a_start(scene)
     assert why in hint
     assert not_why not in hint
     assert f"'kprod txn resolve {KEY} --batch {NUMBER} --as done --force'" in hint
     assert "'--as replay'" in hint
-    with world.client() as client:
-        operator = Operator(CommitLog(client, LOG_TOPIC), client)
+    with scene.by_hand() as operator:
         operator.resolve(operator.plan_resolve(KEY, NUMBER, done=False, force=True))
     if happens is initialized_again:  # (a log of the fake's keeps what expired open)
-        writes_it_again(world)
+        writes_it_again(scene)
 
 
-def test_an_aborted_transaction_beside_an_expired_one_is_named(world: CommittingWorld) -> None:
-    written = decided(world)
-    world.cluster.transactions.expire(written[0].transactional_id)
-    world.scheduler.sleep(world.config.transaction_timeout_ms + 61_000)
-    hint = hint_of_a_start(world)
+def test_an_aborted_transaction_beside_an_expired_one_is_named(scene: Scene) -> None:
+    written = decided(scene)
+    scene.cluster.transactions.expire(written[0].transactional_id)
+    scene.scheduler.sleep(TIMEOUT_MS + 61_000)
+    hint = hint_of_a_start(scene)
     assert "brokers have aborted 1 others, whose rows are missing in either case" in hint
     assert "'--as replay'" in hint
 
 
-def test_a_broker_without_timeouts_gets_no_promise_of_a_start(world: CommittingWorld) -> None:
+def test_a_broker_without_timeouts_gets_no_promise_of_a_start(scene: Scene) -> None:
     """As noida-db: the batch stays open, too old to be committed by the rules, at each start."""
-    written = decided(world)
+    written = decided(scene)
     with patch.object(TransactionCoordinator, "abort_timed_out", lambda *_, **__: None):
-        world.scheduler.sleep(world.config.transaction_timeout_ms + 61_000)
-        assert world.state_of(written[0].transactional_id) == "Ongoing", "it timed out"
-        hint = hint_of_a_start(world)
+        scene.scheduler.sleep(TIMEOUT_MS + 61_000)
+        assert scene.state_of(written[0].transactional_id) == "Ongoing", "it timed out"
+        hint = hint_of_a_start(scene)
         assert "no start resolves the batch" in hint
         assert "it resolves the batch" not in hint
         assert f"'kprod txn abort --prefix {KEY} --run {RUN} --force'" in hint
-        with world.client() as client:
-            operator = Operator(CommitLog(client, LOG_TOPIC), client)
+        with scene.by_hand() as operator:
             operator.end(operator.plan_abort_run(KEY, RUN, force=True))
-        writes_it_again(world)
+        writes_it_again(scene)

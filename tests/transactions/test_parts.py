@@ -15,15 +15,10 @@ from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.transactions.committing_world import CommittingWorld
+from tests.simulation.scene import VERSIONS, Scene
 
 KEY = "p~name"
-pytestmark = pytest.mark.simulated
-
-
-@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
-def world(request: pytest.FixtureRequest) -> CommittingWorld:
-    return CommittingWorld(transaction_version=request.param)
+pytestmark = VERSIONS
 
 
 def owner(driver: ExactlyOnceDriver, run: str = "run") -> Owner:
@@ -33,11 +28,11 @@ def owner(driver: ExactlyOnceDriver, run: str = "run") -> Owner:
 
 
 def part(
-    world: CommittingWorld, *values: str, number: int = 0, run: str = "run", k: int = 0,
+    scene: Scene, *values: str, number: int = 0, run: str = "run", k: int = 0,
     token: str = "block",
 ) -> Batch:  # fmt: skip
     """One write, whose one task has prepared; without values it has no row."""
-    prepared = (world.prepared(f"{KEY}~{run}~w~{k}", *values),) if values else ()
+    prepared = (scene.prepared(f"{KEY}~{run}~w~{k}", *values),) if values else ()
     size = sum(map(len, values))
     return Batch(number, prepared, Payload(len(values), size, "t"), block=Block(token))
 
@@ -51,30 +46,28 @@ def replayed(payload: Payload, token: str = "replay") -> Batch:
     return Batch(0, (), payload, block=Block(token))
 
 
-def test_all_parts_become_visible_by_one_record_and_none_before(world: CommittingWorld) -> None:
+def test_all_parts_become_visible_by_one_record_and_none_before(scene: Scene) -> None:
     for index, value in enumerate(("a", "b", "c")):
-        with world.driver() as driver:
-            batch = part(world, value, k=index)
+        with scene.driver() as driver:
+            batch = part(scene, value, k=index)
             assert driver.commit(owner(driver), batch) is Commit.PREPARED
-        assert world.visible() == []
-        state = world.logged(KEY)
+        assert scene.values() == []
+        state = scene.logged(KEY)
         assert (state.phase, state.last_done, state.parts_of) == (Phase.DONE, -1, 0)
         assert len(state.parts_by(0, "block")) == index + 1
-    with world.driver() as driver:
+    with scene.driver() as driver:
         assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
-    assert world.visible() == ["a", "b", "c"]
-    state = world.logged(KEY)
+    assert scene.values() == ["a", "b", "c"]
+    state = scene.logged(KEY)
     wanted = Done(0, tuple(Payload(1, 1, "t") for _ in range(3)))
     assert (state.done, state.parts, state.last_done) == ((wanted,), (), 0)
 
 
 @pytest.mark.parametrize("noted", [(), (0,), (0, 1, 2)])
-def test_a_missing_or_surplus_part_is_an_error(
-    world: CommittingWorld, noted: tuple[int, ...]
-) -> None:
+def test_a_missing_or_surplus_part_is_an_error(scene: Scene, noted: tuple[int, ...]) -> None:
     parts = 2
-    with world.driver() as driver:
-        batches = [part(world, f"{index}", k=index) for index in noted]
+    with scene.driver() as driver:
+        batches = [part(scene, f"{index}", k=index) for index in noted]
         for batch in batches:
             assert driver.commit(owner(driver), batch) is Commit.PREPARED
         mine = owner(driver)
@@ -82,21 +75,21 @@ def test_a_missing_or_surplus_part_is_an_error(
             driver.commit(mine, end(parts))
         text = str(raised.value)
         assert f"has 2 writes, and the commit log has {len(noted)} successful" in text
-        assert world.visible() == []
+        assert scene.values() == []
         # Spark aborts the write that failed.
         driver.abort(mine, 0, (), tasks_may_run=False)
-        assert world.visible() == []
+        assert scene.values() == []
     for k in noted:
-        assert world.settled(f"{KEY}~run~w~{k}") == world.swept
-    with world.driver() as driver:
-        again = [part(world, f"again{i}", run="run-2", k=i) for i in range(parts)]
+        assert scene.settled(f"{KEY}~run~w~{k}") == scene.swept
+    with scene.driver() as driver:
+        again = [part(scene, f"again{i}", run="run-2", k=i) for i in range(parts)]
         for batch in again:
             driver.commit(owner(driver, "run-2"), batch)
         assert driver.commit(owner(driver, "run-2"), end(parts)) is Commit.COMMITTED
-    assert world.visible() == ["again0", "again1"]
+    assert scene.values() == ["again0", "again1"]
 
 
-def test_the_letters_of_all_parts_are_checked_before_the_decision(world: CommittingWorld) -> None:
+def test_the_letters_of_all_parts_are_checked_before_the_decision(scene: Scene) -> None:
     """A limit of a micro-batch is one of all its writes."""
     seen = []
 
@@ -105,52 +98,52 @@ def test_the_letters_of_all_parts_are_checked_before_the_decision(world: Committ
         raise CommitError("too many letters")
 
     for k, letters in enumerate(((1, 5), (0, 0), (2, 7))):
-        with world.driver() as driver:
-            batch = part(world, f"{k}", k=k)
+        with scene.driver() as driver:
+            batch = part(scene, f"{k}", k=k)
             batch = replace(batch, block=Block("block", letters=letters))
             assert driver.commit(owner(driver), batch) is Commit.PREPARED
     last = replace(end(3), block=Block("block", 3, check_letters=too_many))
-    with world.driver() as driver:
+    with scene.driver() as driver:
         mine = owner(driver)
         with pytest.raises(CommitError, match="too many letters"):
             driver.commit(mine, last)
-    assert world.visible() == []
+    assert scene.values() == []
     assert set(seen) == {(3, 12)}
 
 
-def test_a_write_without_rows_counts(world: CommittingWorld) -> None:
-    with world.driver() as driver:
-        for batch in (part(world, "c", k=0), part(world), part(world, "b", k=1)):
+def test_a_write_without_rows_counts(scene: Scene) -> None:
+    with scene.driver() as driver:
+        for batch in (part(scene, "c", k=0), part(scene), part(scene, "b", k=1)):
             assert driver.commit(owner(driver), batch) is Commit.PREPARED
         assert driver.commit(owner(driver), end(3)) is Commit.COMMITTED
-    assert world.visible() == ["b", "c"]
+    assert scene.values() == ["b", "c"]
 
 
-def test_parts_that_all_have_no_rows_are_done_all_the_same(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_parts_that_all_have_no_rows_are_done_all_the_same(scene: Scene) -> None:
+    with scene.driver() as driver:
         for _ in range(2):
-            assert driver.commit(owner(driver), part(world)) is Commit.PREPARED
+            assert driver.commit(owner(driver), part(scene)) is Commit.PREPARED
         assert driver.commit(owner(driver), end(2)) is Commit.EMPTY
         assert driver.plan(KEY).last_done == 0
 
 
-def test_parts_of_an_abandoned_block_of_the_run_are_replaced(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_parts_of_an_abandoned_block_of_the_run_are_replaced(scene: Scene) -> None:
+    with scene.driver() as driver:
         for k in (0, 1):
-            driver.commit(owner(driver), part(world, f"lost{k}", k=k, token="abandoned"))
-        driver.commit(owner(driver), part(world, "a", k=2))
+            driver.commit(owner(driver), part(scene, f"lost{k}", k=k, token="abandoned"))
+        driver.commit(owner(driver), part(scene, "a", k=2))
         assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
-    assert world.visible() == ["a"]
-    assert {world.settled(f"{KEY}~run~w~{k}") for k in (0, 1)} == {world.swept}
+    assert scene.values() == ["a"]
+    assert {scene.settled(f"{KEY}~run~w~{k}") for k in (0, 1)} == {scene.swept}
 
 
 @pytest.mark.parametrize("writes", [1, 2])
-def test_two_blocks_at_once_are_not_decided_as_one(world: CommittingWorld, writes: int) -> None:
+def test_two_blocks_at_once_are_not_decided_as_one(scene: Scene, writes: int) -> None:
     """Which of them is alive is not known here: the one whose writes are not there fails."""
-    with world.driver() as driver:
+    with scene.driver() as driver:
         for k in range(2 * writes):
             token = ("first", "second")[k % 2]
-            driver.commit(owner(driver), part(world, token, k=k, token=token))
+            driver.commit(owner(driver), part(scene, token, k=k, token=token))
         with pytest.raises(CommitError, match="has 0 successful writes"):
             driver.commit(owner(driver), end(writes, token="first"))
         if writes == 1:
@@ -158,93 +151,92 @@ def test_two_blocks_at_once_are_not_decided_as_one(world: CommittingWorld, write
         else:
             with pytest.raises(CommitError, match="has 1 successful writes"):
                 driver.commit(owner(driver), end(2, token="second"))
-    assert world.visible() == ["second"] * (writes == 1)
+    assert scene.values() == ["second"] * (writes == 1)
 
 
-def test_a_write_whose_record_got_no_answer_is_recorded_once(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_write_whose_record_got_no_answer_is_recorded_once(scene: Scene) -> None:
+    with scene.driver() as driver:
         mine = owner(driver)
-        batch = part(world, "a")
-        lost = world.cluster.control.drop(
+        batch = part(scene, "a")
+        lost = scene.control.drop(
             ApiKey.END_TXN, where=lambda r: r.body.transactional_id == log_id(KEY)
         )
         assert driver.commit(mine, batch) is Commit.PREPARED
         assert lost.fired
-        state = world.logged(KEY)
+        state = scene.logged(KEY)
         assert len(state.parts) == 1
         assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
-    assert world.visible() == ["a"]
+    assert scene.values() == ["a"]
 
 
-def test_a_write_that_is_always_shut_out_gives_up(world: CommittingWorld) -> None:
+def test_a_write_that_is_always_shut_out_gives_up(scene: Scene) -> None:
     """Somebody opens the log before each record of it, for longer than max.block.ms."""
-    with world.driver() as driver:
-        mine, batch = owner(driver), part(world, "a")
-        shut_out = world.cluster.control.answer(
-            ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, FOREVER
-        )
-        begun = world.scheduler.now
+    with scene.driver() as driver:
+        mine, batch = owner(driver), part(scene, "a")
+        shut_out = scene.control.answer(ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, FOREVER)
+        begun = scene.scheduler.now
         with pytest.raises(LogChangedError):
             driver.commit(mine, batch)
-        took = world.scheduler.now - begun
-        assert world.config.max_block_ms <= took < 2 * world.config.max_block_ms
+        took = scene.scheduler.now - begun
+        most_ms = scene.config("driver").max_block_ms
+        assert most_ms <= took < 2 * most_ms
         assert 5 < shut_out.fired < 30
 
 
-def test_parts_of_another_batch_are_not_decided(world: CommittingWorld) -> None:
+def test_parts_of_another_batch_are_not_decided(scene: Scene) -> None:
     """A driver that died had noted a part of batch 0; the next one writes batch 1 by mistake."""
-    with world.driver() as driver:
-        driver.commit(owner(driver), part(world, "a"))
+    with scene.driver() as driver:
+        driver.commit(owner(driver), part(scene, "a"))
         with pytest.raises(CommitError, match="has 0 successful writes"):
             driver.commit(owner(driver), end(1, number=1))
-    assert world.visible() == []
+    assert scene.values() == []
 
 
-def test_a_driver_that_dies_between_parts_leaves_no_part(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_driver_that_dies_between_parts_leaves_no_part(scene: Scene) -> None:
+    with scene.driver() as driver:
         mine = owner(driver)
-        driver.commit(mine, part(world, "a"))
-    with world.driver() as later:
-        batches = [part(world, f"again{i}", run="run-2", k=i) for i in (0, 1)]
+        driver.commit(mine, part(scene, "a"))
+    with scene.driver() as later:
+        batches = [part(scene, f"again{i}", run="run-2", k=i) for i in (0, 1)]
         for batch in batches:
             later.commit(owner(later, "run-2"), batch)
-        state = world.logged(KEY)
+        state = scene.logged(KEY)
         assert state.superseded == ("run",)
         assert {t.transactional_id for p in state.parts for t in p.transactions} == {
             f"{KEY}~run-2~w~{k}" for k in (0, 1)
         }
         assert later.commit(owner(later, "run-2"), end(2)) is Commit.COMMITTED
-    assert world.visible() == ["again0", "again1"]
-    assert world.settled(f"{KEY}~run~w~0") == world.swept, "it is swept"
-    with world.driver() as driver, pytest.raises(SupersededError):
+    assert scene.values() == ["again0", "again1"]
+    assert scene.settled(f"{KEY}~run~w~0") == scene.swept, "it is swept"
+    with scene.driver() as driver, pytest.raises(SupersededError):
         driver.commit(mine, end(1, number=1))
 
 
-def test_dropping_a_batch_takes_over_so_that_one_query_stops(world: CommittingWorld) -> None:
+def test_dropping_a_batch_takes_over_so_that_one_query_stops(scene: Scene) -> None:
     """The queries may be unknown, and their batches may look alike: they would drop each other's
     for ever.
     """
-    with world.driver() as first, world.driver() as second:
-        one = Batch(0, (world.prepared(f"{KEY}~run~w~0", "a"),), Payload(1, 1, "t"))
+    with scene.driver() as first, scene.driver() as second:
+        one = Batch(0, (scene.prepared(f"{KEY}~run~w~0", "a"),), Payload(1, 1, "t"))
         assert first.commit(owner(first), one) is Commit.COMMITTED
         mine = owner(first)
         dropped = Batch(0, (), Payload(1, 1, "t"))
         assert second.commit(owner(second, "run-2"), dropped) is Commit.ALREADY_DONE
-        state = world.logged(KEY)
+        state = scene.logged(KEY)
         assert (state.run_id, state.last_done, state.superseded) == ("run-2", 0, ("run",))
-        late = Batch(1, (world.prepared(f"{KEY}~run~w~0", "b"),), Payload(1, 1, "t"))
+        late = Batch(1, (scene.prepared(f"{KEY}~run~w~0", "b"),), Payload(1, 1, "t"))
         with pytest.raises(SupersededError):
             first.commit(mine, late)
-    assert world.visible() == ["a"]
+    assert scene.values() == ["a"]
 
 
-def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_batch_that_is_done_drops_its_parts_and_compares_them(scene: Scene) -> None:
+    with scene.driver() as driver:
         for index, value in enumerate(("a", "bc")):
-            driver.commit(owner(driver), part(world, value, k=index))
+            driver.commit(owner(driver), part(scene, value, k=index))
         driver.commit(owner(driver), end(2))
     a, bc = Payload(1, 1, "t"), Payload(1, 2, "t")
-    with world.driver() as driver:
+    with scene.driver() as driver:
         for again in (bc, a):
             how = driver.commit(owner(driver, "run-2"), replayed(again))
             assert how is Commit.ALREADY_DONE
@@ -252,23 +244,23 @@ def test_a_batch_that_is_done_drops_its_parts_and_compares_them(world: Committin
             driver.commit(owner(driver, "run-2"), replayed(bc))
         last = end(2, token="replay")
         assert driver.commit(owner(driver, "run-2"), last) is Commit.ALREADY_DONE
-        state = world.logged(KEY)
+        state = scene.logged(KEY)
         assert (state.parts, state.last_done) == ((), 0)
-    with world.driver() as driver:
+    with scene.driver() as driver:
         driver.commit(owner(driver, "run-3"), replayed(a))
         with pytest.raises(CommitError, match="other rows"):
             driver.commit(owner(driver, "run-3"), end(1, token="replay"))
-    assert world.visible() == ["a", "bc"]
+    assert scene.values() == ["a", "bc"]
 
 
-def test_the_log_grows_linearly_with_the_writes_of_a_block(world: CommittingWorld) -> None:
+def test_the_log_grows_linearly_with_the_writes_of_a_block(scene: Scene) -> None:
     writes = 12
-    with world.driver() as driver:
+    with scene.driver() as driver:
         sizes = []
         for k in range(writes):
-            before = world.log_bytes()
-            driver.commit(owner(driver), part(world, "a", k=k))
-            sizes.append(world.log_bytes() - before)
+            before = scene.log_bytes()
+            driver.commit(owner(driver), part(scene, "a", k=k))
+            sizes.append(scene.log_bytes() - before)
         assert max(sizes[2:]) < 1.2 * min(sizes[2:])
         assert driver.commit(owner(driver), end(writes)) is Commit.COMMITTED
-    assert world.visible() == ["a"] * writes
+    assert scene.values() == ["a"] * writes

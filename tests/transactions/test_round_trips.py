@@ -12,24 +12,23 @@ from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Commit
-from tests.transactions.committing_world import CommittingWorld
+from tests.fakes.producer_world import AlwaysMost
+from tests.fakes.simulated_network import NetworkFaults
+from tests.simulation.scene import Scene
 from tests.transactions.running_query import KEY, Query
 
+LATENCY = NetworkFaults(latency_ms=5)
 CHECK = ["DESCRIBE_TRANSACTIONS", *["LIST_TRANSACTIONS"] * 3, "METADATA"]
-pytestmark = pytest.mark.simulated
+pytestmark = pytest.mark.life(nodes=1, network=LATENCY)
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest) -> CommittingWorld:
-    return CommittingWorld(latency_ms=5, **getattr(request, "param", {}))
+def query(scene: Scene) -> Query:
+    scene.machine.fate = AlwaysMost(0)
+    return Query.of(scene)
 
 
-@pytest.fixture
-def query(world: CommittingWorld) -> Query:
-    return Query.of(world)
-
-
-def test_a_commit_of_a_process_that_is_used_again(world: CommittingWorld, query: Query) -> None:
+def test_a_commit_of_a_process_that_is_used_again(scene: Scene, query: Query) -> None:
     query.commits(0, 1, 2, 3)
     assert query.rounds() == [
         ["PRODUCE"],  # to the key, which is still open
@@ -41,12 +40,12 @@ def test_a_commit_of_a_process_that_is_used_again(world: CommittingWorld, query:
         ["END_TXN"],  # of DONE
         ["LIST_TRANSACTIONS"],  # the sweep
     ]
-    assert world.visible() == ["row 0", "row 1", "row 2", "row 3"]
+    assert scene.values() == ["row 0", "row 1", "row 2", "row 3"]
 
 
-def test_a_planning_reads_the_log_in_one_round(world: CommittingWorld, query: Query) -> None:
+def test_a_planning_reads_the_log_in_one_round(scene: Scene, query: Query) -> None:
     query.commits(0, 1)
-    world.cluster.arrived.clear()
+    query.watched.arrived.clear()
     query.planner.plan(KEY)
     assert query.rounds() == [["LIST_OFFSETS", "FETCH"]]
 
@@ -54,30 +53,28 @@ def test_a_planning_reads_the_log_in_one_round(world: CommittingWorld, query: Qu
 # --- the check of a decision asks for what it expects, and again where that was wrong -------------
 
 
-def test_a_check_of_another_topic_asks_for_its_leaders(
-    world: CommittingWorld, query: Query
-) -> None:
+def test_a_check_of_another_topic_asks_for_its_leaders(scene: Scene, query: Query) -> None:
     """The last batch wrote to ``t`` alone."""
     query.commits(0, 1)
-    world.cluster.create_topic("u", 1)
+    scene.cluster.create_topic("u", 1)
     commit = query.prepare(2, topic="u")
-    world.cluster.move_leader(TopicPartition("u", 0), -1)
-    world.scheduler.sleep(10)
-    at = world.cluster.now + 3_000
-    world.cluster.at(at, lambda: world.cluster.move_leader(TopicPartition("u", 0), 1))
+    scene.cluster.move_leader(TopicPartition("u", 0), -1)
+    scene.scheduler.sleep(10)
+    at = scene.cluster.now + 3_000
+    scene.cluster.at(at, lambda: scene.cluster.move_leader(TopicPartition("u", 0), 1))
     assert commit() is Commit.COMMITTED
-    assert world.cluster.now > at, "it has not waited for the leader"
+    assert scene.cluster.now > at, "it has not waited for the leader"
     assert [*CHECK, "METADATA"] in [a + b for a, b in pairwise(query.rounds())]
 
 
 @pytest.mark.parametrize("timeout_ms", [20_000, 600_000])
 def test_a_check_of_another_timeout_asks_for_its_ages(
-    world: CommittingWorld, query: Query, timeout_ms: int
+    scene: Scene, query: Query, timeout_ms: int
 ) -> None:
     """The tasks' options had another one than the driver's."""
     query.commits(0, 1)
     commit = query.prepare(2, transaction_timeout_ms=timeout_ms)
-    world.scheduler.sleep(19_000)
+    scene.scheduler.sleep(19_000)
     if timeout_ms == 600_000:
         assert commit() is Commit.COMMITTED
     else:
@@ -86,36 +83,36 @@ def test_a_check_of_another_timeout_asks_for_its_ages(
     assert ["LIST_TRANSACTIONS"] * 3 in query.rounds()
 
 
-@pytest.mark.parametrize("world", [{"nodes": 3}], indirect=True)
-def test_a_check_after_a_coordinator_has_moved(world: CommittingWorld, query: Query) -> None:
+@pytest.mark.life(nodes=3, network=LATENCY)
+def test_a_check_after_a_coordinator_has_moved(scene: Scene, query: Query) -> None:
     """Its answers are of no use then, and no error. Leaders are asked for once all transactions are
     described: an earlier answer may be older than the loss of a leader.
     """
     query.commits(0, 1)
     commit = query.prepare(2)
-    for key in world.cluster.transactions.transactions:
-        node = world.cluster.coordinator_of(key) % 3 + 1
-        world.cluster.move_coordinator(key, node, resigned_ms=300, loading_ms=300)
+    for key in scene.cluster.transactions.transactions:
+        node = scene.cluster.coordinator_of(key) % 3 + 1
+        scene.cluster.move_coordinator(key, node, resigned_ms=300, loading_ms=300)
     assert commit() is Commit.COMMITTED
     assert ["FIND_COORDINATOR"] in query.rounds()
     names = [name for group in query.rounds() for name in group]
     check = names[: names.index("END_TXN")]
     described = len(check) - check[::-1].index("DESCRIBE_TRANSACTIONS")
     assert "METADATA" in check[described:]
-    assert world.visible() == ["row 0", "row 1", "row 2"]
+    assert scene.values() == ["row 0", "row 1", "row 2"]
 
 
-def test_brokers_without_ages_are_not_asked_for_them(world: CommittingWorld, query: Query) -> None:
+def test_brokers_without_ages_are_not_asked_for_them(scene: Scene, query: Query) -> None:
     """Before Kafka 3.8."""
-    world.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
+    scene.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
     query.commits(0, 1, 2, 3)
     assert (["PRODUCE"], ["DESCRIBE_TRANSACTIONS"]) in pairwise(query.rounds())
 
 
-def test_a_broker_that_is_downgraded_lists_no_ages(world: CommittingWorld, query: Query) -> None:
+def test_a_broker_that_is_downgraded_lists_no_ages(scene: Scene, query: Query) -> None:
     query.commits(0, 1)
     commit = query.prepare(2)
-    world.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
-    world.cluster.restart_broker(1)
+    scene.cluster.ranges[ApiKey.LIST_TRANSACTIONS] = (0, 0)
+    scene.cluster.restart_broker(1)
     assert commit() is Commit.COMMITTED
-    assert world.visible() == ["row 0", "row 1", "row 2"]
+    assert scene.values() == ["row 0", "row 1", "row 2"]

@@ -21,13 +21,12 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.single_record import batch_of
-from tests.fakes.fake_cluster import FOREVER, FakeCluster
+from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.fake_cluster.batch_checks import Batch, read_batch
 from tests.fakes.fake_cluster.partition_log import PartitionLog
-from tests.transactions.simulated_driver import DriverWorld
+from tests.simulation.scene import Scene, scene_of
 
 TP = TopicPartition("orders", 0)
-pytestmark = pytest.mark.simulated
 #: Producer, sequence and rows of each batch, in the order of the log; producer 9 is another's.
 LAYOUT = ((9, 0, 2), (7, 0, 3), (8, 0, 4), (9, 2, 3), (7, 3, 2), (8, 4, 3), (7, 5, 3), (9, 5, 1))
 OURS = (1, 2, 4, 5, 6)
@@ -40,14 +39,14 @@ def batch(producer: int, sequence: int, rows: int, text: bytes = b"v", epoch: in
 
 
 @pytest.fixture
-def world() -> DriverWorld:
-    cluster = FakeCluster(3, broker_configs={"cleanup.policy": "delete"})
-    cluster.create_topic(TP.topic)
+def scene() -> Scene:
+    found = scene_of(broker_configs={"cleanup.policy": "delete"})
+    found.cluster.create_topic(TP.topic)
     for one in LAYOUT:
-        cluster.logs[TP].append(batch(*one))
+        found.cluster.logs[TP].append(batch(*one))
     for producer in (7, 8, 9):
-        end(cluster.logs[TP], producer)
-    return DriverWorld(cluster)
+        end(found.cluster.logs[TP], producer)
+    return found
 
 
 def end(log: PartitionLog, producer: int, epoch: int = 0, *, commit: bool = True) -> None:
@@ -65,8 +64,8 @@ def claims_on(log: PartitionLog) -> Claims:
     )  # fmt: skip
 
 
-def audited(world: DriverWorld, claims: Claims, seed: int | None = None) -> AuditResult:
-    with world.client({"max.block.ms": "3000"}) as client:
+def audited(scene: Scene, claims: Claims, seed: int | None = None) -> AuditResult:
+    with scene.client(max_block_ms=3_000) as client:
         return audit_over(client, claims, seed)
 
 
@@ -98,10 +97,10 @@ def moved(found: Batch, to: Batch) -> Batch:
     return found.at(to.base_offset, to.leader_epoch)
 
 
-def test_a_log_with_all_batches_is_complete(world: DriverWorld) -> None:
-    claims = claims_on(world.cluster.logs[TP])
-    assert audited(world, claims).verdict is AuditVerdict.COMPLETE
-    assert {audited(world, claims, seed).verdict for seed in range(20)} == {AuditVerdict.SAMPLED}
+def test_a_log_with_all_batches_is_complete(scene: Scene) -> None:
+    claims = claims_on(scene.cluster.logs[TP])
+    assert audited(scene, claims).verdict is AuditVerdict.COMPLETE
+    assert {audited(scene, claims, seed).verdict for seed in range(20)} == {AuditVerdict.SAMPLED}
 
 
 @pytest.mark.parametrize("at", OURS)
@@ -115,34 +114,34 @@ def test_a_log_with_all_batches_is_complete(world: DriverWorld) -> None:
     ],
 )
 def test_one_batch_that_is_not_as_it_was_is_found(
-    world: DriverWorld, at: int, lie: Callable[[PartitionLog, int], None], verdict: AuditVerdict
+    scene: Scene, at: int, lie: Callable[[PartitionLog, int], None], verdict: AuditVerdict
 ) -> None:
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     lie(log, at)
-    result = audited(world, claims)
+    result = audited(scene, claims)
     assert result.verdict is verdict, result
     assert not result.complete
 
 
-def test_a_batch_that_is_there_twice_hides_no_other_one(world: DriverWorld) -> None:
+def test_a_batch_that_is_there_twice_hides_no_other_one(scene: Scene) -> None:
     """Producer 7's first batch is there twice, and producer 8's last one, with as many rows, is
     gone: the count is right.
     """
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     log.batches[3] = moved(log.batches[1], log.batches[3])
-    assert audited(world, claims).verdict is AuditVerdict.SURPLUS
+    assert audited(scene, claims).verdict is AuditVerdict.SURPLUS
     overwritten(log, 5)
-    found = audited(world, claims)
+    found = audited(scene, claims)
     assert (found.claimed, found.found) == (15, 15)
     assert found.verdict is AuditVerdict.SURPLUS
 
 
 @pytest.mark.parametrize("refilled", [False, True])
-def test_a_log_that_was_cut_lacks_its_end(world: DriverWorld, refilled: bool) -> None:
+def test_a_log_that_was_cut_lacks_its_end(scene: Scene, refilled: bool) -> None:
     """An unclean election; with and without records of others in the place of ours."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     log.truncate(log.batches[5].base_offset)
     for producer in (7, 8, 9):
@@ -151,15 +150,15 @@ def test_a_log_that_was_cut_lacks_its_end(world: DriverWorld, refilled: bool) ->
         for sequence in range(20):
             log.append(batch(33, sequence, 1))
         end(log, 33)
-    (found,) = audited(world, claims).partitions
+    (found,) = audited(scene, claims).partitions
     assert (found.verdict, found.found) == (AuditVerdict.MISSING, 9)
     assert (f"the log ends at offset {log.end}" in found.reason) is not refilled
-    assert audited(world, claims, 1).verdict is AuditVerdict.MISSING
+    assert audited(scene, claims, 1).verdict is AuditVerdict.MISSING
 
 
-def test_an_aborted_attempt_of_the_same_producer_is_not_counted(world: DriverWorld) -> None:
+def test_an_aborted_attempt_of_the_same_producer_is_not_counted(scene: Scene) -> None:
     """A worker's next attempt has the same producer id and the next epoch."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     log.append(batch(5, 0, 4, epoch=3))
     end(log, 5, 3, commit=False)
     log.append(batch(5, 0, 4, epoch=4))
@@ -172,87 +171,87 @@ def test_an_aborted_attempt_of_the_same_producer_is_not_counted(world: DriverWor
         claim = PartitionClaim(TP, log.start, there.last_offset, 4, one.crc)
         ours = frozenset({(5, one.producer_epoch)})
         claims = replace(claims_on(log), rows=4, partitions=(claim,), producers=ours)
-        (found,) = audited(world, claims).partitions
+        (found,) = audited(scene, claims).partitions
         assert (found.verdict, (found.found, found.aborted)) == (verdict, counts)
 
 
-def test_rows_before_the_begin_of_the_log_explain_no_further_loss(world: DriverWorld) -> None:
+def test_rows_before_the_begin_of_the_log_explain_no_further_loss(scene: Scene) -> None:
     """Three of our rows were deleted. One more batch is gone: the sequences show it."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     log.start, log.batches = 9, log.batches[3:]
-    assert audited(world, claims).verdict is AuditVerdict.DELETED
+    assert audited(scene, claims).verdict is AuditVerdict.DELETED
     overwritten(log, 1)
-    assert audited(world, claims).verdict is AuditVerdict.MISSING
+    assert audited(scene, claims).verdict is AuditVerdict.MISSING
 
 
-def test_rows_whose_acknowledgement_was_lost_are_searched_nearby(world: DriverWorld) -> None:
+def test_rows_whose_acknowledgement_was_lost_are_searched_nearby(scene: Scene) -> None:
     """The first batch and the last one have no known offset."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     whole = claims_on(log)
     (claim,) = whole.partitions
     begin, last = log.batches[2].base_offset, log.batches[5].last_offset
     claims = replace(
         whole, partitions=(replace(claim, first=begin, last=last),), rows_without_offset=6
     )
-    assert audited(world, claims).verdict is AuditVerdict.COMPLETE
+    assert audited(scene, claims).verdict is AuditVerdict.COMPLETE
     overwritten(log, 6)
-    assert audited(world, claims).verdict is AuditVerdict.UNCLEAR
+    assert audited(scene, claims).verdict is AuditVerdict.UNCLEAR
     overwritten(log, 5)
     overwritten(log, 1)
-    assert audited(world, claims).verdict is AuditVerdict.MISSING
+    assert audited(scene, claims).verdict is AuditVerdict.MISSING
 
 
 def test_an_undecided_write_without_any_row_was_not_committed(
-    world: DriverWorld,
+    scene: Scene,
 ) -> None:
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = replace(claims_on(log), outcome=WriteOutcome.UNKNOWN)
-    assert audited(world, claims).verdict is AuditVerdict.COMPLETE
+    assert audited(scene, claims).verdict is AuditVerdict.COMPLETE
     lost(log, 6)
-    assert audited(world, claims).verdict is AuditVerdict.MISSING
+    assert audited(scene, claims).verdict is AuditVerdict.MISSING
     for at in (5, 4, 2, 1):
         lost(log, at)
-    assert audited(world, claims).verdict is AuditVerdict.NOT_COMMITTED
+    assert audited(scene, claims).verdict is AuditVerdict.NOT_COMMITTED
 
 
-def test_rows_that_the_report_does_not_list_are_not_complete(world: DriverWorld) -> None:
-    claims = claims_on(world.cluster.logs[TP])
+def test_rows_that_the_report_does_not_list_are_not_complete(scene: Scene) -> None:
+    claims = claims_on(scene.cluster.logs[TP])
     more = replace(claims, rows=claims.rows + 5)
-    result = audited(world, more)
+    result = audited(scene, more)
     assert (result.unlisted, result.verdict) == (5, AuditVerdict.UNCLEAR)
 
 
-def test_a_partition_that_answers_nothing_is_unread(world: DriverWorld) -> None:
-    claims = claims_on(world.cluster.logs[TP])
-    fault = world.cluster.control.answer(ApiKey.FETCH, ErrorCode.KAFKA_STORAGE_ERROR, FOREVER)
-    (found,) = audited(world, claims).partitions
+def test_a_partition_that_answers_nothing_is_unread(scene: Scene) -> None:
+    claims = claims_on(scene.cluster.logs[TP])
+    fault = scene.control.answer(ApiKey.FETCH, ErrorCode.KAFKA_STORAGE_ERROR, FOREVER)
+    (found,) = audited(scene, claims).partitions
     assert fault.fired
     assert found.verdict is AuditVerdict.UNREAD
     assert "KAFKA_STORAGE_ERROR" in found.reason
 
 
-def test_a_report_of_an_earlier_version_is_counted_by_topic(world: DriverWorld) -> None:
+def test_a_report_of_an_earlier_version_is_counted_by_topic(scene: Scene) -> None:
     """Nobody else wrote, somebody did, and rows are missing."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     whole = claims_on(log)
     (claim,) = whole.partitions
     old = replace(whole, producers=None, partitions=(replace(claim, rows=None, checksum=None),))
-    assert audited(world, old).verdict is AuditVerdict.UNCLEAR
-    assert audited(world, replace(old, topic_rows={TP.topic: 18})).verdict is AuditVerdict.COUNTED
+    assert audited(scene, old).verdict is AuditVerdict.UNCLEAR
+    assert audited(scene, replace(old, topic_rows={TP.topic: 18})).verdict is AuditVerdict.COUNTED
     more = replace(old, topic_rows={TP.topic: 19})
-    assert audited(world, more).verdict is AuditVerdict.MISSING
-    assert audited(world, replace(more, rows_without_offset=1)).verdict is AuditVerdict.UNCLEAR
-    assert audited(world, replace(more, partitions_left_out=1)).verdict is AuditVerdict.UNCLEAR
+    assert audited(scene, more).verdict is AuditVerdict.MISSING
+    assert audited(scene, replace(more, rows_without_offset=1)).verdict is AuditVerdict.UNCLEAR
+    assert audited(scene, replace(more, partitions_left_out=1)).verdict is AuditVerdict.UNCLEAR
     # Rows of a topic with no partition in the report were not searched.
     other = replace(old, rows=23, topic_rows={TP.topic: 18, "letters": 5})
-    result = audited(world, other)
+    result = audited(scene, other)
     assert (result.unlisted, result.verdict) == (5, AuditVerdict.UNCLEAR)
 
 
-def test_aborted_rows_of_others_are_no_loss_of_an_old_report(world: DriverWorld) -> None:
+def test_aborted_rows_of_others_are_no_loss_of_an_old_report(scene: Scene) -> None:
     """The log begins later, and an application has aborted a transaction in the range."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     log.append(batch(33, 0, 4))
     end(log, 33, commit=False)
     whole = claims_on(log)
@@ -260,15 +259,15 @@ def test_aborted_rows_of_others_are_no_loss_of_an_old_report(world: DriverWorld)
     claim = replace(claim, last=log.end - 1, rows=None, checksum=None)
     log.start, log.batches = 9, log.batches[3:]
     old = replace(whole, producers=None, partitions=(claim,))
-    (found,) = audited(world, old).partitions
+    (found,) = audited(scene, old).partitions
     assert (found.verdict, found.aborted, found.deleted) == (AuditVerdict.DELETED, 4, 7)
-    seen = {audited(world, old, seed).verdict for seed in range(9)}
+    seen = {audited(scene, old, seed).verdict for seed in range(9)}
     assert seen <= {AuditVerdict.DELETED, AuditVerdict.UNCLEAR}
 
 
-def test_compaction_is_no_loss_of_an_old_report(world: DriverWorld) -> None:
+def test_compaction_is_no_loss_of_an_old_report(scene: Scene) -> None:
     """Rows are claimed by topic; with unknown settings compaction is possible."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     whole = claims_on(log)
     (claim,) = whole.partitions
     old = replace(
@@ -278,39 +277,39 @@ def test_compaction_is_no_loss_of_an_old_report(world: DriverWorld) -> None:
         topic_rows={TP.topic: 18},
     )
     lost(log, 4)
-    configs = world.cluster.topics[TP.topic].configs
-    assert audited(world, old).verdict is AuditVerdict.MISSING
+    configs = scene.cluster.topics[TP.topic].configs
+    assert audited(scene, old).verdict is AuditVerdict.MISSING
     configs["cleanup.policy"] = "compact"
-    assert audited(world, old).verdict is AuditVerdict.COMPACTED
-    assert audited(world, replace(old, topic_rows={TP.topic: 99})).verdict is AuditVerdict.MISSING
+    assert audited(scene, old).verdict is AuditVerdict.COMPACTED
+    assert audited(scene, replace(old, topic_rows={TP.topic: 99})).verdict is AuditVerdict.MISSING
     del configs["cleanup.policy"]
-    world.cluster.broker_configs = {}
-    assert audited(world, old).verdict is AuditVerdict.UNCLEAR
+    scene.cluster.broker_configs = {}
+    assert audited(scene, old).verdict is AuditVerdict.UNCLEAR
 
 
-def test_a_partition_that_is_gone_explains_rows_of_its_topic(world: DriverWorld) -> None:
+def test_a_partition_that_is_gone_explains_rows_of_its_topic(scene: Scene) -> None:
     """An old report has the rows of the topic only."""
-    whole = claims_on(world.cluster.logs[TP])
+    whole = claims_on(scene.cluster.logs[TP])
     (claim,) = whole.partitions
     here = replace(claim, rows=None, checksum=None)
     gone = replace(here, tp=TopicPartition(TP.topic, 5))
     old = replace(whole, producers=None, partitions=(here, gone), topic_rows={TP.topic: 40})
-    verdicts = [one.verdict for one in audited(world, old).partitions]
+    verdicts = [one.verdict for one in audited(scene, old).partitions]
     assert verdicts == [AuditVerdict.UNCLEAR, AuditVerdict.GONE]
 
 
-def test_a_failed_write_without_producers_proves_no_visible_row(world: DriverWorld) -> None:
-    whole = claims_on(world.cluster.logs[TP])
+def test_a_failed_write_without_producers_proves_no_visible_row(scene: Scene) -> None:
+    whole = claims_on(scene.cluster.logs[TP])
     failed = replace(whole, producers=None, outcome=WriteOutcome.FAILED)
-    (found,) = audited(world, failed).partitions
+    (found,) = audited(scene, failed).partitions
     assert found.verdict is AuditVerdict.UNCLEAR
     assert "the report has no producers" in found.reason
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_an_audit_whose_time_is_over_has_read_nothing(world: DriverWorld, seed: int | None) -> None:
-    claims = claims_on(world.cluster.logs[TP])
-    with world.client({}) as client:
+def test_an_audit_whose_time_is_over_has_read_nothing(scene: Scene, seed: int | None) -> None:
+    claims = claims_on(scene.cluster.logs[TP])
+    with scene.client({}) as client:
         result = audit_over(client, claims, seed, until_ms=client.clock.now_ms())
     (found,) = result.partitions
     assert (found.verdict, found.checksum) == (AuditVerdict.UNREAD, None)
@@ -318,41 +317,39 @@ def test_an_audit_whose_time_is_over_has_read_nothing(world: DriverWorld, seed: 
 
 
 @pytest.mark.parametrize("without_offset", [0, 6])
-def test_a_log_without_a_known_end_is_unread(world: DriverWorld, without_offset: int) -> None:
+def test_a_log_without_a_known_end_is_unread(scene: Scene, without_offset: int) -> None:
     """ListOffsets fails for a log that is cut, and for one that is to be searched further."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = replace(claims_on(log), rows_without_offset=without_offset)
     if without_offset:
         overwritten(log, 5)
     else:
         log.truncate(log.batches[5].base_offset)
-    fault = world.cluster.control.answer(
-        ApiKey.LIST_OFFSETS, ErrorCode.KAFKA_STORAGE_ERROR, FOREVER
-    )
-    (found,) = audited(world, claims).partitions
+    fault = scene.control.answer(ApiKey.LIST_OFFSETS, ErrorCode.KAFKA_STORAGE_ERROR, FOREVER)
+    (found,) = audited(scene, claims).partitions
     assert fault.fired
     assert (found.verdict, found.checksum is None) == (AuditVerdict.UNREAD, not without_offset)
     assert "KAFKA_STORAGE_ERROR" in found.reason
 
 
 @pytest.mark.parametrize("at", [OURS[0], OURS[-1]])
-def test_a_sample_of_a_compacted_topic_proves_no_loss(world: DriverWorld, at: int) -> None:
+def test_a_sample_of_a_compacted_topic_proves_no_loss(scene: Scene, at: int) -> None:
     """Compaction has removed the first batch, or the last one."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     lost(log, at)
-    assert audited(world, claims, 1).verdict is AuditVerdict.MISSING
-    world.cluster.topics[TP.topic].configs["cleanup.policy"] = "compact,delete"
-    assert audited(world, claims, 1).verdict is AuditVerdict.COMPACTED
-    assert audited(world, claims).verdict is AuditVerdict.COMPACTED
+    assert audited(scene, claims, 1).verdict is AuditVerdict.MISSING
+    scene.cluster.topics[TP.topic].configs["cleanup.policy"] = "compact,delete"
+    assert audited(scene, claims, 1).verdict is AuditVerdict.COMPACTED
+    assert audited(scene, claims).verdict is AuditVerdict.COMPACTED
 
 
-def test_a_sample_finds_a_batch_that_is_there_twice(world: DriverWorld) -> None:
+def test_a_sample_finds_a_batch_that_is_there_twice(scene: Scene) -> None:
     """Both copies are in one place of the sample: the log is a single response."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     log.batches[3] = moved(log.batches[1], log.batches[3])
-    verdicts = {audited(world, claims, seed).verdict for seed in range(20)}
+    verdicts = {audited(scene, claims, seed).verdict for seed in range(20)}
     assert AuditVerdict.SURPLUS in verdicts
 
 
@@ -366,27 +363,27 @@ def test_a_sample_finds_a_batch_that_is_there_twice(world: DriverWorld) -> None:
     ],
 )
 def test_unknown_settings_may_explain_a_loss(
-    world: DriverWorld,
+    scene: Scene,
     seed: int | None,
     lie: Callable[[PartitionLog, int], None],
     verdict: AuditVerdict,
 ) -> None:
     """Compaction leaves offsets without a record, or other bytes, and no records of others."""
-    log = world.cluster.logs[TP]
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     lie(log, OURS[0])
-    world.cluster.broker_configs = {}
-    (found,) = audited(world, claims, seed).partitions
+    scene.cluster.broker_configs = {}
+    (found,) = audited(scene, claims, seed).partitions
     # A sample compares no bytes.
     assert found.verdict is (AuditVerdict.SAMPLED if seed and lie is rewritten else verdict)
     assert ("DESCRIBE_CONFIGS" in found.reason) is (found.verdict is AuditVerdict.UNCLEAR)
 
 
-def test_a_marker_that_can_not_be_read_is_damage(world: DriverWorld) -> None:
-    log = world.cluster.logs[TP]
+def test_a_marker_that_can_not_be_read_is_damage(scene: Scene) -> None:
+    log = scene.cluster.logs[TP]
     claims = claims_on(log)
     log.batches[3] = moved(control_of_nonsense(), log.batches[3])
-    (found,) = audited(world, claims).partitions
+    (found,) = audited(scene, claims).partitions
     assert found.verdict is AuditVerdict.DAMAGED
     assert "a control record's key is too short for its type" in found.reason
 
@@ -399,11 +396,11 @@ def control_of_nonsense() -> Batch:
     return read_batch(bytes(data))
 
 
-def test_a_counted_range_keeps_no_producers(world: DriverWorld) -> None:
+def test_a_counted_range_keeps_no_producers(scene: Scene) -> None:
     """A thousand tasks in each of a thousand partitions are a million of them."""
-    (claim,) = claims_on(world.cluster.logs[TP]).partitions
+    (claim,) = claims_on(scene.cluster.logs[TP]).partitions
     found = RangeCount(TP, claim.first, claim.last, None)
-    with world.client({}) as client:
+    with scene.client({}) as client:
         existing_to_read(client, TP.topic)
         count_ranges(client, [found])
     assert (found.rows, found.next_sequence) == (18, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -31,19 +30,13 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.transactions.committing_world import LOG_TOPIC, CommittingWorld
+from tests.simulation.scene import Scene, scene_of
+from tests.simulation.spark_world import LOG_TOPIC
 from tests.transactions.second_reader import read_state
 
 KEY = "p~name"
 ONE, OTHER = (Caller(f"id{n}", f"host{n}", n) for n in (1, 2))
 PLAN = BackfillPlan(8, "day", "int", ("1", "2"), (5, 5, 5), facts={"topic": "t"})
-
-pytestmark = pytest.mark.simulated
-
-
-@pytest.fixture
-def world() -> CommittingWorld:
-    return CommittingWorld()
 
 
 def ledger_of(driver: ExactlyOnceDriver) -> Ledger:
@@ -55,11 +48,16 @@ def owner_of(driver: ExactlyOnceDriver, run: str) -> Owner:
     return Owner(KEY, run, "", driver.plan(KEY).generation, Numbering.VERSIONS)
 
 
-def batch_of(world: CommittingWorld, owner: Owner, version: int, *values: str) -> Batch:
+def batch_of(scene: Scene, owner: Owner, version: int, *values: str) -> Batch:
     """A task for each of ``values``."""
     stem = f"{KEY}~{owner.run_id}~g{owner.generation}.v{version}"
-    prepared = tuple(world.prepared(f"{stem}~{n}", value) for n, value in enumerate(values))
+    prepared = tuple(scene.prepared(f"{stem}~{n}", value) for n, value in enumerate(values))
     return Batch(version, prepared, Payload(len(values), sum(map(len, values)), "t"))
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return scene_of()
 
 
 def begun(ledger: Ledger, caller: Caller = ONE) -> Progress:
@@ -67,8 +65,8 @@ def begun(ledger: Ledger, caller: Caller = ONE) -> Progress:
     return ledger.begin(caller, PLAN)
 
 
-def test_a_backfill_goes_from_step_to_step(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_backfill_goes_from_step_to_step(scene: Scene) -> None:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         assert ledger.read() == (None, None)
         assert begun(ledger).at == 0
@@ -77,7 +75,7 @@ def test_a_backfill_goes_from_step_to_step(world: CommittingWorld) -> None:
             assert progress.step is not None
             assert progress.step.version == n
             owner = owner_of(driver, "run")
-            batch = batch_of(world, owner, n, f"row{n}")
+            batch = batch_of(scene, owner, n, f"row{n}")
             assert driver.commit(owner, batch) is Commit.COMMITTED
             settled = ledger.settle(ONE, 1000)
             assert settled.payload == Payload(1, 4, "t", None)
@@ -90,9 +88,9 @@ def test_a_backfill_goes_from_step_to_step(world: CommittingWorld) -> None:
     assert (progress.rows, progress.bytes, progress.ms) == (3, 12, 3000)
 
 
-def test_a_step_without_rows_is_gone_past(world: CommittingWorld) -> None:
+def test_a_step_without_rows_is_gone_past(scene: Scene) -> None:
     """The commit log does not have it; its version is not used again."""
-    with world.driver() as driver:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         ledger.step(ONE, 8)
@@ -105,16 +103,16 @@ def test_a_step_without_rows_is_gone_past(world: CommittingWorld) -> None:
 
 
 def test_a_step_that_a_dead_process_had_not_committed_is_begun_again(
-    world: CommittingWorld,
+    scene: Scene,
 ) -> None:
     """Under another version, of another size; what the dead process had prepared never counts."""
-    with world.driver() as dead:
+    with scene.driver() as dead:
         ledger = ledger_of(dead)
         begun(ledger)
         ledger.step(ONE, 8)
         owner = owner_of(dead, "run")
-        batch = batch_of(world, owner, 0, "lost0", "lost1")
-        with world.driver() as driver:
+        batch = batch_of(scene, owner, 0, "lost0", "lost1")
+        with scene.driver() as driver:
             after = ledger_of(driver)
             after.claim(OTHER, {ONE.id: None})
             settled = after.fence(OTHER)
@@ -126,40 +124,40 @@ def test_a_step_that_a_dead_process_had_not_committed_is_begun_again(
             with pytest.raises(SupersededError):
                 dead.commit(owner, batch)
             later = owner_of(driver, "later")
-            again = batch_of(world, later, 1, "row")
+            again = batch_of(scene, later, 1, "row")
             assert driver.commit(later, again) is Commit.COMMITTED
             assert after.settle(OTHER, 1).progress.at == 3
-    assert world.visible() == ["row"]
+    assert scene.values() == ["row"]
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["decided", "done"])
-def test_a_step_that_a_dead_process_had_decided_counts(world: CommittingWorld, ends: bool) -> None:
+def test_a_step_that_a_dead_process_had_decided_counts(scene: Scene, ends: bool) -> None:
     """Decided, and none of its transactions is ended: the next call ends them. Or it has ended
     all, and had no time to record it.
     """
     # It gives up, as a dead one does, long before brokers abort anything.
-    world.config = replace(world.config, delivery_timeout_ms=10_000)
-    with world.driver() as dead:
+    scene.changes |= {"delivery_timeout_ms": 10_000}
+    with scene.driver() as dead:
         ledger = ledger_of(dead)
         begun(ledger)
         ledger.step(ONE, 8)
         owner = owner_of(dead, "run")
-        batch = batch_of(world, owner, 0, "a", "bc")
-        lost = world.cluster.control.drop(
+        batch = batch_of(scene, owner, 0, "a", "bc")
+        lost = scene.control.drop(
             ApiKey.END_TXN, FOREVER, processed=False,
             where=lambda one: ".v0~" in one.body.transactional_id,
         )  # fmt: skip
         if ends:
-            world.cluster.control.clear()
+            scene.control.clear()
             assert dead.commit(owner, batch) is Commit.COMMITTED
         else:
             with pytest.raises(CommitOutcomeUnknownError):
                 dead.commit(owner, batch)
             assert lost.fired
-            assert world.visible() == []
-            assert world.logged(KEY).phase is Phase.DECIDED
-            world.cluster.control.clear()
-    with world.driver() as driver:
+            assert scene.values() == []
+            assert scene.logged(KEY).phase is Phase.DECIDED
+            scene.control.clear()
+    with scene.driver() as driver:
         after = ledger_of(driver)
         after.claim(OTHER, {ONE.id: None})
         settled = after.fence(OTHER)
@@ -168,11 +166,11 @@ def test_a_step_that_a_dead_process_had_decided_counts(world: CommittingWorld, e
         step = after.step(OTHER, 16).step
         assert step is not None
         assert step.version == 1
-    assert sorted(world.visible()) == ["a", "bc"]
+    assert sorted(scene.values()) == ["a", "bc"]
 
 
-def test_an_open_step_is_neither_forgotten_nor_written_over(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_an_open_step_is_neither_forgotten_nor_written_over(scene: Scene) -> None:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         ledger.step(ONE, 8)
@@ -182,11 +180,11 @@ def test_an_open_step_is_neither_forgotten_nor_written_over(world: CommittingWor
             ledger.begin(ONE, PLAN)
 
 
-def test_a_version_is_larger_than_those_of_an_earlier_use(world: CommittingWorld) -> None:
+def test_a_version_is_larger_than_those_of_an_earlier_use(scene: Scene) -> None:
     """The name was the txnAppId of a job, or of a backfill that was forgotten."""
-    with world.driver() as driver:
+    with scene.driver() as driver:
         owner = owner_of(driver, "run")
-        driver.commit(owner, batch_of(world, owner, 20260101, "row"))
+        driver.commit(owner, batch_of(scene, owner, 20260101, "row"))
         ledger = ledger_of(driver)
         begun(ledger)
         step = ledger.step(ONE, 8).step
@@ -194,8 +192,8 @@ def test_a_version_is_larger_than_those_of_an_earlier_use(world: CommittingWorld
         assert step.version == 20260102
 
 
-def test_of_two_callers_the_second_is_refused_by_name_and_host(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_of_two_callers_the_second_is_refused_by_name_and_host(scene: Scene) -> None:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         found = ledger.claim(OTHER, {})
@@ -215,28 +213,28 @@ def test_of_two_callers_the_second_is_refused_by_name_and_host(world: Committing
         assert ledger.claim(ONE, {}).caller == ONE
 
 
-def test_a_commit_in_flight_when_another_takes_over_counts_once(world: CommittingWorld) -> None:
+def test_a_commit_in_flight_when_another_takes_over_counts_once(scene: Scene) -> None:
     """The first commits its step between the other's claim and its fence."""
-    with world.driver() as first, world.driver() as second:
+    with scene.driver() as first, scene.driver() as second:
         ledger, after = ledger_of(first), ledger_of(second)
         begun(ledger)
         ledger.step(ONE, 8)
         owner = owner_of(first, "run")
-        batch = batch_of(world, owner, 0, "row")
+        batch = batch_of(scene, owner, 0, "row")
         after.claim(OTHER, {ONE.id: None})
         first.commit(owner, batch)
         assert after.fence(OTHER).progress.at == 8
-    assert world.visible() == ["row"]
+    assert scene.values() == ["row"]
 
 
-def test_a_name_without_another_job_is_fenced(world: CommittingWorld) -> None:
+def test_a_name_without_another_job_is_fenced(scene: Scene) -> None:
     """A job whose txnAppId is the name decides a batch before each look, until it is stopped. Its
     transactions do not end, so each look finds a decided batch that is not the backfill's to end.
     """
-    world.config = replace(world.config, delivery_timeout_ms=10_000)
+    scene.changes |= {"delivery_timeout_ms": 10_000}
     looks = 0
 
-    with world.driver() as driver:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         ledger.step(ONE, 8)
@@ -245,8 +243,8 @@ def test_a_name_without_another_job_is_fenced(world: CommittingWorld) -> None:
             nonlocal looks
             found = driver.plan(key)
             if key == KEY:
-                with world.driver() as job:
-                    decide_without_an_end(world, job, 100 + looks)
+                with scene.driver() as job:
+                    decide_without_an_end(scene, job, 100 + looks)
                 looks += 1
             return found
 
@@ -257,38 +255,38 @@ def test_a_name_without_another_job_is_fenced(world: CommittingWorld) -> None:
             disturbed.fence(ONE)
         assert looks == 5
         assert "a name of backfill is a txnAppId: no other job" in str(raised.value.hint)
-        world.cluster.control.clear()
+        scene.control.clear()
         # The job has stopped.
         after = ledger.fence(ONE).progress
     assert after.step is None
 
 
-def decide_without_an_end(world: CommittingWorld, job: ExactlyOnceDriver, version: int) -> None:
-    world.cluster.control.clear()
+def decide_without_an_end(scene: Scene, job: ExactlyOnceDriver, version: int) -> None:
+    scene.control.clear()
     owner = owner_of(job, f"job{version}")
-    lost = world.cluster.control.drop(
+    lost = scene.control.drop(
         ApiKey.END_TXN, FOREVER, processed=False,
         where=lambda one: f".v{version}~" in (one.body.transactional_id or ""),
     )  # fmt: skip
     with pytest.raises(CommitOutcomeUnknownError):
-        job.commit(owner, batch_of(world, owner, version, "row"))
+        job.commit(owner, batch_of(scene, owner, version, "row"))
     assert lost.fired
-    world.cluster.control.clear()
+    scene.control.clear()
 
 
-def test_readers_of_the_protocol_find_states_without_a_batch(world: CommittingWorld) -> None:
+def test_readers_of_the_protocol_find_states_without_a_batch(scene: Scene) -> None:
     """The second reader, which was written from the protocol's page, and those of operators."""
-    with world.driver() as driver:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         ledger.step(ONE, 8)
         owner = owner_of(driver, "run")
-        driver.commit(owner, batch_of(world, owner, 0, "row"))
+        driver.commit(owner, batch_of(scene, owner, 0, "row"))
         states = CommitLog(driver.client, LOG_TOPIC).states("p", driver.client.deadline())
     assert states is not None
     extra = {"p~~backfill~name": "backfill", "p~~backfill-plan~name": "backfillPlan"}
     assert states.keys() == {KEY, *extra}
-    log = world.cluster.logs[TopicPartition(LOG_TOPIC, 0)]
+    log = scene.cluster.logs[TopicPartition(LOG_TOPIC, 0)]
     records = {one.key: one.value for one in log.records(committed=True)}
     for key, field in extra.items():
         assert states[key].decision is None
@@ -299,23 +297,23 @@ def test_readers_of_the_protocol_find_states_without_a_batch(world: CommittingWo
         assert kept == states[key], "what a reader does not know, it keeps"
 
 
-def test_a_plan_of_ten_thousand_ranges_is_written_once(world: CommittingWorld) -> None:
+def test_a_plan_of_ten_thousand_ranges_is_written_once(scene: Scene) -> None:
     """It is larger than a record may be; a step writes some hundred bytes."""
     many = tuple(f"{n:0100}" for n in range(10_000))
     plan = BackfillPlan(64, "name", "string", many, (1,) * 10_001)
-    with world.driver() as driver:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         ledger.claim(ONE, {})
         ledger.begin(ONE, plan)
-        before = world.log_bytes()
+        before = scene.log_bytes()
         ledger.step(ONE, 64)
         ledger.settle(ONE, 1)
-        assert world.log_bytes() - before < 5_000
+        assert scene.log_bytes() - before < 5_000
         assert ledger.read()[1] == plan
 
 
-def test_a_forgotten_backfill_has_no_record(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_forgotten_backfill_has_no_record(scene: Scene) -> None:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         ledger.forget()
@@ -328,8 +326,8 @@ def test_a_forgotten_backfill_has_no_record(world: CommittingWorld) -> None:
         assert begun(ledger).at == 0
 
 
-def test_a_lost_plan_is_an_error(world: CommittingWorld) -> None:
-    with world.driver() as driver:
+def test_a_lost_plan_is_an_error(scene: Scene) -> None:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
         ledger.forget()
@@ -343,7 +341,7 @@ def test_a_lost_plan_is_an_error(world: CommittingWorld) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"caller":null,"step":null,"later":1}', "nonsense"])
-def test_the_record_of_another_version_is_refused(world: CommittingWorld, text: str) -> None:
+def test_the_record_of_another_version_is_refused(scene: Scene, text: str) -> None:
     with pytest.raises(CommitLogError, match="was not written by this"):
         Progress.decode(text)
     assert json.loads(Progress(ONE).encode())["caller"]["host"] == "host1"
@@ -352,13 +350,13 @@ def test_the_record_of_another_version_is_refused(world: CommittingWorld, text: 
 @pytest.mark.parametrize("processed", [False, True], ids=["lost request", "lost answer"])
 @pytest.mark.parametrize("times", [2, 30], ids=["some", "for long"])
 def test_a_record_is_written_through_lost_answers(
-    world: CommittingWorld, processed: bool, times: int
+    scene: Scene, processed: bool, times: int
 ) -> None:
     """Also when it is not known, in the end, whether it is written: the key is opened again."""
-    with world.driver() as driver:
+    with scene.driver() as driver:
         ledger = ledger_of(driver)
         begun(ledger)
-        lost = world.cluster.control.cut(
+        lost = scene.control.cut(
             ApiKey.END_TXN, times, processed=processed,
             where=lambda one: "backfill" in one.body.transactional_id,
         )  # fmt: skip

@@ -1,59 +1,85 @@
-"""A query whose every step a test decides: for races that have names."""
+"""A test whose every step is its own: queries, batch jobs, foreachBatch and operators.
+
+A stream's micro-batch is planned, written and committed by calls of the test. A job, and a
+micro-batch of foreachBatch, goes the way that Spark takes: the options are planned, tasks write,
+and commit or abort gets their messages (:class:`WritePlan`).
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 
-from spark_kafka_sink.base.clock import NEVER
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource import foreach_batch
+from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
     prepared_transactions,
 )
-from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
+from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
+    TransactionPlan,
+    plan_transactions,
+)
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
+from spark_kafka_sink.datasource.plan.write_plan import WritePlan
+from spark_kafka_sink.datasource.process import calling_query
 from spark_kafka_sink.datasource.write.commit_message import TaskCommitMessage
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
+from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
-from spark_kafka_sink.transactions.transactional_ids import log_id
-from tests.fakes.fake_cluster.codec import Request
-from tests.fakes.fake_cluster.control import FOREVER, Control, Fault
-from tests.fakes.fake_cluster.transaction_coordinator import State
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.processes import Process
-from tests.simulation.scheduler import Task
-from tests.simulation.spark_tasks import (
-    Attempt,
-    PythonWorker,
-    Stage,
-    batch_of,
-    new_client,
-    write_rows,
-)
-from tests.simulation.spark_world import (
-    LOG_TOPIC,
-    PREFIX,
-    QUERY,
-    TIMEOUT_MS,
-    TOPIC,
-    Run,
-    SparkLife,
-    SparkWorld,
-)
+from tests.simulation.scene_by_hand import SceneByHand
+from tests.simulation.scene_requests import of_data
+from tests.simulation.spark_sink import Frame
+from tests.simulation.spark_tasks import Attempt, PythonWorker, Stage, batch_of, write_rows
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX, QUERY, TIMEOUT_MS, TOPIC, Run, SparkLife
 
-#: The end of the transactional ids that write the commit log.
-LOG_OF = log_id("")
+#: The error of a job that is to fail.
+PLANNED = "a task's process was killed, as planned"
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+TOLD_OR_NOT = pytest.mark.parametrize("tells_query", [True, False])
+KAFKAS_TIMEOUTS = {
+    "max_block_ms": 10_000, "request_timeout_ms": 30_000, "delivery_timeout_ms": 120_000
+}  # fmt: skip
+T = TypeVar("T")
+
+#: Whose driver process the code that runs now belongs to.
+_driving: ContextVar[Run] = ContextVar("driving")
+
+
+class _FrameOfRun(Frame):
+    """In the session of ``run``, which names the query unless it is hidden."""
+
+    def __init__(self, save: Any, query_id: str | None, run: Run) -> None:
+        super().__init__(save, query_id)
+        self._run = run
+
+    @property
+    def sparkSession(self) -> Any:
+        session = super().sparkSession
+        run = self._run.id
+        active = [] if self._query_id is None else [RunningQuery(QUERY, run, run)]
+        session._jsparkSession = jvm_session(run, *active)
+        return session
 
 
 class Written(NamedTuple):
@@ -73,22 +99,31 @@ class Written(NamedTuple):
         return [one.transactional_id for one in self.prepared]
 
 
-class Scene(SparkWorld):
-    """A test with the fixture ``scene`` is its play, which runs as a process of its own."""
+class Scene(SceneByHand):
+    """A test with the fixture ``scene`` is its play, which runs as a process of its own.
 
-    def __init__(self, life: SparkLife) -> None:
+    ``tells_query``: the tasks of a batch job have the local properties of their micro-batch, as in
+    foreachBatch on the stream's own thread. They have none in a thread pool, none over Spark
+    Connect, and none in a plain batch job.
+    """
+
+    def __init__(self, life: SparkLife, *, tells_query: bool = True) -> None:
         super().__init__(life)
-        #: Of the configuration of each producer and driver.
-        self.changes: dict[str, Any] = {}
+        self.tells_query = tells_query
         #: Of warm drivers, when nothing went wrong with them.
         self._kept: dict[Run, ExactlyOnceDriver] = {}
-        self._play: Callable[[], None] = lambda: None
+        self._play: Callable[[], object] = lambda: None
         self._last_batches: set[int] | None = None
         self._last_tasks: set[tuple[int, int]] | None = None
+        self._task_errors: list[KafkaError] = []
+        self._starts = 0
 
-    def perform(self, play: Callable[[], None]) -> None:
-        """To its end; then time ends what is open, and what is seen must be what it ends with."""
-        self._play = play
+    def perform(self, play: Callable[[], T]) -> T:
+        """Run ``play`` once, and return its result. Then time ends what is open, and what is seen
+        must be what the scene ends with.
+        """
+        found: list[T] = []
+        self._play = lambda: found.append(play())
         self.live()
         if self._last_batches is not None:
             seen = self.batches()
@@ -96,6 +131,7 @@ class Scene(SparkWorld):
         if self._last_tasks is not None:
             tasks = {(batch, task) for batch, task, _ in self.visible()}
             assert tasks == self._last_tasks, f"{tasks}, not {self._last_tasks}"
+        return found[0]
 
     def ends_with(self, *batches: int) -> None:
         """When all is over, rows of these batches are visible, each once, and of no others."""
@@ -106,18 +142,37 @@ class Scene(SparkWorld):
         self._last_tasks = set(tasks)
 
     def play(self) -> None:
-        self._play()
+        """Each process has named writes of its own."""
+        named: defaultdict[Process | None, NamedWrites] = defaultdict(NamedWrites)
+        with (
+            patch.object(exactly_once, "shared_driver", self._shared),
+            patch.object(foreach_batch, "_runs", lambda: named[self._process()]),
+            patch.object(calling_query, "_found", lambda found={}: found),
+        ):
+            self._play()
 
-    @property
-    def control(self) -> Control:
-        return self.cluster.control
+    def _process(self) -> Process | None:
+        """None: the play's own."""
+        try:
+            return self.machine.current
+        except StopIteration:
+            return None
 
-    def wait(self, until: Callable[[], object]) -> None:
-        self.scheduler.block(lambda: bool(until()), NEVER)
+    @contextmanager
+    def _shared(self, *_: object) -> Iterator[ExactlyOnceDriver]:
+        with self.driver_side(_driving.get()) as driver:
+            yield driver
 
-    def run(self, name: str) -> Run:
-        """A start of the query, in a driver process of its own."""
-        return Run(name, self.machine.process("driver"))
+    @contextmanager
+    def driving(self, run: Run) -> Iterator[None]:
+        """What planning, commit and abort do within belongs to the driver process of ``run``."""
+        token = _driving.set(run)
+        try:
+            yield
+        finally:
+            _driving.reset(token)
+
+    # -- streams --
 
     def plan(self, run: Run) -> TransactionPlan:
         with self.driver_side(run) as planner:
@@ -198,17 +253,13 @@ class Scene(SparkWorld):
         with self.driver_side(run) as committer:
             return committer.commit(owner, batch)
 
-    def beside(self, process: Process, what: Callable[[], object]) -> tuple[Task, list[object]]:
-        """Have ``what`` run in ``process``; what it gives, or raises, is in the list then."""
-        told: list[object] = []
-
-        def run() -> None:
-            try:
-                told.append(what())
-            except KafkaError as error:
-                told.append(error)
-
-        return process.start(run, "a call beside others"), told
+    def attempts(
+        self, run: Run, number: int, plan: TransactionPlan, tasks: int, *, attempt: int = 0
+    ) -> list[Attempt]:
+        """One attempt of each task, when all are over."""
+        found = [self.launch(run, number, task, attempt, plan) for task in range(tasks)]
+        self.wait(lambda: all(a.over for a in found))
+        return found
 
     def at_once(self, run: Run, *calls: Callable[[], object]) -> list[object]:
         """What each gives, or raises, of threads of one process, when all have ended."""
@@ -232,11 +283,6 @@ class Scene(SparkWorld):
         assert commit.done
         self.scheduler.sleep(100)  # what it has sent arrives
         self.control.clear()
-
-    def coordinators_load(self, where: Callable[[Request], bool] = lambda _: True) -> Fault:
-        """They end nothing that fits, until the fault is over."""
-        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return self.control.answer(ApiKey.END_TXN, loading, FOREVER, where=where)
 
     def abort(
         self,
@@ -268,31 +314,12 @@ class Scene(SparkWorld):
         """Of which rows are visible."""
         return {batch for batch, _, _ in self.visible()}
 
-    def begin_foreign(self, transactional_id: str) -> None:
-        """A transaction of somebody who is in the middle of it."""
-        coordinator = self.cluster.transactions
-        error, pid, epoch = coordinator.initialize(
-            transactional_id, TIMEOUT_MS, None, self.cluster.now
-        )
-        assert error.name == "NONE"
-        tp = next(tp for tp in self.cluster.logs if tp.topic == "t")
-        coordinator.add_partitions(
-            transactional_id, (pid, epoch), [tp], self.cluster.now, version=2
-        )
-
-    def open_ids(self) -> list[str]:
-        return sorted(
-            t.transactional_id
-            for t in self.cluster.transactions.transactions.values()
-            if t.state is State.ONGOING
-        )
-
     # -- the driver's side --
 
     @contextmanager
     def driver_side(self, run: Run) -> Iterator[ExactlyOnceDriver]:
         """As ``exactly_once.shared_driver``, of one process."""
-        driver = self._kept.pop(run, None) or self._new_driver(run)
+        driver = self._kept.pop(run, None) or self.driver(run)
         try:
             yield driver
         except BaseException:
@@ -303,26 +330,83 @@ class Scene(SparkWorld):
         else:
             driver.close()
 
-    def _new_driver(self, run: Run) -> ExactlyOnceDriver:
-        client = new_client(run.process)
-        return ExactlyOnceDriver(
-            self.config("driver"), LOG_TOPIC, clock=self.scheduler, new_client=client
-        )
+    # -- batch jobs and foreachBatch --
 
-    def config(self, client_id: str) -> ProducerConfig:
-        config = ProducerConfig.parse(
-            {
-                "bootstrap.servers": "127.0.0.1:9093,127.0.0.1:9094,127.0.0.1:9095",
-                "client.id": client_id,
-                "request.timeout.ms": "5000",
-                "delivery.timeout.ms": "20000",
-                "max.block.ms": "20000",
-                "transaction.timeout.ms": str(TIMEOUT_MS),
-                "buffer.memory": "1000000",
-                "batch.size": "200",
-            }
-        )
-        return replace(config, **self.changes)
+    def options(self, **more: object) -> dict[str, str]:
+        """Of the sink, exactly-once."""
+        given = {
+            "kafka.bootstrap.servers": "127.0.0.1:9093",
+            "topic": TOPIC,
+            "deliveryGuarantee": "exactly-once",
+            "transactionalIdPrefix": PREFIX,
+            "kafka.transaction.timeout.ms": TIMEOUT_MS,
+            **more,
+        }
+        return {key: str(value) for key, value in given.items()}
+
+    def job(
+        self,
+        run: Run,
+        options: dict[str, str],
+        number: int,
+        *,
+        tasks: int | None = None,
+        rows: int | None = None,
+        ends: str = "commit",
+    ) -> WritePlan:
+        """A batch job as Spark runs it; ``number`` is what its rows say of their batch.
+
+        ``ends``: "commit"; "kill", when the driver dies with everything prepared; "fail", when the
+        process of the last task is killed with all its rows in Kafka: Spark aborts the job, and
+        raises.
+        """
+        life = self.life
+        tasks = life.tasks if tasks is None else tasks
+        config = SinkConfig.parse(options)
+        with self.driving(run):
+            driver = f"d{run.process.nth}" if config.txn_app_id else ""
+            transactions = plan_transactions(config, streaming=False, driver=driver)
+            plan = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, transactions)
+            self.life = replace(life, rows=life.rows if rows is None else rows)
+            attempts = self.attempts(run, number, transactions, tasks)
+            self.life = life
+            if ends == "kill":
+                run.process.kill()
+                return plan
+            if ends == "fail":
+                attempts[-1].worker.process.kill()
+            messages = [None if a.worker.process.dead else a.message for a in attempts]
+            if any(message is None for message in messages):
+                PlannedBatch(plan).abort(messages)
+                raise KafkaError(PLANNED) if ends == "fail" else self._task_errors[-1]
+            try:
+                PlannedBatch(plan).commit(messages)
+            except KafkaError:
+                PlannedBatch(plan).abort(messages)
+                raise
+        return plan
+
+    def version_of_job(self, run: Run, number: int, name: str = "app", **how: Any) -> WritePlan:
+        """A job with a version, which is also what its rows say of their batch."""
+        return self.job(run, self.options(txnAppId=name, txnVersion=number), number, **how)
+
+    def foreach_batch(self, name: str) -> Callable[..., None]:
+        """A start of a query in a driver of its own: the function gets the number of a micro-batch,
+        and what :meth:`frame` gets.
+        """
+        self._starts += 1
+        run = self.run(f"driver {self._starts}")
+        write = foreach_batch.foreach_batch(name, **self.options())
+        return lambda number, **how: write(self.frame(run, number, **how), number)
+
+    def frame(self, run: Run, number: int, **how: Any) -> Any:
+        """A DataFrame whose rows say that they are of batch ``number``; ``how`` as :meth:`job`."""
+        nothing = {"tasks": 1, "rows": 0}
+
+        def save(options: dict[str, str], part: int | None) -> None:
+            self.job(run, options, number, **(nothing if part is None else how))
+
+        return _FrameOfRun(save, QUERY if self.tells_query else None, run)
 
     # -- tasks --
 
@@ -347,8 +431,16 @@ class Scene(SparkWorld):
         self, worker: PythonWorker, identity: TaskIdentity, plan: TransactionPlan
     ) -> TaskCommitMessage:
         columns = ColumnPlan(topic=TOPIC, value_column=0, partition_column=1)
-        config = self.config("task")
-        return write_rows(worker, plan, config, identity, self._batches(identity), columns)
+        batches = self._batches(identity)
+        if plan.key != PREFIX:  # a batch job's: Spark tells it of no run
+            identity = replace(identity, run_id="")
+            if not self.tells_query:
+                identity = replace(identity, query_id="", batch_id=-1)
+        try:
+            return write_rows(worker, plan, self.config("task"), identity, batches, columns)
+        except KafkaError as error:
+            self._task_errors.append(error)
+            raise
 
     def _batches(self, identity: TaskIdentity) -> Iterator[pa.RecordBatch]:
         """The rows of a task, in two pieces."""
@@ -359,39 +451,15 @@ class Scene(SparkWorld):
             yield batch_of(rows, first, last, batch, task, identity.attempt)
 
 
-def is_a_logs(request: Request) -> bool:
-    """Of the transactions that write the commit log."""
-    return str(request.body.transactional_id).endswith(LOG_OF)
-
-
-def opens_a_log(request: Request) -> bool:
-    return request.api == ApiKey.INIT_PRODUCER_ID and is_a_logs(request)
-
-
-def writes_a_log(request: Request) -> bool:
-    return request.api == ApiKey.PRODUCE and is_a_logs(request)
-
-
-def of_the_log(request: Request) -> bool:
-    return bool(request.body.transactional_id == log_id(PREFIX))
-
-
-def of_data(request: Request) -> bool:
-    """Of any key, named ones, too."""
-    return "~~" not in request.body.transactional_id
-
-
-def ends_data(request: Request) -> bool:
-    return request.api == ApiKey.END_TXN and of_data(request)
-
-
-def of_id(transactional_id: str) -> Callable[[Request], bool]:
-    return lambda request: bool(request.body.transactional_id == transactional_id)
-
-
-def of_a_sweep(request: Request) -> bool:
-    """A ListTransactions that looks for idle ids, too."""
-    return "Empty" in request.body.state_filters
+def scene_of(version: int = 2, **life: Any) -> Scene:
+    """A scene of one task, whose clients have Kafka's timeouts except for ``max.block.ms``, and
+    whose commit log has one partition.
+    """
+    given = {"seed": 1, "tasks": 1, "transaction_version": version, **life}
+    found = Scene(SparkLife(**given))
+    found.changes |= KAFKAS_TIMEOUTS
+    found.cluster.create_topic(LOG_TOPIC, 1, configs={"cleanup.policy": "compact"})
+    return found
 
 
 def _plan(state: CommitState) -> TransactionPlan:
