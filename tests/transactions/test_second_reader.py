@@ -160,7 +160,7 @@ def test_the_numbers_of_the_page_are_the_packages() -> None:
         "decide": timeout - margin,
         "time for the decision": margin // 2,
         "commit": timeout - margin // 2,
-        "commit without a further look": margin // 8,
+        "commit without a further check of the ages": margin // 8,
         "undo because of age": timeout - margin // 4,
     }
 
