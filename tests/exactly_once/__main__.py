@@ -65,9 +65,10 @@ def render(entries: list[dict[str, object]], arguments: argparse.Namespace, took
     lines = [
         "# Exactly-once under faults",
         "",
-        "Written by `make faults`; what each scenario does is in its test. A cell: how many runs",
-        "were clean, of how many, and the mean time of one. Every run shows that its fault fired,",
-        "and is judged by `checker.py` from what independent readers see.",
+        "`make faults` writes this page. The test of a scenario describes the scenario. A cell has",
+        "the number of clean runs, the number of all runs, and the mean time of a run. Every run",
+        "shows that its fault fired. `checker.py` judges a run by the rows that independent",
+        "readers see.",
         "",
         f"`make faults {called}` took {took / 60:.0f} minutes.",
         "",
