@@ -1,7 +1,8 @@
 """``kprod report``: reports of writes in a readable form.
 
-Owns: reading reports from a file of lines, a folder of files or a topic, the page of one report and
-the table of the last ones. Never: the content of a report (``datasource/report/write_report.py``).
+Owns: reading reports from a file of lines, a folder of files or a topic, the page of one report,
+and the table of the last reports. Never: the content of a report
+(``datasource/report/write_report.py``).
 """
 
 from __future__ import annotations

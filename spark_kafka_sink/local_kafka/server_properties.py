@@ -85,7 +85,7 @@ def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) 
     among the advertised listeners.
 
     Kafka refuses ``advertised.listeners`` without the listener that brokers use among themselves.
-    Because it is added here, a test that gives clients another address need not repeat it.
+    This function adds that listener, so a test that gives clients another address need not name it.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

@@ -166,9 +166,10 @@ def ending(
     Follows the times of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
     transaction has no leader. Returns None if the action depends on an age that is unknown.
 
-    If the outcome of a transaction is unknown, and none is known to be committed, that transaction
-    may be aborted. The open ones are then committed only while they are young, and only if none is
-    lost. Otherwise they are neither committed nor aborted: an operator ends them, or they time out.
+    If the outcome of a transaction is unknown, the transaction may be aborted. If in addition no
+    transaction is known to be committed, the open transactions are committed only while they are
+    young, and only if no transaction is lost. Otherwise the open transactions are left alone: an
+    operator ends them, or they time out.
     """
     if not _lost_or_open(transactions, found):
         outcomes = {outcome_of(t, found[t.transactional_id]) for t in transactions}

@@ -129,8 +129,9 @@ def next_step(goal: Goal, view: View) -> Step:
 def decides_next(goal: Goal, view: View) -> bool:
     """Whether the next write for a key that was kept open is a decision.
 
-    Only a write shows whether another process has opened the key meanwhile. It does not matter if
-    the driver's own transactions must be prepared before the decision.
+    A key that was kept open is used only in this case, because only a write shows whether another
+    process has opened the key meanwhile. The driver's own transactions may still have to be
+    prepared before the decision.
     """
     return isinstance(next_step(goal, replace(view, own=())), Decide)
 
@@ -151,10 +152,10 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
     unknown whether the write is in the log: opening the log fences a write in flight, then reads.
 
     Two processes that both may take over would keep fencing each other, and a user may run any
-    number of threads (writes of a block, versions, plannings, aborts). So each goes on for
-    max.block.ms, and pauses for a random time that grows: from the second retry on, for up to twice
-    as long as its attempt took. A goal whose partitions lack a leader also goes on for
-    max.block.ms.
+    number of threads (writes of a block, versions, plannings, aborts). So each process goes on for
+    max.block.ms. From the second retry on, it pauses for a random time. The longest possible pause
+    is at first twice the duration of the attempt, and grows with each retry. A goal whose
+    partitions lack a leader also goes on for max.block.ms.
     """
     if view.failed is None:
         return None

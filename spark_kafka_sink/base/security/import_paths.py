@@ -134,8 +134,9 @@ def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
     object ``found``.
 
     Every step of a path must lead to a listed module, to a class or function defined in a listed
-    module, or to an instance of such a class. Not allowed are ``os.abort`` of a listed module that
-    imports os, another module, and an object of Python or of a C library (``log.handlers.clear``).
+    module, or to an instance of such a class. Three kinds of objects are refused: what a listed
+    module only imports (``os.abort`` in a module that imports os), another module, and a method of
+    Python or of a C library (``log.handlers.clear``).
     """
     if not limits_imports():
         return

@@ -120,8 +120,8 @@ def _wait_for_lock(fd: int) -> None:
     """Waits for other writers of the file, for a limited time.
 
     Without the lock, a line that another process is still writing could look like a line that a
-    full disk has cut off. If the lock can't be acquired, the line is written without the lock. Then
-    its holder is not a writer of this package, or the mount does not support locks.
+    full disk has cut off. If the lock can't be acquired in time, the line is written without the
+    lock. In that case another program holds the lock, or the mount does not support locks.
     """
     deadline = time.monotonic() + _LONGEST_LOCK_S
     while time.monotonic() < deadline:

@@ -88,7 +88,7 @@ def down(admin: AdminClient, topic: TopicMetadata) -> str:
 
 def takes_fewer_replicas(admin: AdminClient) -> bool:
     """Whether a partition with fewer replicas than min.insync.replicas needs only as many in-sync
-    replicas as it has. All connected brokers must then be Kafka 3.7 or later.
+    replicas as it has. This is so if all connected brokers are Kafka 3.7 or later.
     """
     client = admin.loop.client
     known = [client.api_versions(node) for node in admin.loop.cluster.nodes]

@@ -176,8 +176,8 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """The configs of a topic, or None if they could not be read. Also returns a function that takes
-    the name of a check, and returns the result of that check if its config is missing.
+    """The configs of a topic, or None if they could not be read. Also returns a function for a
+    check whose config is missing: it takes the check's name and returns the check's result.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})

@@ -57,8 +57,8 @@ class TransactionPlan:
     - ``context`` is the run of a batch job, and ``number`` its batch. Both are None in streams.
     - ``driver`` is the token of ``driver_identity``.
     - ``verify`` is true if the rows of a done batch are to be read and compared.
-    - ``digest`` identifies the input: of a batch job, or of a stream's last done batch as the
-      query's checkpoint has it. Empty if unknown.
+    - ``digest`` identifies the input of a batch job. For a stream, it identifies the input of the
+      last done batch, according to the query's checkpoint. It is empty if the input is unknown.
     """
 
     key: str

@@ -104,8 +104,8 @@ class Metadata:
         on_wait: Callable[[int, int], None] | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """``wakeup`` is the client's wakeup. ``connection_failures`` returns the client's failed
-        addresses with their reasons, for errors.
+        """Creates the store. ``wakeup`` is the client's wakeup. ``connection_failures``
+        returns the client's failed addresses with their reasons, for errors.
 
         ``on_wait`` is called when a wait for topics is over, with its duration in milliseconds and
         the time.

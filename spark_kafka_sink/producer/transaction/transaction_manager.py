@@ -352,9 +352,9 @@ class TransactionManager:
         """Fails the transaction after a record could not be sent. It can then only be aborted.
 
         The first error is kept. The call has no effect while the transaction is being aborted, and
-        after its commit was sent. In the second case, the failed record comes from another thread's
-        ``send``, which was waiting. It is not in the transaction, and the outcome depends on the
-        coordinator only.
+        after its commit was sent. A record that fails after the commit was sent comes from a
+        ``send`` of another thread that was still waiting. Such a record is not in the transaction,
+        so it does not change the outcome of the commit.
         """
         identity = self._identity
         with identity.lock:
@@ -568,8 +568,8 @@ class TransactionManager:
         return bool(self._sequences.moving)
 
     def take_moved(self) -> list[ProducerBatch]:
-        """Takes the batches that must be sent again under the next epoch, from all partitions that
-        have no batch without an outcome.
+        """Takes the batches that must be sent again under the next epoch. They come from the
+        partitions in which every other batch has its outcome.
 
         The batches of a partition are in order, and have no sequence any more.
         """

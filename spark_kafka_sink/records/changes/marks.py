@@ -98,8 +98,8 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Adds the rows of a change feed that can't be sent to ``bad``. If ``bad`` collects no rows, it
-    raises DataError for the first of them.
+    """Adds the rows of a change feed that can't be sent to ``bad``. If ``bad`` collects no rows,
+    raises DataError for the first such row.
     """
     changes = plan.changes
     if changes is None:
