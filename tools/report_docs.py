@@ -16,7 +16,8 @@ from spark_kafka_sink.datasource.write.worker_progress import WorkerProgress
 
 _MEANINGS = {
     WriteOutcome.ACKNOWLEDGED: "At-least-once: brokers have acknowledged every row. Guarantee"
-    " `none`: every row was sent, and brokers have acknowledged it if `kafka.acks` requires that.",
+    " `none`: every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires"
+    " that.",
     WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
     WriteOutcome.DONE_BEFORE: "Exactly-once: the batch was committed before, so nothing was"
     " written.",
@@ -182,7 +183,7 @@ a path that all machines mount.
 
 | how the batch ended | the report |
 |---|---|
-| a task failed, and the machines share the directory | has the error, the failed attempts and the \
+| a task failed, and the machines share the directory | the error, the failed attempts and the \
 brokers' last responses |
 | a task failed, and the machines do not share the directory | [KP0505](errors.md#kp0505) and the \
 unfinished tasks. Spark's exception has the cause; a stream's metric `kprod_query_failures_total` \
