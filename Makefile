@@ -63,7 +63,7 @@ orders: $(VENV)/installed  ## every order of a commit's steps with each fault: t
 
 changelogs: install  ## a Delta table that changes, its stream, killed drivers, the topic compared; CHANGES=1000 KEYS=10000 KILLS=20
 	$(BIN)/python -m tests.changelogs --changes $(or $(CHANGES),1000) --keys $(or $(KEYS),10000) \
-		--kills $(or $(KILLS),20) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES))
+		--kills $(or $(KILLS),20) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES)) --page
 
 debezium: install  ## changes of a PostgreSQL through Debezium's engine into topics, beside its own transformation; CHANGES=300
 	$(BIN)/python -m tests.changelogs.debezium --changes $(or $(CHANGES),300) --seed $(or $(SEED),1)

@@ -3,8 +3,8 @@ and killed drivers; at the end the topic is the table, key by key.
 
     python -m tests.changelogs --changes 1000 --keys 10000 --kills 20
 
-The table is changed while the stream runs. A driver is killed before a write, during it, or after
-it, in turn. With ``--minutes`` no driver is started to be killed after this time.
+The table is changed while the stream runs. Each second driver is killed at a random time, the
+others at a random request or response of a commit (``kills.py``).
 """
 
 from __future__ import annotations
@@ -13,59 +13,99 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
+from random import Random
 
-from spark_kafka_sink.local_kafka import KafkaCluster
-from tests.changelogs.proof import CLEANED, Proof, difference
-from tests.real_kafka import RealKafka
+from tests.changelogs.kills import Place, moment
+from tests.changelogs.proof import CLEANED, CLEANER, Proof, difference
+from tests.exactly_once.harness import proxied_cluster
+from tests.simulation.results_page import table, write_section
 
-_KILLED = ("after", "before", "during")
+PAGE = Path(__file__).with_name("RESULTS.md")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--changes", type=int, default=1000, help="commits of the table")
+    parser.add_argument(
+        "--changes", type=int, default=1000, help="statements that change the table"
+    )
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--minutes", type=float, default=1440, help="no change is made after them")
     parser.add_argument("--limit", type=int, help="maxFilesPerTrigger, to see what it does")
+    parser.add_argument("--page", action="store_true", help="write the result to RESULTS.md")
     given = parser.parse_args()
-    deadline = time.monotonic() + 60 * given.minutes
-    with (
-        tempfile.TemporaryDirectory(prefix="kprod-changelogs-") as home,
-        KafkaCluster(overrides={"log.cleaner.backoff.ms": "500"}) as cluster,
-    ):
-        topic = RealKafka(cluster.bootstrap).unique_topic("delta", 3, CLEANED)
-        proof = Proof(Path(home), cluster.bootstrap, topic, given.seed, given.keys, given.limit)
-        for number in range(given.kills):
-            if time.monotonic() > deadline:
-                break
-            versions = given.changes * (number + 1) // (given.kills + 1)
-            run = proof.run(versions, _KILLED[number % len(_KILLED)], timeout=86_400)
-            print(f"kill {number + 1}: table at {proof.version()}, begun {run.all('begun')}")
-            sys.stdout.flush()
-        is_late = time.monotonic() > deadline
-        proof.run(proof.version() if is_late else given.changes, timeout=86_400)
-        return _report(proof)
+    begun = time.monotonic()
+    random = Random(given.seed)
+    home = Path(tempfile.mkdtemp(prefix="kprod-changelogs-"))
+    with proxied_cluster(1, home, overrides=CLEANER) as world:
+        topic = world.kafka.unique_topic("delta", 3, CLEANED)
+        proof = Proof(
+            world, topic, given.seed, given.keys, given.changes,
+            seconds=60 * given.minutes, limit=given.limit,
+        )  # fmt: skip
+        with proof:
+            for number in range(given.kills):
+                # Somewhere in its part of the changes; the last part is left to the last driver.
+                part = number + random.random()
+                version = int(given.changes * part / (given.kills + 1))
+                kill = proof.kill(version, moment(random, number))
+                if kill is None:
+                    break
+                spent = proof.seconds_of_statements() / kill.version
+                print(
+                    f"kill {number + 1}, {kill.moment}: {kill.death}; table at {kill.version},"
+                    f" {spent:.2f} CPU seconds for each statement"
+                )
+                sys.stdout.flush()
+            proof.finish()
+        said, is_right = _report(proof, time.monotonic() - begun)
+    print(said)
+    if given.page:
+        names = ("changes", "keys", "kills", "seed")
+        call = " ".join(f"{name.upper()}={getattr(given, name)}" for name in names)
+        write_section("A Delta table", f"make changelogs {call}", said, PAGE)
+    return int(not is_right)
 
 
-def _report(proof: Proof) -> int:
-    table, written = proof.table(), proof.records()
-    wrong = difference(written, table)
+def _report(proof: Proof, seconds: float) -> tuple[str, bool]:
+    """What was found, and whether the topic is the table."""
+    rows, written = proof.table(), proof.records()
     cleaned = proof.cleaned()
-    wrong_cleaned = difference(cleaned, table)
-    begun = {number for run in proof.runs for number in run.all("begun")}
-    print(
-        f"commits {proof.version()}, killed drivers {len(proof.runs) - 1}, micro-batches"
-        f" {len(begun)}, begun again {proof.again()}; records {len(written)}, tombstones"
-        f" {sum(value is None for _, value in written)}, after the cleaner {len(cleaned)};"
-        f" rows of the table {len(table)}"
+    batches = proof.micro_batches()
+    statements = proof.statements()
+    changes = sum(statements.values())
+    cpu = proof.seconds_of_statements()
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(statements.items()))
+    tombstones = sum(value is None for _, value in written)
+    again = sum(times > 1 for times in batches.values())
+    counted = (
+        ("statements that changed the table", f"{changes} ({kinds})"),
+        ("commits of the table", proof.version()),
+        ("CPU seconds of a statement", f"{cpu / changes:.2f}"),
+        ("micro-batches", f"{len(batches)}, {again} of them begun again"),
+        ("killed drivers", len(proof.kills)),
+        ("records", f"{len(written)}, {tombstones} of them tombstones"),
+        ("records after the cleaner", len(cleaned)),
+        ("rows of the table", len(rows)),
+        ("minutes", f"{seconds / 60:.0f}"),
     )
-    for name, found in (("topic", wrong), ("cleaned topic", wrong_cleaned)):
-        said = ", ".join(f"{kind} {len(keys)}: {keys[:5]}" for kind, keys in found.items())
-        print(f"{name}: {said or 'equal to the table, key by key'}")
-    return int(bool(wrong or wrong_cleaned))
+    said = [table("what | number", counted), ""]
+    found = {"topic": difference(written, rows), "cleaned topic": difference(cleaned, rows)}
+    for name, wrong in found.items():
+        keys = ", ".join(f"{kind} {len(keys)}: {keys[:5]!r}" for kind, keys in wrong.items())
+        said.append(f"* {name}: {keys or 'equal to the table, key by key'}")
+    places = Counter(kill.death.place for kill in proof.kills)
+    at = ((place.value, places[place]) for place in Place)
+    kills = (
+        (n + 1, k.version, k.moment, k.moment.victim.value, k.death.batch, k.death)
+        for n, k in enumerate(proof.kills)
+    )
+    head = "kill | table at | moment | killed | micro-batch | where the driver was"
+    said += ["", table("where the driver was | kills", at), "", table(head, kills)]
+    return "\n".join(said), not any(found.values())
 
 
 if __name__ == "__main__":

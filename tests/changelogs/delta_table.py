@@ -7,6 +7,7 @@ files, so that the commit has no files of changes, and Delta derives the changes
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -17,9 +18,11 @@ from pyspark.sql import SparkSession
 
 from bench.peers import delta_jars
 from spark_kafka_sink.local_kafka import LocalKafkaError
+from spark_kafka_sink.local_kafka.installation import QUICK_JVM
 
 KEYS: Final = ["id", "name"]
-_PARTS: Final = 4
+#: The table's partitions, each a range of ids: most statements change files of one or two.
+_PARTS: Final = 16
 #: Statements by weight.
 _KINDS: Final = ("merge",) * 9 + ("update",) * 4 + ("rename",) * 2 + ("delete",) * 3 + (
     "replace", "empty",
@@ -36,17 +39,28 @@ def jars_or_skip() -> str:
         pytest.skip("Delta's jars can't be fetched")
 
 
-def session(folder: Path, jars: str) -> SparkSession:
-    """A Spark with Delta Lake, as small as it can be."""
+def session(
+    folder: Path, jars: str, *, cores: int = 2, jvm: Sequence[str] = QUICK_JVM
+) -> SparkSession:
+    """A Spark with Delta Lake, as small as it can be. Each shuffle has as many tasks as ``cores``.
+    ``jvm``: options of Java.
+    """
     delta = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     return (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[{cores}]")
         .config("spark.jars", jars)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", " ".join(jvm))
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", delta)
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.shuffle.partitions", cores)
+        # A task reads many small files.
+        .config("spark.sql.files.openCostInBytes", 1)
         .config("spark.databricks.delta.snapshotPartitions", 1)
+        # The sources of the statements are no tables, and their rows are the same each time.
+        .config("spark.databricks.delta.merge.materializeSource", "none")
         # Compiling costs more than it saves for some thousand rows.
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
@@ -56,8 +70,15 @@ def session(folder: Path, jars: str) -> SparkSession:
 
 
 def last_version(table: Path) -> int:
-    """The number of the last commit of the table in this folder."""
-    return max(int(file.stem) for file in (table / "_delta_log").glob("*[0-9].json"))
+    """The number of the last commit of the table in this folder; -1: there is none."""
+    return max((int(file.stem) for file in (table / "_delta_log").glob("*[0-9].json")), default=-1)
+
+
+def by_key(rows: list[list[str]]) -> dict[bytes, bytes]:
+    """The ``rows`` of a table by key. AssertionError if a key is there twice."""
+    found = {key.encode(): row.encode() for key, row in rows}
+    assert len(found) == len(rows), "a key is in the table twice"
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +101,14 @@ class DeltaTable:
         self.spark.sql(
             f"CREATE TABLE {self.name} (id BIGINT, name STRING, number DOUBLE, tags ARRAY<STRING>,"
             " part INT) USING delta PARTITIONED BY (part) TBLPROPERTIES"
-            " (delta.enableChangeDataFeed = true,"
+            " (delta.enableChangeDataFeed = true, delta.checkpointInterval = 50,"
             f" delta.enableDeletionVectors = {vectors})"
         )
         self.spark.sql(f"INSERT INTO {self.name} {self._rows(0, self.keys, 1, random)}")
+
+    def tidy(self) -> None:
+        """Joins small files. A commit without changes."""
+        self.spark.sql(f"OPTIMIZE {self.name}")
 
     def version(self) -> int:
         """The number of the table's last commit."""
@@ -95,6 +120,13 @@ class DeltaTable:
         self.spark.sql(getattr(self, f"_{kind}")(random))
         return kind
 
+    def rows(self) -> list[list[str]]:
+        """The key and the row of each row, as Spark's own to_json has them."""
+        key, row = (f"to_json(struct({names}))" for names in (", ".join(KEYS), "*"))
+        return [
+            list(one) for one in self.spark.sql(f"SELECT {key}, {row} FROM {self.name}").collect()
+        ]
+
     def _rows(self, low: int, high: int, step: int, random: Random) -> str:
         """A row for every ``step``-th id from ``low`` to before ``high``."""
         salt = random.randrange(10**6)
@@ -103,7 +135,7 @@ class DeltaTable:
             f" CASE WHEN id % 11 = 0 THEN double('NaN') WHEN id % 13 = 0 THEN -0.0D"
             f" WHEN id % 17 = 0 THEN NULL ELSE id * {salt} / 7 END AS number,"
             f" IF(id % 5 = 0, NULL, array(CAST({salt} AS STRING), NULL)) AS tags,"
-            f" CAST(id % {_PARTS} AS INT) AS part FROM range({low}, {high}, {step})"
+            f" CAST(id * {_PARTS} DIV {self.keys} AS INT) AS part FROM range({low}, {high}, {step})"
         )
 
     def _some(self, random: Random) -> tuple[int, int]:
@@ -114,14 +146,16 @@ class DeltaTable:
     def _merge(self, random: Random) -> str:
         low, high = self._some(random)
         # Some of the source's ids are new, most are not.
-        rows = self._rows(low, high + 9 * (high - low) * (random.random() < 0.2), 2, random)
+        last = high + 9 * (high - low) * (random.random() < 0.2)
+        rows = self._rows(low, last, 2, random)
         by_source = (
             f" WHEN NOT MATCHED BY SOURCE AND t.id % {self.keys // 7} = {low % 5} THEN DELETE"
             if random.random() < 0.2
             else ""
         )
         return (
-            f"MERGE INTO {self.name} t USING ({rows}) s ON t.id = s.id AND t.name <=> s.name"
+            f"MERGE INTO {self.name} t USING ({rows}) s ON t.id BETWEEN {low} AND {last}"
+            " AND t.id = s.id AND t.name <=> s.name"
             f" WHEN MATCHED AND s.id % 4 = {random.randrange(4)} THEN DELETE"
             " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND"
             f" s.id < {self.keys} THEN INSERT *{by_source}"

@@ -1,4 +1,4 @@
-"""The sections of ``RESULTS.md``: each holds the newest run of the tool that writes it."""
+"""The sections of a ``RESULTS.md``: each holds the newest run of the tool that writes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
     return "\n".join([f"| {head} |", f"|{rule}|", *lines])
 
 
-def write_section(heading: str, call: str, body: str) -> None:
+def write_section(heading: str, call: str, body: str, path: Path = PAGE) -> None:
     """Replaces section ``heading`` of the page; ``call`` is the command that was run."""
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=PAGE.parent, check=True,
@@ -35,5 +35,5 @@ def write_section(heading: str, call: str, body: str) -> None:
     )  # fmt: skip
     day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     text = f"`{call}`, {day}, commit {done.stdout.strip()}.\n\n{body}"
-    page = replaced(PAGE.read_text(encoding="utf-8"), heading, text)
-    PAGE.write_text(page, encoding="utf-8")
+    page = replaced(path.read_text(encoding="utf-8"), heading, text)
+    path.write_text(page, encoding="utf-8")
