@@ -85,6 +85,9 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
         ("there are {}", "changelog takes {}, or a mapping such as"),
     "datasource/test_changes_on_kafka.py::test_a_stream_calls_upserts_for_each_micro_batch":
         ("call it in a foreachBatch function",),
+    "changelogs/test_divided_version.py"
+    "::test_the_hint_of_a_divided_version_writes_the_lost_rows_again":
+        ("set maxFilesPerTrigger=2147483647",),
     "datasource/test_json_of_types.py::test_the_hint_of_a_refused_type_works":
         ("select {} in its place", "select {} in its place, or drop it"),
     "datasource/jobs/test_backfill_ledger.py::test_a_name_without_another_job_is_fenced":
@@ -353,7 +356,5 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "the micro-batch was written without", "only writes with kafka.acks other than all",
         "rows are committed; a batch whose driver", "commits and replays work; the open",
     ),
-    "it is an option of Delta Lake's source, which make changelogs sets":
-        ("set maxFilesPerTrigger=2147483647",),
     "a guard that other checks stand before": ("set transactional.id", "a client's id is {}"),
 }  # fmt: skip
