@@ -128,8 +128,8 @@ def packed_bytes(data: bytes) -> Packed:
 
 
 def _table() -> tuple[UInt64s, UInt64s]:
-    """The bytes and the sizes of the signed varints of 0..32767. Most lengths and deltas are in
-    this range.
+    """A lookup table with the bytes and the sizes of the signed varints of 0 to 32767. Most lengths
+    and deltas are in this range.
     """
     value = np.arange(0, 65536, 2)
     size = 1 + (value >= 1 << 7) + (value >= 1 << 14)
