@@ -23,6 +23,8 @@ from tests.exactly_once.harness import proxied_cluster
 from tests.simulation.results_page import table, write_section
 
 PAGE = Path(__file__).with_name("RESULTS.md")
+#: In minutes.
+_DAY = 1440.0
 
 
 def main() -> int:
@@ -33,7 +35,7 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=1440, help="no change is made after them")
+    parser.add_argument("--minutes", type=float, default=_DAY, help="no change is made after them")
     parser.add_argument("--limit", type=int, help="maxFilesPerTrigger, to see what it does")
     parser.add_argument("--page", action="store_true", help="write the result to RESULTS.md")
     given = parser.parse_args()
@@ -66,6 +68,8 @@ def main() -> int:
     if given.page:
         names = ("changes", "keys", "kills", "seed")
         call = " ".join(f"{name.upper()}={getattr(given, name)}" for name in names)
+        if given.minutes < _DAY:
+            call += f" MINUTES={given.minutes:g}"
         write_section("A Delta table", f"make changelogs {call}", said, PAGE)
     return int(not is_right)
 
@@ -87,7 +91,7 @@ def _report(proof: Proof, seconds: float) -> tuple[str, bool]:
         ("CPU seconds of a statement", f"{cpu / changes:.2f}"),
         ("micro-batches", f"{len(batches)}, {again} of them begun again"),
         ("killed drivers", len(proof.kills)),
-        ("records", f"{len(written)}, {tombstones} of them tombstones"),
+        ("records at the end", f"{len(written)}, {tombstones} of them tombstones"),
         ("records after the cleaner", len(cleaned)),
         ("rows of the table", len(rows)),
         ("minutes", f"{seconds / 60:.0f}"),
