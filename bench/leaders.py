@@ -1,22 +1,27 @@
 """Tasks beside many brokers, with and without ``maxLeadersPerTask``: ``python -m bench.leaders``.
 
-Two parts, both without a socket, whose figures the machine's speed does not change:
+Two parts, both without a socket. The machine's speed does not change the figures:
 
 * each task of a job chooses partitions for its rows by the producer's partitioner: connections
   and shares of brokers, also with skew of leaders and of tasks;
 * some of these tasks as whole producers before a simulated cluster (``tests/fakes``): connections,
-  requests, rows a batch.
+  requests, rows a batch; time to the first acknowledged record in the simulated time of the
+  network; memory, as tracemalloc counts it (the buffers of numpy, but not those of Arrow).
 
 The table is printed and put at the head of bench/HISTORY.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
+import gc
 import random
+import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +30,7 @@ import pyarrow as pa
 from bench.__main__ import commit
 from bench.history import HISTORY, Line, with_section
 from spark_kafka_sink.protocol.cluster import PartitionInfo, PartitionInfos, TopicPartition
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
 from spark_kafka_sink.records.partitioning.partitioners import BuiltInPartitioner
@@ -39,6 +45,8 @@ Leaders = Sequence[int]
 RUNS, ROWS_A_RUN = 128, 10
 #: Whole producers of each setting, and their rows.
 SAMPLE, ROWS = 8, 40_000
+#: Milliseconds of a request's way, and of an answer's.
+LATENCY_MS = 5
 _TOPIC = "many"
 
 
@@ -168,15 +176,74 @@ def producers(brokers: int, partitions: int, tasks: int, most: int | None) -> li
     ]  # fmt: skip
 
 
+def memory_and_time(brokers: int, partitions: int, tasks: int, most: int | None) -> list[Line]:
+    """One producer: the time from its attempt's begin to the first acknowledgement, and the memory
+    that it needs beside the driver's cluster, and keeps when its attempt is over.
+    """
+    world = ProducerWorld(nodes=brokers, latency_ms=LATENCY_MS)
+    world.cluster.create_topic(_TOPIC, partitions)
+    plan = ColumnPlan(topic=_TOPIC, value_column=0)
+    chunk = pa.record_batch([pa.array([b"v" * 100] * 1000)], ["value"])
+    columns = from_record_batch(chunk, plan, 1_700_000_000_000)
+    sizes: list[int] = []
+    first_ms: list[int] = []
+
+    def body() -> None:
+        first = world.of(world.config)
+        first.start_attempt()
+        first.send_columns(columns)
+        first.finish_attempt()
+        cluster = first._metadata.cluster  # noqa: SLF001 - Spark's tasks get the driver's
+        world.cluster.arrived.clear()
+        tracemalloc.start()
+        begun = world.scheduler.now
+        producer = world.of(
+            replace(world.config, max_leaders_per_task=most, linger_ms=5, batch_size=16_384),
+            cluster,
+        )
+        producer.start_attempt(tasks // 2)
+        for number in range(ROWS // 1000):
+            producer.send_columns(columns)
+            if number % 4 == 0:
+                sizes.append(_allocated())
+            world.scheduler.sleep(1)
+        producer.finish_attempt()
+        sizes.append(_allocated())
+        tracemalloc.stop()
+        arrived = min(at for at, api in world.cluster.arrived if api == ApiKey.PRODUCE.name)
+        first_ms.append(arrived + LATENCY_MS - begun)
+
+    world.run(body)
+    what = f"a producer beside {brokers} brokers, {partitions:,} partitions, {said(most)}"
+    (took,) = first_ms
+    return [
+        (what, f"{took} ms to the first acknowledgement", "-", f"each way takes {LATENCY_MS} ms"),
+        (what, f"{max(sizes) / 1e6:.1f} MB at most", "-", f"{sizes[-1] / 1e6:.1f} MB kept"),
+    ]  # fmt: skip
+
+
+def _allocated() -> int:
+    """Bytes that code of the package has allocated since the start, and not freed."""
+    gc.collect()
+    ours = tracemalloc.Filter(inclusive=True, filename_pattern="*/spark_kafka_sink/*")
+    found = tracemalloc.take_snapshot().filter_traces([ours])
+    return sum(trace.size for trace in found.traces)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help="choices, producers, memory; all by default")
+    wanted = parser.parse_args().parts or ["choices", "producers", "memory"]
+    parts: dict[str, list[Callable[[int | None], list[Line]]]] = {
+        "choices": [partial(choices, job) for job in JOBS],
+        "producers": [partial(producers, 200, 10_000, 2000)],
+        "memory": [partial(memory_and_time, 200, 10_000, 2000)],
+    }
     lines: list[Line] = []
-    for job in JOBS:
+    for measure in [one for part in wanted for one in parts[part]]:
         for most in (None, 1, 2):
-            lines += choices(job, most)
+            lines += measure(most)
             print(*lines[-2:], sep="\n", flush=True)
-    for most in (None, 1, 2):
-        lines += producers(200, 10_000, 2000, most)
-        print(*lines[-2:], sep="\n", flush=True)
     title = f"{dt.datetime.now(tz=dt.UTC).date().isoformat()}, commit {commit()} (leaders)"
     conditions = "Calculated, and simulated: no broker and no clock; see bench/leaders.py."
     page = with_section(HISTORY.read_text(encoding="utf-8"), title, conditions, lines)
