@@ -14,6 +14,7 @@ from spark_kafka_sink.cli.show import Json, print_json, say
 from spark_kafka_sink.cli.txn.txn_changes import Confirmation
 from spark_kafka_sink.datasource.jobs.backfill_ledger import Ledger, Progress
 from spark_kafka_sink.datasource.jobs.backfill_plan import BackfillPlan
+from spark_kafka_sink.datasource.jobs.backfill_result import totals
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
@@ -129,7 +130,7 @@ def _lines(name: str, progress: Progress, plan: BackfillPlan | None, damage: str
     done = plan is not None and progress.at >= plan.end
     share = "a share that is not known" if damage else f"{_share(progress, plan):.0%}"
     state = "finished" if done else f"{share} written"
-    written = f"{progress.steps} steps, {progress.rows:,} rows, {progress.bytes / 1e9:.1f} GB"
+    written = totals(progress.steps, progress.rows, progress.bytes, ", ")
     lines = [f"{name}: {state}, {written}"]
     if progress.step is not None:
         lines.append(f"txnVersion {progress.step.version} was begun, and is not settled")

@@ -51,24 +51,34 @@ class BackfillResult:
     def __str__(self) -> str:
         state = "is finished" if self.finished else f"was stopped ({self.stopped_by})"
         return (
-            f"backfill '{self.name}' {state}: {self.steps} steps, {self.rows:,} rows, "
-            f"{self.bytes / 1e9:.1f} GB in {clock(self.seconds)}, {len(self.written)} of the steps "
-            "in this call"
+            f"backfill '{self.name}' {state}: {totals(self.steps, self.rows, self.bytes, ', ')} "
+            f"in {clock(self.seconds)}, {len(self.written)} of the steps in this call"
         )
 
 
 def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
     """The log line of a step, with the totals of the backfill.
 
-    An example: ``orders-2026  17 steps  42%  412,000,000 rows  38.2 GB  51.0 MB/s  0:21:40 left``.
+    An example: ``orders-2026  42%  17 steps  412,000,000 rows  38.2 GB  51.0 MB/s  0:21:40 left``.
     """
     rate = step.bytes / 1e6 / step.seconds if step.seconds else 0.0
     seconds = progress.ms / 1000
     left = seconds / step.share - seconds if step.share else 0.0
     return (
-        f"{name}  {progress.steps} steps  {step.share:.0%}  {progress.rows:,} rows  "
-        f"{progress.bytes / 1e9:.1f} GB  {rate:.1f} MB/s  {clock(left)} left"
+        f"{name}  {step.share:.0%}  {totals(progress.steps, progress.rows, progress.bytes)}  "
+        f"{rate:.1f} MB/s  {clock(left)} left"
     )
+
+
+def totals(steps: int, rows: int, size: int, between: str = "  ") -> str:
+    """Steps, rows and bytes of a backfill as text, such as ``17 steps  2,000 rows  38.2 GB``. Less
+    than a gigabyte is shown in megabytes.
+    """
+    of_steps, of_rows = (
+        f"{count:,} {noun}{'s' * (count != 1)}" for count, noun in ((steps, "step"), (rows, "row"))
+    )
+    in_bytes = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+    return between.join((of_steps, of_rows, in_bytes))
 
 
 def clock(seconds: float) -> str:

@@ -220,7 +220,7 @@ def test_a_step_shows_a_line_and_the_command_shows_the_backfill(
     frame = read(spark, table)
     with caplog.at_level(logging.INFO, "spark_kafka_sink"):
         done = backfill(frame, name="shown", by="day", on_step=stop_after(1), **options)
-    line = next(text for text in caplog.messages if text.startswith("shown  1 steps"))
+    line = next(text for text in caplog.messages if text.startswith("shown  10%  1 step  "))
     assert f"  {done.rows} rows  " in line.replace(",", "")
     assert "MB/s" in line
     assert line.endswith("left")
