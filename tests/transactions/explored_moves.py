@@ -43,6 +43,7 @@ from tests.transactions.explored_things import (
     KEY,
     LAST,
     LATER,
+    NEW,
     OPEN,
     PLANNED,
     SWEPT,
@@ -66,7 +67,9 @@ class Moves(Things):
         self.is_quiet = not any(faults.values())
         self.is_by_hand = any("by hand" in actor.todo for actor in actors)
         self.is_at_will = any(actor.todo[0] in AT_WILL for actor in actors)
-        ends, ages = tuple(OPEN for _ in self.nth), tuple(YOUNG for _ in self.works)
+        new = {one.transactional_id for one in self.reports.values()}
+        ends = tuple(NEW if one in new else OPEN for one in self.nth)
+        ages = tuple(YOUNG for _ in self.works)
         kept = self.keep(FIRST)
         world = Surroundings((), ends, ages, kept, kept, **faults)  # type: ignore[arg-type]  # counts of faults
         holder = next((actor.name for actor in actors if actor.has_left_open), "")
@@ -76,7 +79,8 @@ class Moves(Things):
     def started(self, actor: Actor) -> Actor:
         if actor.todo[0] in PLANNED:
             return actor
-        return actor._replace(mind=self.mind(self.goal(actor), View()), stage=(), is_stale=False)
+        view = View(name=actor.work if actor.has_report else "")
+        return actor._replace(mind=self.mind(self.goal(actor), view), stage=(), is_stale=False)
 
     def goal(self, actor: Actor) -> Goal:
         """The first one of ``actor.todo``."""
@@ -86,6 +90,8 @@ class Moves(Things):
         if what == "by hand":
             return steps.RollForward(KEY, only_lost=True)
         written = self.works[actor.work] if actor.work else ()
+        if actor.has_report:
+            written = written[:-1]
         owner = Owner(KEY, actor.run, "q", actor.generation, actor.numbering)
         if what == "abort":
             return steps.AbortBatch(owner, actor.number, written, tasks_may_run=False)
@@ -110,7 +116,7 @@ class Moves(Things):
         if actor.mind is None:
             return actor
         step = actor.mind.step
-        if isinstance(step, steps.PrepareOwn):  # it has no report: nobody sees that step
+        if isinstance(step, steps.PrepareOwn) and not actor.has_report:  # nobody sees that step
             return self.at_its_end(self.adds(actor, own=()))
         if isinstance(step, steps.Return):
             return self.next_goal(actor, actor.mind.view.state, step.how)
@@ -254,6 +260,8 @@ class Moves(Things):
                 yield from self.writes(world, actor, step)
             case steps.Decide(state):
                 yield from self.decides(world, actor, state)
+            case steps.PrepareOwn():
+                yield from self.prepares(world, actor, step)
             case steps.AbortAll(transactions):
                 yield from self.aborts(world, actor, transactions)
             case steps.Search():
@@ -342,6 +350,30 @@ class Moves(Things):
             if world.late:
                 late = world._replace(late=world.late - 1, pending=self.keep(state))
                 yield "decides late", late, unclear
+
+    def prepares(self, world: Surroundings, actor: Actor, step: steps.PrepareOwn) -> After:
+        """Describes an id, and initializes it later, which aborts what it has open by then. (An id
+        without the commit's name is the same one for each thread of the run.)
+        """
+        report = self.reports[actor.work]
+        mine = report.transactional_id
+        others = [
+            one.transactional_id
+            for work, one in self.reports.items()
+            if one is not report and work[0] == actor.run
+        ]
+        open_ = [i for i in others if self.state(world, i) == OPEN]
+        if not actor.stage and self.state(world, mine) == NEW:
+            is_shared = not step.name and not open_
+            yield "chooses an id", world, actor._replace(stage=("chosen", is_shared))
+            return
+        if actor.stage == ("chosen", True):
+            for one in open_:
+                world = self.ended(world, one, SWEPT)
+        if actor.stage:
+            world = self.ended(world, mine, OPEN)
+        prepared = (report,)
+        yield "prepares its report", world, self.adds(actor, own=prepared, prepared=prepared)
 
     def aborts(
         self, world: Surroundings, actor: Actor, transactions: tuple[PreparedTransaction, ...]

@@ -29,6 +29,8 @@ YOUNG, COMMIT, GAP, UNDO, LATER, HURRY, LAST, TIMED_OUT = range(8)
 #: SWEPT: aborted by an actor, GONE: by brokers. A coordinator may have forgotten that.
 OPEN, DONE, GONE, SWEPT = "open", "committed", "timed out", "aborted"
 FORGOTTEN = " and forgotten"
+#: Of a report that is not written yet.
+NEW = "not begun"
 #: How often an actor opens the key before it gives up.
 OPENINGS = 2
 KEY = "p"
@@ -86,6 +88,8 @@ class Actor(NamedTuple):
     end: str = ""
     #: Its process has written the log's first state, and has left the key open.
     has_left_open: bool = False
+    #: The driver writes a report, which is the last transaction of ``work``.
+    has_report: bool = False
 
     @property
     def name(self) -> str:
@@ -118,7 +122,9 @@ class Things:
     ``version`` is that of the transactions.
     """
 
-    def __init__(self, works: dict[str, int], version: int = 2) -> None:
+    def __init__(
+        self, works: dict[str, int], version: int = 2, reports: frozenset[str] = frozenset()
+    ) -> None:
         self.version = version
         #: Without faults an abort leaves nothing open.
         self.is_quiet = True
@@ -134,6 +140,13 @@ class Things:
             )
             for work, count in works.items()
         }
+        self.reports = {
+            work: PreparedTransaction(f"{KEY}~{work[0]}~g1.report.{work}~0", 7, 3, version)
+            for work in works
+            if work in reports
+        }
+        for work, report in self.reports.items():
+            self.works[work] += (report,)
         self.transaction = {t.transactional_id: t for ts in self.works.values() for t in ts}
         self.nth = {t.transactional_id: n for n, t in enumerate(sum(self.works.values(), ()))}
         self.ids = tuple(self.nth)
@@ -156,7 +169,7 @@ class Things:
 
     @cache  # noqa: B019 - a model lives as long as its exploration
     def described(self, t: PreparedTransaction, state: str) -> TransactionDescription:
-        if state.endswith(FORGOTTEN):
+        if state.endswith(FORGOTTEN) or state == NEW:
             missing = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             return TransactionDescription(missing, t.transactional_id, TransactionState.UNKNOWN)
         epoch = t.producer_epoch + (state != OPEN and (self.version > 1 or state != DONE))

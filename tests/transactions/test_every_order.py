@@ -78,7 +78,7 @@ def page() -> Iterator[None]:
 def works_of(actors: tuple[Actor, ...]) -> dict[str, int]:
     """Two transactions of a driver; one of each other driver, of each thread, and of three."""
     works = {actor.work: 1 for actor in actors if actor.work}
-    is_small = actors == THREADS or len(actors) > 2
+    is_small = actors in (THREADS, REPORTING) or len(actors) > 2
     return works if is_small else works | {"a": 2}
 
 
@@ -92,7 +92,8 @@ def explored(
     """From the beginning, with one fault of each of ``faults``; ``works`` has more transactions.
     ``most``: only a sample of so many worlds at each depth.
     """
-    model = Model(works_of(actors) | works, version)
+    reports = frozenset(actor.work for actor in actors if actor.has_report)
+    model = Model(works_of(actors) | works, version, reports)
     start = model.begin(*actors, **{**NO_FAULTS, **dict.fromkeys(faults, 1)})
     return explore(model, start, most=most)
 
@@ -111,6 +112,7 @@ def sound(
     assert not found.counterexample, "\n".join(found.counterexample)
     who = "; ".join(
         f"{actor.run}: {', '.join(actor.todo)}{' (left open)' * actor.has_left_open}"
+        f"{' (a report)' * actor.has_report}"
         for actor in actors
     )
     what = "all" if faults == FAULTS else ", ".join(faults) or "none"
@@ -237,6 +239,24 @@ def test_a_rest_that_is_committed_beside_such_an_outcome_is_found(old: str, new:
         assert with_an_id_initialized_again(3, DRIVER).counterexample
 
 
+#: A thousand worlds at each depth, or every one.
+SAMPLE_OR_ALL = pytest.mark.parametrize(
+    "most",
+    [
+        pytest.param(1_000, id="a sample"),
+        pytest.param(sys.maxsize, id="all", marks=pytest.mark.long),
+    ],
+)
+#: Each one's report is a transaction of the driver's own.
+REPORTING = tuple(actor._replace(has_report=True) for actor in THREADS)
+
+
+@SAMPLE_OR_ALL
+def test_two_threads_of_one_job_with_reports(most: int) -> None:
+    found = sound(*REPORTING, faults=(), most=most)
+    assert (Commit.COMMITTED.value, Commit.COMMITTED.value) in found.ends
+
+
 #: Two threads write one version, of which one fails: Spark aborts it while the other one commits.
 TWICE = (
     THREADS[0],
@@ -245,13 +265,7 @@ TWICE = (
 )
 
 
-@pytest.mark.parametrize(
-    "most",
-    [
-        pytest.param(1_000, id="a sample"),
-        pytest.param(sys.maxsize, id="all", marks=pytest.mark.long),
-    ],
-)
+@SAMPLE_OR_ALL
 def test_an_abort_of_a_version_that_another_thread_writes_too(most: int) -> None:
     """The decision of the other thread is perhaps undone later, and then this one may decide."""
     found = sound(*TWICE, faults=(), most=most, a1=2)
@@ -375,6 +389,12 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
             "    if view.seen is None",
         ),
         TWICE, (),
+    ),
+    "versions share the id of a report": (
+        lambda: with_row_text(
+            "it_is_to_be_decided", 'view.name if is_shared else ""', '""'
+        ),
+        REPORTING, (),
     ),
     "an undone decision is done": (
         lambda: with_text(table, "_end", "state.undone()", "state.finished()"), (DRIVER,), ()
