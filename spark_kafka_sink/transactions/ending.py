@@ -166,19 +166,14 @@ def ending(
     Follows the times of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
     transaction has no leader. Returns None if the action depends on an age that is unknown.
 
-    If the outcome of a transaction is unknown, the transaction may be aborted. If in addition no
-    transaction is known to be committed, the open transactions are committed only while they are
-    young, and only if no transaction is lost. Otherwise the open transactions are left alone: an
-    operator ends them, or they time out.
+    If the outcome of a transaction is unknown, the transaction may be aborted, at any age of the
+    others: it may be older than they are, or an operator has aborted it. If in addition no
+    transaction is known to be committed, the open transactions are left alone: an operator ends
+    them, or they time out.
     """
     if not _lost_or_open(transactions, found):
-        outcomes = {outcome_of(t, found[t.transactional_id]) for t in transactions}
         if _is_doubtful(transactions, found):
-            if Outcome.LOST in outcomes:
-                return Ending.WAIT
-            if age is None:
-                return None
-            return Ending.COMMIT if age is Age.YOUNG and not away else Ending.WAIT
+            return Ending.WAIT
         if not away:
             return Ending.FINISH
         # Brokers drop markers for a partition without a leader. It may get one in time.

@@ -19,7 +19,12 @@ from spark_kafka_sink.transactions.steps import (
 from spark_kafka_sink.transactions.table import next_step
 from tests.simulation.scene import Scene
 from tests.simulation.spark_world import TIMEOUT_MS
-from tests.transactions.test_outcome_hints import KEY, decided, hint_of_a_start
+from tests.transactions.test_outcome_hints import (
+    KEY,
+    decided,
+    hint_of_a_start,
+    initialized_again,
+)
 
 
 @contextmanager
@@ -65,13 +70,14 @@ def test_an_old_rest_is_not_committed_beside_an_expired_id(scene: Scene) -> None
     assert "no restart can resolve the batch" in hint
 
 
-def test_a_young_rest_is_committed_beside_an_expired_id(scene: Scene) -> None:
-    """Brokers abort no young transaction, so the expired one was committed."""
-    expired, rest = decided(scene)
-    scene.cluster.transactions.expire(expired.transactional_id)
+def test_a_young_rest_waits_beside_an_aborted_one_whose_id_was_initialized(scene: Scene) -> None:
+    """As a forced abort does with version 1. The rest is young, which shows nothing of that one."""
+    aborted, rest = decided(scene)
+    initialized_again(scene, (aborted,))
     hint = hint_of_a_start(scene)
-    assert scene.settled(rest.transactional_id) == "CompleteCommit"
-    assert "1 others are committed" in hint
+    assert scene.settled(rest.transactional_id) in ("Ongoing", "CompleteAbort")
+    assert scene.values() == []
+    assert "no restart can resolve the batch" in hint
 
 
 def test_a_removal_that_is_always_shut_out_ends() -> None:
