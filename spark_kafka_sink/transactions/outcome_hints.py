@@ -26,7 +26,7 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
     committed = of - lost - unknown - len(ended.unclear)
     if ended.overdue:
         then = (
-            f"'kprod txn describe {key}' shows then what is to be done"
+            f"'kprod txn commit {key}' then ends the batch, or shows how an operator ends it"
             if committed or unknown
             else "the next start writes the batch again"
         )

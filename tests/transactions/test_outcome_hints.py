@@ -109,3 +109,20 @@ def test_a_broker_without_timeouts_gets_no_promise_of_a_start(scene: Scene) -> N
         with scene.by_hand() as operator:
             operator.end(operator.plan_abort_run(KEY, RUN, force=True))
         writes_it_again(scene)
+
+
+def test_an_overdue_one_beside_an_unknown_one_gets_no_promise(scene: Scene) -> None:
+    """After its abort no start writes the batch again: the unknown one may be committed."""
+    written = decided(scene)
+    initialized_again(scene, written[:1])
+    with patch.object(TransactionCoordinator, "abort_timed_out", lambda *_, **__: None):
+        scene.scheduler.sleep(TIMEOUT_MS + 61_000)
+        hint = hint_of_a_start(scene)
+        assert "the next start writes the batch again" not in hint
+        assert f"'kprod txn commit {KEY}' then ends the batch" in hint
+        with scene.client() as client:
+            operator = Operator(CommitLog(client, LOG_TOPIC), client)
+            operator.end(operator.plan_abort([written[1].transactional_id], force=True))
+            with pytest.raises(CommitOutcomeUnknownError) as raised:
+                operator.commit(operator.plan_commit(KEY))
+    assert f"'kprod txn resolve {KEY} --batch {NUMBER} --as done --force'" in str(raised.value.hint)
