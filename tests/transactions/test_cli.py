@@ -155,7 +155,9 @@ def test_a_commit_that_comes_too_late_says_partial(stage: Stage) -> None:
     (gone,) = stage.client.describe([lost.transactional_id], stage.soon()).values()
     assert gone.state is TransactionState.EMPTY
     told = stage.refused("commit", stage.prefix)
-    assert "the outcome of 1 of its 2 transactions is not known" in told
+    assert "the outcome of 2 of its 2 transactions is not known" in told
+    assert stage.states([kept]) == [TransactionState.ONGOING], "it would be a part of the batch"
+    stage.client.end([kept], committed=True, deadline_ms=stage.soon())
     (aborted,) = stage.open(1, run="run-1", worker="other")
     stage.client.end([aborted], committed=False, deadline_ms=stage.soon())
     stage.write(stage.state((kept, aborted)))
