@@ -120,8 +120,7 @@ def test_an_overdue_one_beside_an_unknown_one_gets_no_promise(scene: Scene) -> N
         hint = hint_of_a_start(scene)
         assert "the next start writes the batch again" not in hint
         assert f"'kprod txn commit {KEY}' then ends the batch" in hint
-        with scene.client() as client:
-            operator = Operator(CommitLog(client, LOG_TOPIC), client)
+        with scene.by_hand() as operator:
             operator.end(operator.plan_abort([written[1].transactional_id], force=True))
             with pytest.raises(CommitOutcomeUnknownError) as raised:
                 operator.commit(operator.plan_commit(KEY))
