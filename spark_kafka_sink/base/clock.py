@@ -24,8 +24,8 @@ class Latch:
     A ``threading.Condition`` is not safe here, because a KeyboardInterrupt may be raised after any
     call, also inside the Condition's Python code. If it is raised between ``lock.__enter__()`` and
     the end of ``Condition.__enter__``, the lock stays held forever. If it is raised in
-    ``Condition.wait``, around the release and the second acquire, the caller's ``with`` releases a
-    lock that the caller does not hold. A raw lock has no such gap: ``with`` takes and frees a raw
+    ``Condition.wait`` while the lock is released, the caller's ``with`` releases a lock that the
+    caller does not hold. A raw lock has no such gap: ``with`` takes and frees a raw
     lock in one step each, and a thread that waits for a latch holds no lock.
     """
 

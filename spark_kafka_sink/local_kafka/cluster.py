@@ -185,8 +185,8 @@ class KafkaCluster:
         """Waits until every running node lists all running nodes, and no partition lacks a replica.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds. The error names a partition that lacks a replica, and shows the end of its leader's
-        log.
+        seconds. The error names a partition that lacks a replica, and shows the last lines of the
+        log file of the broker that leads the partition.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]

@@ -126,7 +126,8 @@ def _has_work(parts: ProducerParts) -> bool:
     """True if the producer still has records to send at exit.
 
     Also true while a daemon thread is closing the producer, because that thread ends with the
-    interpreter. False after a forced close, and if a call has already raised the producer's error.
+    interpreter. False after a forced close. Also false if the producer has failed, and
+    a call has already raised its error to the user.
     """
     life = parts.lifecycle
     return (

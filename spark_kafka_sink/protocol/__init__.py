@@ -1,10 +1,10 @@
 """Kafka's wire protocol: requests and responses as values, their bytes, versions and frames.
 
-Owns: the bytes of requests and responses. Decoding is bounded. Never: I/O, the handling of an error
-code.
+Owns: the bytes of requests and responses. A decoder needs no more memory than the size of the
+response justifies. Never: I/O, the handling of an error code.
 
-``messages`` has requests with encoders and responses with decoders, generated from Kafka's
-definitions, over ``wire`` (reads) and ``wire_writer``. ``produce`` and ``metadata`` are written by
+``messages`` is generated from Kafka's definitions. Its encoders of requests use ``wire_writer``,
+its decoders of responses use ``wire``. ``produce`` and ``metadata`` are written by
 hand, because batches must not be copied, and metadata are read into columns. ``answers`` decodes a
 response, and checks that it answers its request. ``transaction_requests``, ``log_requests``,
 ``group_requests`` and ``topic_requests`` create requests for several packages. Plain values are in

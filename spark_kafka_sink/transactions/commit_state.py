@@ -50,7 +50,7 @@ _LONGEST_ID: Final = 400
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
     """The EndTxn of a write to the commit log got no definite response in time.
 
-    Opening the key again shows the outcome.
+    A session that opens the write's key in the commit log again sees the outcome.
     """
 
 
@@ -261,12 +261,13 @@ class CommitState:
         ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
-        """The state after ``run_id`` was aborted: the run can't decide any more.
+        """The state after ``run_id`` was aborted: the run can no longer write a decision to commit.
 
         If the run was the owner, the key then has no owner. The generation stays the same, so that
-        another run with this generation can take over. Exception: if an earlier run is dropped from
-        ``superseded`` to make room, the generation is raised, so that the dropped run can't decide
-        either.
+        another run with this generation can take over.
+
+        ``superseded`` holds the last KEPT_RUNS runs. If ``run_id`` displaces an earlier run, the
+        generation is raised. This also stops the displaced run from writing a decision.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:

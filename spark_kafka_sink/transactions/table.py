@@ -305,8 +305,9 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """The other decision is rolled forward, as at planning. If the other decision belongs to
-    another batch, and can't be ended, the commit fails, and no row of this batch is visible.
+    """The decision in the commit log is rolled forward, as it is when a write is planned. If the
+    decision belongs to another batch and can't be ended, the commit fails. No row of this batch is
+    visible then.
     """
     decision = view.state.decision
     if decision is None:

@@ -328,7 +328,8 @@ def reset(
 
     The finished batches and versions of the key are forgotten too: if you run one of them again,
     its rows are duplicated. The commit log keeps the key's generation, a number that rises
-    when a new run takes over. So the next start aborts transactions that are still open.
+    with the reset and when a new run takes over. So the next start aborts transactions that are
+    still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 

@@ -465,8 +465,8 @@ def _committed(found: FetchedPartition) -> list[bytes]:
     """The values of the committed rows in a fetched part of the log.
 
     A broker's response also has the rows of aborted transactions. Like Java's consumer, this
-    function drops the rows of a producer id from an aborted transaction's first offset up to its
-    marker.
+    function drops, for each aborted transaction, the rows that have the transaction's producer id
+    and lie between its first offset and its abort marker.
     """
     aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
     for batch in read_batches(found, _is_ours):

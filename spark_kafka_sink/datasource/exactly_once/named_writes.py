@@ -115,8 +115,9 @@ class NamedWrites:
         return self._runs.get((place, query_run), None if is_others else of_session)
 
     def end(self, place: Place, query_run: str, session: str) -> None:
-        """Forgets the run of a failed write, whose transactions are aborted, so that the next write
-        gets another run.
+        """Forgets the run of a failed write. The next write then gets another run.
+
+        The commit or abort of the failed write ends its transactions, not this method.
         """
         with self._lock:
             ended = self._found(place, query_run, session)

@@ -264,7 +264,7 @@ class ProducerBatch:
         return self.pool_size
 
     def begin_records(self, records: BatchRecords) -> None:
-        """Sets the object that holds the batch's records of ``send``."""
+        """Sets the object that collects the records that ``send`` appends to this batch."""
         self.records = records
 
     def take_memory(self) -> int:

@@ -424,9 +424,9 @@ class FutureRecords:
 def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
     """The error of record ``index`` of a failed batch (Sender.failBatch).
 
-    A broker returns one error code for the whole batch, and may report single records that caused
-    the error. If it reports exactly one record, the error of this record has the class of the code.
-    Records that are not reported get a general error.
+    A broker returns one error code for the whole batch, and may list the records that caused the
+    error. If it lists exactly one record, this record gets the exception class of the error code.
+    Records that it does not list get a general error.
     """
     error = batch.error
     assert error is not None

@@ -63,8 +63,10 @@ class StickyPartition:
         self.partition = partition
 
     def changed(self, *, all_full: bool) -> bool:
-        """True if the topic now has another sticky partition: another record has switched the
-        topic, or this call does so because the switch is due.
+        """True if the sticky partition of the topic has changed.
+
+        Either a concurrent record has changed the partition, or a change is due and this call makes
+        it.
 
         Called under the accumulator's lock. ``all_full`` is true if no batch in the queue has room.
         """

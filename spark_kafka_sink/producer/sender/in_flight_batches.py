@@ -42,7 +42,7 @@ class InFlightBatches:
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
-        """Adds the batches of a request to ``node_id``."""
+        """Notes that ``batches`` were sent to the broker ``node_id`` in one request."""
         for batch in batches:
             self._on_wire[batch] = node_id
             expiry = batch.created_ms + self._delivery_timeout_ms
