@@ -22,7 +22,7 @@ def test_a_delta_table_is_its_topic_after_killed_drivers(tmp_path):
     jars_or_skip()
     with proxied_cluster(1, tmp_path / "world", overrides=CLEANER) as world:
         topic = world.kafka.unique_topic("delta", partitions=3, configs=CLEANED)
-        with Proof(world, topic, seed=46, keys=60, changes=24) as proof:
+        with Proof(world, topic, seed=46, keys=60, changes=40, ahead=4) as proof:
             for version in (4, 8):
                 proof.kill(version, NOTED)
             proof.finish()
