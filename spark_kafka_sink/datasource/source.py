@@ -92,8 +92,9 @@ class KprodDataSource(DataSource):
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places
+            from spark_kafka_sink.datasource.write.schema import plan_columns
 
-            return schema_with_places(dict(self.options))
+            return schema_with_places(dict(self.options), plan_columns)
         if _BACKFILL in self.options:
             from spark_kafka_sink.datasource.jobs.backfill_request import schema_with_state
 

@@ -156,16 +156,21 @@ def _tuples(units: str | list[Any] | None) -> IntervalUnits:
     return tuple(map(_tuples, units)) if isinstance(units, list) else units
 
 
-def schema_with_places(options: Mapping[str, str]) -> StructType:
+def schema_with_places(
+    options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
+) -> StructType:
     """Answers the request of ``by_leader`` on the driver. The answer is in the metadata of the
-    returned schema.
+    returned schema. ``plan_columns`` finds the roles of a DataFrame's columns
+    (``write/schema.py``).
     """
     given = dict(options)
     schema = given.pop(_QUESTION)
-    return schema_with_text(lambda: _places(given, schema).encode())
+    return schema_with_text(lambda: _places(given, schema, plan_columns).encode())
 
 
-def _places(options: Mapping[str, str], schema_json: str) -> Places:
+def _places(
+    options: Mapping[str, str], schema_json: str, plan_columns: Callable[..., ColumnPlan]
+) -> Places:
     from pyspark.sql.types import StructType
 
     from spark_kafka_sink.admin.admin_client import MISSING_TOPIC_TIMEOUT_MS, AdminClient
@@ -173,7 +178,6 @@ def _places(options: Mapping[str, str], schema_json: str) -> Places:
     from spark_kafka_sink.config.names.unknown_options import PREFIX
     from spark_kafka_sink.config.option_table import PARTITIONER_NAMES
     from spark_kafka_sink.config.sink_config import SinkConfig
-    from spark_kafka_sink.datasource.write.schema import plan_columns
 
     config = SinkConfig.of(given_options(options, PREFIX))
     name = config.producer.partitioner_class
