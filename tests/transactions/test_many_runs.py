@@ -57,7 +57,7 @@ def test_forty_runs_are_superseded_by_one_write(goal: Goal) -> None:
 
 
 @pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.VERSIONS])
-def test_a_run_that_many_aborts_shut_out_is_not_told_of_another_driver(
+def test_a_run_shut_out_by_many_aborts_is_not_told_of_another_driver(
     numbering: Numbering,
 ) -> None:
     """The generation grew, because ``superseded`` was full; no driver has taken over."""

@@ -70,7 +70,7 @@ def test_an_old_rest_is_not_committed_beside_an_expired_id(scene: Scene) -> None
     assert "no restart can resolve the batch" in hint
 
 
-def test_a_young_rest_waits_beside_an_aborted_one_whose_id_was_initialized(scene: Scene) -> None:
+def test_a_young_rest_waits_beside_an_aborted_one_initialized_again(scene: Scene) -> None:
     """As a forced abort does with version 1. The rest is young, which shows nothing of that one."""
     aborted, rest = decided(scene)
     initialized_again(scene, (aborted,))
