@@ -11,9 +11,8 @@ assumption of "Times" in docs/design/commit-protocol.md.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from functools import cache
-from typing import Any
 
 from spark_kafka_sink.base.errors import ErrorCode, IllegalStateError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -55,6 +54,8 @@ from tests.transactions.explored_things import (
     Mind,
     Surroundings,
     Things,
+    check_own,
+    of_run,
 )
 
 After = Iterator[tuple[str, Surroundings, Actor]]
@@ -121,7 +122,7 @@ class Moves(Things):
         if isinstance(step, steps.Return):
             return self.next_goal(actor, actor.mind.view.state, step.how)
         if isinstance(step, Refuse):
-            _check_own(actor.mind.goal, step)
+            check_own(actor.mind.goal, step)
             return self.at_rest(actor, step.how.value)
         return actor
 
@@ -494,24 +495,3 @@ class Moves(Things):
                 raise IllegalStateError("a rest is committed, and none of the others is")
             yield f"{what}s {open_[0]}", self.ended(world, open_[0], how), actor
         yield "looks again", world, actor._replace(stage=())
-
-    def states(self, world: Surroundings, work: str) -> set[str]:
-        return self.truly(world, [t.transactional_id for t in self.works[work]])
-
-    def truly(self, world: Surroundings, ids: Iterable[str]) -> set[str]:
-        """Their ends, whether they are forgotten or not."""
-        return {self.state(world, i).removesuffix(FORGOTTEN) for i in ids}
-
-
-def _check_own(goal: Goal, end: Refuse) -> None:
-    """A commit ends with the outcome of its own batch, and of no other one."""
-    of = getattr(end.reason, "number", None)
-    is_outcome = end.how in (Commit.PARTIAL, Commit.UNKNOWN)
-    if isinstance(goal, steps.CommitBatch) and is_outcome and of not in (None, goal.batch.number):
-        raise IllegalStateError(f"a commit of {goal.batch.number} has the outcome of {of}")
-
-
-@cache
-def of_run(run: str) -> Any:
-    """Whether a transaction is of that run; the same function each time."""
-    return lambda one: one.run == run

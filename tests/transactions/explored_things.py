@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from spark_kafka_sink.transactions.commit_state import (
 )
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.ownership import Numbering
+from spark_kafka_sink.transactions.results import Commit, Refuse
 from spark_kafka_sink.transactions.steps import Failure, Goal, Step, View
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, parse
 
@@ -273,3 +274,24 @@ class Things:
         if not actor.mind.view.is_open:
             raise IllegalStateError("a key is written that is not open")
         return world.holder != actor.name or actor.is_stale
+
+    def states(self, world: Surroundings, work: str) -> set[str]:
+        return self.truly(world, [t.transactional_id for t in self.works[work]])
+
+    def truly(self, world: Surroundings, ids: Iterable[str]) -> set[str]:
+        """Their ends, whether they are forgotten or not."""
+        return {self.state(world, i).removesuffix(FORGOTTEN) for i in ids}
+
+
+def check_own(goal: Goal, end: Refuse) -> None:
+    """A commit ends with the outcome of its own batch, and of no other one."""
+    of = getattr(end.reason, "number", None)
+    is_outcome = end.how in (Commit.PARTIAL, Commit.UNKNOWN)
+    if isinstance(goal, steps.CommitBatch) and is_outcome and of not in (None, goal.batch.number):
+        raise IllegalStateError(f"a commit of {goal.batch.number} has the outcome of {of}")
+
+
+@cache
+def of_run(run: str) -> Any:
+    """Whether a transaction is of that run; the same function each time."""
+    return lambda one: one.run == run
