@@ -61,7 +61,7 @@ def commit_seconds(bootstrap: str, topic: str, count: int) -> float:
     key = log_key("bench", job)
     prepared = []
     for number in range(count):
-        transactional_id = str(TransactionalId(key, job, "bench", number))
+        transactional_id = str(TransactionalId(key, job, "bench", number, 0))
         with KafkaProducer(options | {"transactional.id": transactional_id}) as producer:
             producer.init_transactions()
             producer.begin_transaction()

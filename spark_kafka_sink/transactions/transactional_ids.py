@@ -23,7 +23,7 @@ DEFAULT_PREFIX: Final = "kprod"
 
 _PART = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-#: (A worker's name begins with hexadecimal digits: no "g".)
+#: The generation and the worker.
 _PLANNED = re.compile(r"g(0|[1-9][0-9]{0,18})\.(.+)")
 
 
@@ -32,21 +32,21 @@ class TransactionalId:
     """The parsed transactional id of a task's transaction.
 
     ``run`` is a stream's run id. For a batch job, planning generates ``run``. ``planned`` is the
-    generation at planning. It is None in an id without a generation.
+    generation at planning.
     """
 
     key: str
     run: str
     worker: str
     number: int
-    planned: int | None = None
+    planned: int
 
     @property
     def prefix(self) -> str:
         return prefix_of_key(self.key)
 
     def __str__(self) -> str:
-        worker = self.worker if self.planned is None else f"g{self.planned}.{self.worker}"
+        worker = f"g{self.planned}.{self.worker}"
         return SEPARATOR.join((self.key, self.run, worker, str(self.number)))
 
 
@@ -78,12 +78,11 @@ def parse(text: str) -> TransactionalId | None:
         return None
     if _NUMBER.fullmatch(number) is None or any(_PART.fullmatch(n) is None for n in names):
         return None
-    *key, run, worker = names
-    planned = _PLANNED.fullmatch(worker)
-    if planned is not None:
-        worker = planned[2]
-    generation = None if planned is None else int(planned[1])
-    return TransactionalId(SEPARATOR.join(key), run, worker, int(number), generation)
+    *key, run, of_task = names
+    planned = _PLANNED.fullmatch(of_task)
+    if planned is None:
+        return None
+    return TransactionalId(SEPARATOR.join(key), run, planned[2], int(number), int(planned[1]))
 
 
 def log_key(prefix: str, name: str | None = None) -> str:

@@ -59,7 +59,7 @@ class RunbookCluster:
 
     def task(self, run: str, number: int) -> KafkaProducer:
         """A task that has written, and is silent since."""
-        name = f"orders-sink~{run}~5a0e~{number}"
+        name = f"orders-sink~{run}~g1.5a0e~{number}"
         task = task_that_wrote(self.bootstrap, name, "orders", "row", partition=number)
         return self._stack.enter_context(task)
 

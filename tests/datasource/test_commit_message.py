@@ -15,7 +15,7 @@ from tests.datasource.commit_messages import message
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloud_dumps])
 def test_a_message_survives_sparks_pickle(dumps):
-    prepared = PreparedTransaction("p~app~j0b~0123456789ab~17", 4711, 0, 2)
+    prepared = PreparedTransaction("p~app~j0b~g1.0123456789ab~17", 4711, 0, 2)
     for one in (message(), message(prepared=prepared, generation=3, payload=(3, 30))):
         assert pickle.loads(dumps(one)) == one
 

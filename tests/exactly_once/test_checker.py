@@ -103,7 +103,7 @@ def test_a_batch_of_unknown_outcome_is_whole_or_absent_else_torn(result):
 
 
 def test_a_part_may_be_visible_when_the_error_named_ids():
-    told = replace(OK, result=Result.UNKNOWN, ids=("p~run~w~0",))
+    told = replace(OK, result=Result.UNKNOWN, ids=("p~run~g2.w~0",))
     assert judge([told], rows()[:3], rows(), run=RUN).clean
 
 
@@ -163,7 +163,9 @@ def test_the_truth_file_keeps_the_last_word_of_each_batch(tmp_path):
     truth.invoke(0, 0, 10)
     truth.ok(0)
     truth.invoke(1, 10, 10)
-    truth.failed(1, "x.CommitOutcomeUnknownError: the outcome of (p~run-1~w~3, p~job~17) is open")
+    truth.failed(
+        1, "x.CommitOutcomeUnknownError: the outcome of (p~run-1~g2.w~3, p~job~17) is open"
+    )
     truth.invoke(2, 20, 10)
     truth.failed(2, "CommitError: took too long")
     truth.invoke(3, 30, 10)
@@ -176,7 +178,7 @@ def test_the_truth_file_keeps_the_last_word_of_each_batch(tmp_path):
     zero, one, two, three = read_truth(path)
     assert zero.result is Result.OK
     assert one.result is Result.UNKNOWN
-    assert one.ids == ("p~job~17", "p~run-1~w~3")
+    assert one.ids == ("p~job~17", "p~run-1~g2.w~3")
     assert two.result is Result.KILLED, "it runs again"
     assert three.result is Result.KILLED
 
@@ -203,7 +205,7 @@ def test_readers_distinguish_committed_aborted_and_open(kafka):
     topic, prefix = kafka.unique_topic("checker", 2), f"check.{uuid.uuid4().hex[:8]}"
     truth = [Batch(0, 0, 50, Result.OK), Batch(1, 50, 50, Result.FAIL), Batch(2, 100, 5)]
     for batch, end in zip(truth[:2], ("commit", "abort"), strict=True):
-        name = f"{prefix}~run~w~{batch.number}"
+        name = f"{prefix}~run~g2.w~{batch.number}"
         producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": name})
         producer.init_transactions(20)
         producer.begin_transaction()
@@ -213,7 +215,7 @@ def test_readers_distinguish_committed_aborted_and_open(kafka):
     assert report.clean, str(report)
     assert (report.visible, report.aborted) == (50, 50)
 
-    name = f"{prefix}~run~w~9"
+    name = f"{prefix}~run~g2.w~9"
     settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": name}
     left_open = Producer(settings)
     left_open.init_transactions(20)

@@ -194,7 +194,7 @@ def finishes_nothing() -> AbstractContextManager[Any]:
 
 def one_id_for_two_tasks() -> AbstractContextManager[Any]:
     def acquire(self: WorkerIds, plan: TransactionPlan, run: str, *_: Any) -> Any:
-        return TransactionalId(plan.key, run, self.token, 0), False
+        return TransactionalId(plan.key, run, self.token, 0, plan.state.generation), False
 
     return all_of(
         patch.object(WorkerIds, "acquire", acquire),

@@ -182,7 +182,7 @@ def test_a_block_that_its_successor_rolled_forward_succeeds(scene: Scene) -> Non
 
 def test_a_block_leaves_what_others_have_open_alone(scene: Scene) -> None:
     run = scene.run("driver")
-    theirs = ["orders~others~run~w~0", "orders~sinks.eu~run~w~0", "orders~run~w~0"]
+    theirs = ["orders~others~run~g2.w~0", "orders~sinks.eu~run~g2.w~0", "orders~run~g2.w~0"]
     for transactional_id in theirs:
         scene.begin_foreign(transactional_id)
     writes(scene, run, 0)

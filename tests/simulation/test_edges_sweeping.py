@@ -284,7 +284,7 @@ def test_a_dead_run_is_swept_however_many_died_before_it(scene: Scene, dead_runs
     scene.batch(scene.run("run-0"), 0)
     for i in range(dead_runs):
         scene.cluster.transactions.initialize(
-            f"{PREFIX}~run-old-{i:03}~w~0", TIMEOUT_MS, None, scene.cluster.now
+            f"{PREFIX}~run-old-{i:03}~g2.w~0", TIMEOUT_MS, None, scene.cluster.now
         )
     scene.dies_undecided("run-dead", 1)
     assert len(scene.open_ids()) == 1

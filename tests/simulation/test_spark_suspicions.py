@@ -105,8 +105,8 @@ def test_orphans_of_a_driver_dead_before_its_commit_are_swept(scene: Scene) -> N
     scene.batch(scene.run("run-0"), 0)
     for name in ("run-1", "run-2"):
         scene.dies_undecided(name, 1)
-    foreign = str(TransactionalId(f"{PREFIX}.eu", "run-9", "w", 0))
-    job = str(TransactionalId(log_key(PREFIX, "job"), "job", "w", 7))
+    foreign = str(TransactionalId(f"{PREFIX}.eu", "run-9", "w", 0, 2))
+    job = str(TransactionalId(log_key(PREFIX, "job"), "job", "w", 7, 2))
     for transactional_id in (foreign, job):
         scene.begin_foreign(transactional_id)
     assert len(scene.open_ids()) == 2 + 2

@@ -39,7 +39,7 @@ class Failing:
     def batch(self, *values: str, number: int = 0, run: str = "run", token: str = "") -> Batch:
         """Written by one task for each of ``values``."""
         prepared = tuple(
-            self.scene.prepared(f"{KEY}~{run}~b{number}{value}~{n}", value)
+            self.scene.prepared(f"{KEY}~{run}~g2.b{number}{value}~{n}", value)
             for n, value in enumerate(values)
         )
         block = Block(token) if token else None

@@ -66,7 +66,7 @@ class Stage:
     ) -> list[PreparedTransaction]:
         """Transactions that tasks of ``run`` left open: of a stream, or of the job ``name``."""
         key = log_key(self.prefix, name)
-        ids = [str(TransactionalId(key, run, worker, k)) for k in range(count)]
+        ids = [str(TransactionalId(key, run, worker, k, 2)) for k in range(count)]
         return open_transactions(self.client, ids, TopicPartition(self.topic, 0))
 
     def state(self, transactions: Sequence[PreparedTransaction] = (), **fields: Any) -> CommitState:

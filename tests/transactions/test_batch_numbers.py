@@ -283,8 +283,8 @@ def test_a_version_overtaken_while_it_wrote_is_an_error(scene: Scene) -> None:
     with scene.driver() as driver:
         planned = driver.plan("p~app")
         owner = Owner("p~app", "run", "", planned.generation, Numbering.VERSIONS)
-        late = Batch(5, (scene.prepared("p~app~run~w~0", "five"),), Payload(1, 4))
-        six = Batch(6, (scene.prepared("p~app~run~w~1", "six"),), Payload(1, 3))
+        late = Batch(5, (scene.prepared("p~app~run~g2.w~0", "five"),), Payload(1, 4))
+        six = Batch(6, (scene.prepared("p~app~run~g2.w~1", "six"),), Payload(1, 3))
         assert driver.commit(owner, six) is Commit.COMMITTED
         with pytest.raises(CommitError, match="5 of 'p~app' was being written while batch 6"):
             driver.commit(owner, late)

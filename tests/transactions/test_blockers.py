@@ -79,7 +79,7 @@ def follow(stage: Stage, advice: str) -> None:
 
 
 def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, topic: str) -> None:
-    ours = f"{stage.prefix}~run-1~w~0"
+    ours = f"{stage.prefix}~run-1~g2.w~0"
     stage.write(CommitState(generation=1, run_id="run-1", last_done=3))
     task = task_that_wrote(stage.kafka.bootstrap, ours, topic, "ours")
     other = of_another_client(stage, topic, f"flink-{stage.prefix}", b"another's")
@@ -120,7 +120,7 @@ def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, t
 
 def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: str) -> None:
     with task_that_wrote(
-        stage.kafka.bootstrap, f"{stage.prefix}~run-1~w~0", topic, "decided"
+        stage.kafka.bootstrap, f"{stage.prefix}~run-1~g2.w~0", topic, "decided"
     ) as task:
         prepared = task.prepare()
     stage.write(stage.state([prepared]))
@@ -133,7 +133,7 @@ def test_a_decided_transaction_is_advised_to_be_committed(stage: Stage, topic: s
 def test_a_decided_job_that_was_run_again_is_aborted(stage: Stage, topic: str) -> None:
     """No query ends that of a job without txnAppId, and a commit would double its rows."""
     key = log_key(stage.prefix, "run-1")
-    name = f"{key}~run-1~w~0"
+    name = f"{key}~run-1~g2.w~0"
     with task_that_wrote(stage.kafka.bootstrap, name, topic, "decided") as task:
         prepared = task.prepare()
     aborted = {"run_id": "", "superseded": ("run-1",)}  # by an operator, behind its decision
@@ -149,7 +149,7 @@ def test_a_decided_job_that_was_run_again_is_aborted(stage: Stage, topic: str) -
 
 
 def test_our_tasks_are_not_fenced_without_reading_the_log(stage: Stage) -> None:
-    refused = stage.run("fence", f"{stage.prefix}~run-1~w~0", "--yes", code=2)
+    refused = stage.run("fence", f"{stage.prefix}~run-1~g2.w~0", "--yes", code=2)
     assert "kprod txn abort" in refused.stderr
 
 
@@ -176,12 +176,12 @@ def blocker(name: str | None, found: TransactionDescription | None, **fields: An
     ("blocks", "owner", "advice"),
     [
         (
-            blocker("p~r~w~0", ONGOING, decided=DecidedBy("p", 8)),
+            blocker("p~r~g2.w~0", ONGOING, decided=DecidedBy("p", 8)),
             "batch 8 of p, which is decided",
             "start its query, or: kprod txn commit p",
         ),
         (
-            blocker("p~r~w~0", ENDING, decided=DecidedBy("p", 8)),
+            blocker("p~r~g2.w~0", ENDING, decided=DecidedBy("p", 8)),
             "batch 8 of p, which is decided",
             "its coordinator is ending it: check again in a moment",
         ),
@@ -208,13 +208,13 @@ def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
     stage.write(stage.state(superseded=("run-0",)))
     runs = {"run-1": "owner", "run-0": "orphan", "run-x": "not in the log"}
     tasks = [
-        task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~{run}~w~0", topic, "row")
+        task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~{run}~g2.w~0", topic, "row")
         for run in runs
     ]
     found = stage.json("blockers", topic, code=3)["blockers"]
     assert [b["whose"] for b in found] == ["orphan", "not in the log", "owner"]
     advice = {b["whose"]: b["advice"] for b in found}
-    assert advice["orphan"] == f"kprod txn abort {stage.prefix}~run-0~w~0"
+    assert advice["orphan"] == f"kprod txn abort {stage.prefix}~run-0~g2.w~0"
     assert "check that its job is not running" in advice["not in the log"]
     assert "--force" in advice["owner"]
     assert visible(stage, topic) == []
@@ -228,7 +228,7 @@ def test_orphans_come_before_owners(stage: Stage, topic: str) -> None:
 def test_groups_that_wait_are_named(stage: Stage, topic: str) -> None:
     """One has read up to the open transaction, one has a row to read; others don't wait."""
     produce(stage, topic, b"before")
-    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-1~w~0", topic, "open")
+    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-1~g2.w~0", topic, "open")
     produce(stage, topic, b"behind")
     names = {name: f"{stage.prefix}-{name}" for name in ("waits", "comes", "reads-all", "gone")}
     with ExitStack() as stack:
@@ -268,7 +268,7 @@ def member(stage: Stage, group: str, topic: str) -> Consumer:
 
 def test_only_what_is_old_is_an_exit_code(stage: Stage, topic: str) -> None:
     """For cron: a live stream always has a transaction that is open."""
-    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-1~w~0", topic, "row")
+    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-1~g2.w~0", topic, "row")
     young = stage.json("blockers", topic, "--older-than", "1h")
     assert (young["blockers"], young["younger"]) == ([], 1)
     assert "1 younger" in stage.run("blockers", topic, "--older-than", "1h").stdout
@@ -293,7 +293,7 @@ def test_what_blocks_is_metrics_for_cron(stage: Stage, topic: str) -> None:
     before = metrics_of(stage, topic)
     assert {value for (name, _), value in before.items() if name in (age, open_)} == {0}
     assert {whose for name, whose in before if name == age} == {one.value for one in Whose}
-    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-x~w~0", topic, "row")
+    task = task_that_wrote(stage.kafka.bootstrap, f"{stage.prefix}~run-x~g2.w~0", topic, "row")
     wait_for(lambda: metrics_of(stage, topic)[age, "not in the log"] > 0)
     found = metrics_of(stage, topic)
     assert found.keys() == before.keys()

@@ -39,7 +39,7 @@ def test_list_shows_open_transactions_of_exactly_the_prefix(stage: Stage) -> Non
     old = stage.open(1, run="run-0")
     job = stage.open(1, run="job", name="job")
     other = f"{stage.prefix}.b"
-    others = open_transactions(stage.client, [f"{other}~r~w~0"], TopicPartition(stage.topic, 0))
+    others = open_transactions(stage.client, [f"{other}~r~g2.w~0"], TopicPartition(stage.topic, 0))
     stage.write(stage.state(ours, superseded=("run-0",)))
     stage.write(CommitState(generation=1, run_id="a", last_done=20260101), f"{stage.prefix}~app")
     stage.write(CommitState(generation=1, run_id="b"), other)
@@ -85,7 +85,7 @@ def topics_of(kafka: RealKafka) -> set[str]:
 def test_describe_shows_the_outcome_of_each_decided_transaction(stage: Stage) -> None:
     """Committed, open, aborted by the broker, and forgotten."""
     committed, open_, lost = stage.open(3)
-    forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~w~99")
+    forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~g2.w~99")
     stage.write(stage.state((committed, open_, lost, forgotten)))
     stage.client.end([committed], committed=True, deadline_ms=stage.soon())
     stage.client.end([lost], committed=False, deadline_ms=stage.soon())
@@ -127,7 +127,7 @@ def test_commit_makes_a_decided_batch_visible(
     stage: Stage, consume: Callable[..., Consumed]
 ) -> None:
     topic = stage.kafka.unique_topic("decided")
-    name = str(TransactionalId(stage.prefix, "run-1", "w", 0))
+    name = str(TransactionalId(stage.prefix, "run-1", "w", 0, 2))
     with task_that_wrote(stage.kafka.bootstrap, name, topic, "row") as task:
         prepared = task.prepare()
     stage.write(stage.state([prepared]))
@@ -207,7 +207,7 @@ def test_commit_says_that_a_batch_is_undone_and_fails(stage: Stage) -> None:
 def test_commit_promises_nothing_beside_an_outcome_that_is_not_known(stage: Stage) -> None:
     """The unknown one may be committed, so that the batch is perhaps not undone."""
     open_, lost = stage.open(2)
-    forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~w~99")
+    forgotten = replace(open_, transactional_id=f"{stage.prefix}~run-1~g2.w~99")
     stage.client.end([lost], committed=False, deadline_ms=stage.soon())
     stage.write(stage.state((open_, lost, forgotten)))
     text = " ".join(stage.run("commit", stage.prefix, "--dry-run").stdout.split())
@@ -306,7 +306,7 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
 
 def test_an_aborted_task_can_not_go_on(stage: Stage, consume: Callable[..., Consumed]) -> None:
     topic = stage.kafka.unique_topic("alive")
-    name = str(TransactionalId(stage.prefix, "run-1", "w", 0))
+    name = str(TransactionalId(stage.prefix, "run-1", "w", 0, 2))
     stage.write(stage.state())
     with task_that_wrote(stage.kafka.bootstrap, name, topic, "before") as producer:
         stage.run("abort", name, "--force", "--yes")
@@ -410,7 +410,7 @@ def test_resolve_refuses_another_batch_and_a_committable_one(stage: Stage) -> No
 
 
 def test_resolve_with_force_ends_a_batch_of_unknown_outcome(stage: Stage) -> None:
-    forgotten = PreparedTransaction(f"{stage.prefix}~run-1~w~9", 1, 0, 2)
+    forgotten = PreparedTransaction(f"{stage.prefix}~run-1~g2.w~9", 1, 0, 2)
     stage.write(stage.state([forgotten]))
     resolve = ("resolve", stage.prefix, "--as", "done", "--batch", "8")
     told = stage.refused(*resolve)

@@ -50,7 +50,7 @@ def test_a_right_that_is_missing_is_named(secure_kafka: SecureKafka, tmp_path: P
     file = properties(tmp_path / "bob.properties", bob)
     prefix = f"p{uuid.uuid4().hex[:8]}"
     log = secure_kafka.kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
-    ids = [("TRANSACTIONAL_ID", f"{prefix}~{end}", "DESCRIBE") for end in ("~check", "r~w~0")]
+    ids = [("TRANSACTIONAL_ID", f"{prefix}~{end}", "DESCRIBE") for end in ("~check", "r~g2.w~0")]
     arguments = ("list", prefix, "--log-topic", log)
     with acl(secure_kafka, "bob", ("TOPIC", log, "READ")):
         refused = kprod(file, *arguments)

@@ -58,7 +58,7 @@ def test_an_unreachable_cluster_fails_long_before_a_step(monkeypatch: pytest.Mon
     assert connection._MOST_TO_CONNECT <= 15
     monkeypatch.setattr(connection, "_MOST_TO_CONNECT", 0.5)
     monkeypatch.setattr(connection, "_NOTICE_AFTER_S", 0.01)
-    for command in (["list", "p"], ["abort", "p~r~w~1", "--yes"], ["reset", "p", "--yes"]):
+    for command in (["list", "p"], ["abort", "p~r~g2.w~1", "--yes"], ["reset", "p", "--yes"]):
         result = CliRunner().invoke(app, ["txn", *command, "-b", "127.0.0.1:1", "--timeout", "600"])
         assert result.exit_code == 1
         waits, said = result.stderr.splitlines()
@@ -174,7 +174,7 @@ def test_a_broker_that_gave_no_answer_is_named(capsys: pytest.CaptureFixture[str
 
 
 def test_a_phase_names_its_batch_and_how_many_are_lost() -> None:
-    ids = ("p~r~w~0", "p~r~w~1")
+    ids = ("p~r~g2.w~0", "p~r~g2.w~1")
     decided = CommitState(last_done=7).decided(
         Decision(8, tuple(PreparedTransaction(i, 1, 0, 2) for i in ids))
     )
@@ -186,14 +186,14 @@ def test_a_phase_names_its_batch_and_how_many_are_lost() -> None:
 def test_a_long_table_says_how_much_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     found = TransactionDescription(ErrorCode.NONE, "", TransactionState.ONGOING)
     rows = [
-        OpenTransaction(TransactionalId("p", "r", "w", k), found, Standing.UNKNOWN, None, None)
+        OpenTransaction(TransactionalId("p", "r", "w", k, 2), found, Standing.UNKNOWN, None, None)
         for k in range(103)
     ]
     show_open("Open", rows)
     shown = capsys.readouterr().out
     assert "Open (103)" in shown
-    assert "p~r~w~99 " in shown
-    assert "p~r~w~100" not in shown
+    assert "p~r~g2.w~99 " in shown
+    assert "p~r~g2.w~100" not in shown
     assert "+3 more; --json shows all" in shown
 
 

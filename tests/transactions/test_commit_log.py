@@ -92,7 +92,7 @@ def state(number: int, transactions: int = 1, stem: str = "worker", *, key: str)
         Decision(
             number,
             tuple(
-                PreparedTransaction(f"{key}~run~{stem}{i}~0", 7000 + i, 3, 2)
+                PreparedTransaction(f"{key}~run~g2.{stem}{i}~0", 7000 + i, 3, 2)
                 for i in range(transactions)
             ),
         )

@@ -49,7 +49,7 @@ def scene(scene: Scene) -> Iterator[Scene]:
 
 
 def state(number: int, transactions: int = 2) -> CommitState:
-    prepared = (PreparedTransaction(f"orders~run~w~{i}", 7, i, 2) for i in range(transactions))
+    prepared = (PreparedTransaction(f"orders~run~g2.w~{i}", 7, i, 2) for i in range(transactions))
     return CommitState(1, "run", "query", number - 1).decided(Decision(number, tuple(prepared)))
 
 

@@ -34,7 +34,7 @@ PAYLOADS = st.lists(
 ).map(tuple)
 PREPARED = st.builds(
     PreparedTransaction,
-    st.builds(lambda run, k: f"p~{run}~w~{k}", PART, st.integers(0, 2**62)),
+    st.builds(lambda run, k: f"p~{run}~g2.w~{k}", PART, st.integers(0, 2**62)),
     st.integers(0, 2**62),
     st.integers(0, 32_767),
     st.sampled_from((1, 2)),
@@ -79,8 +79,8 @@ DECIDED = CommitState(
     "q",
     41,
     ("a",),
-    Decision(42, (PreparedTransaction("p~r~w~0", 4711, 12, 2),)),
-    ("p~r~w~0",),
+    Decision(42, (PreparedTransaction("p~r~g2.w~0", 4711, 12, 2),)),
+    ("p~r~g2.w~0",),
 )
 
 
@@ -139,13 +139,13 @@ def test_bytes_without_a_field_are_an_error(state, data):
         {"queryId": b'"\\u202e"'},
         {"superseded": b'["\\u0007"]'},
         {"superseded": b"[[]]"},
-        {"lost": b'["p~r~w~0\\n"]'},
+        {"lost": b'["p~r~g2.w~0\\n"]'},
         {"transactions": b'{"p~r~\\n~":[[0,1,2,2]]}'},
-        {"transactions": b'{"p~r~w~":[[0,1,1e999,2]]}'},
-        {"transactions": b'{"p~r~w~":[[0,1,2]]}'},
+        {"transactions": b'{"p~r~g2.w~":[[0,1,1e999,2]]}'},
+        {"transactions": b'{"p~r~g2.w~":[[0,1,2]]}'},
         {"transactions": b'{"%s":[[0,1,2,2]]}' % (b"p" * 401)},
-        {"transactions": b'{"p~r~w":[[0,1,2,2]]}'},
-        {"transactions": b'{"p~r~w~":[[-1,1,2,2]]}'},
+        {"transactions": b'{"p~r~g2.w":[[0,1,2,2]]}'},
+        {"transactions": b'{"p~r~g2.w~":[[-1,1,2,2]]}'},
     ],
     ids=lambda change: " ".join((*change, *(v[:12].decode() for v in change.values()))),
 )
@@ -166,7 +166,7 @@ def test_a_newer_format_is_refused_by_name():
 
 
 def test_a_batch_goes_from_decided_to_done():
-    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),))
+    decision = Decision(7, (PreparedTransaction("p~r~g2.w~0", 1, 2, 2),))
     state = CommitState().taken_over("r", "q", 1).decided(decision)
     assert state.phase is Phase.DECIDED
     done = state.finished()
@@ -174,8 +174,8 @@ def test_a_batch_goes_from_decided_to_done():
 
 
 def test_a_batch_that_lost_transactions_waits_for_an_operator():
-    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),))
-    state = CommitState(last_done=6).decided(decision).partly_lost(["p~r~w~0"])
+    decision = Decision(7, (PreparedTransaction("p~r~g2.w~0", 1, 2, 2),))
+    state = CommitState(last_done=6).decided(decision).partly_lost(["p~r~g2.w~0"])
     assert state.phase is Phase.PARTIAL
     with pytest.raises(IllegalStateError):
         state.finished()
@@ -209,7 +209,7 @@ def test_a_run_planned_before_a_take_over_is_superseded():
     assert state.standing("first") is Standing.SUPERSEDED
 
 
-PREPARED_PART = Part((PreparedTransaction("p~r~w~1", 1, 2, 2),), Payload(1, 1, "b"), "one")
+PREPARED_PART = Part((PreparedTransaction("p~r~g2.w~1", 1, 2, 2),), Payload(1, 1, "b"), "one")
 
 
 def test_parts_are_one_block_s_and_end_with_their_run():
@@ -238,7 +238,7 @@ def test_parts_are_documents_of_their_own_that_a_state_names():
 
 
 def test_a_digest_stays_with_its_batch():
-    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),), (), "a0")
+    decision = Decision(7, (PreparedTransaction("p~r~g2.w~0", 1, 2, 2),), (), "a0")
     state = CommitState().decided(decision)
     assert CommitState.decode("p", state.encode()) == state
     done = state.finished()
@@ -246,14 +246,14 @@ def test_a_digest_stays_with_its_batch():
     assert json.loads(done.encode())["digests"] == {"7": "a0"}
     assert CommitState.decode("p", done.encode()) == done
     # A reader that does not know the field keeps it, and decides the next batch.
-    theirs = json.loads(done.encode()) | {"batch": 8, "transactions": {"p~r~w~": [[0, 1, 3, 2]]}}
+    theirs = json.loads(done.encode()) | {"batch": 8, "transactions": {"p~r~g2.w~": [[0, 1, 3, 2]]}}
     decided = CommitState.decode("p", json.dumps(theirs).encode())
     assert decided.finished().done[-1] == Done(8)
 
 
 def test_dead_letters_stay_with_their_payload():
     payloads = (Payload(3, 30, "t", 2), Payload(3, 30, "u"))
-    decision = Decision(7, (PreparedTransaction("p~r~w~0", 1, 2, 2),), payloads)
+    decision = Decision(7, (PreparedTransaction("p~r~g2.w~0", 1, 2, 2),), payloads)
     state = CommitState().decided(decision)
     assert CommitState.decode("p", state.encode()) == state
     done = state.finished()
@@ -329,7 +329,7 @@ def test_the_newest_superseded_runs_are_kept_each_once():
 
 def test_two_thousand_transactions_take_less_than_100_kilobytes():
     prepared = tuple(
-        PreparedTransaction(f"orders~{'0' * 36}~0123456789ab~{k}", 4_000_000 + k, 17, 2)
+        PreparedTransaction(f"orders~{'0' * 36}~g1.0123456789ab~{k}", 4_000_000 + k, 17, 2)
         for k in range(2000)
     )
     state = CommitState(3, "r" * 36, "q" * 36, 41).decided(Decision(42, prepared))

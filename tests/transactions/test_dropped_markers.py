@@ -51,7 +51,7 @@ def stage(kafka3: RealKafka) -> Iterator[Stage]:
 
 def prepared(kafka3: RealKafka, stage: Stage) -> PreparedTransaction:
     """With a row, on the node that will be lost; its coordinator is on another."""
-    ids = (str(TransactionalId(stage.prefix, "run-1", "w", n)) for n in range(100))
+    ids = (str(TransactionalId(stage.prefix, "run-1", "w", n, 2)) for n in range(100))
     name = next(i for i in ids if stage.client.loop.coordinators([i], stage.soon())[i].id != NODE)
     task = task_that_wrote(
         kafka3.bootstrap, name, stage.topic, "row", transaction_timeout_ms="600000"

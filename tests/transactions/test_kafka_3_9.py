@@ -123,7 +123,7 @@ class Query:
         return Owner(self.stage.prefix, run, "query-1", state.generation)
 
     def task(self, k: int, *values: str, run: str = "run-1") -> PreparedTransaction:
-        name = str(TransactionalId(self.stage.prefix, run, "w", k))
+        name = str(TransactionalId(self.stage.prefix, run, "w", k, 2))
         return prepared(self.kafka, self.topic, name, values)
 
     def shows(self, *values: str) -> bool:
@@ -159,7 +159,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     assert driver.commit(owner, Batch(0, (query.task(0, "kept"),))) is Commit.COMMITTED
     transaction = query.task(0, "dropped")
     orphans = stage.open(2, worker="dead")
-    idle = str(TransactionalId(stage.prefix, "run-1", "idle", 0))
+    idle = str(TransactionalId(stage.prefix, "run-1", "idle", 0, 2))
     identity = stage.client.init_producer_id(idle, 60_000, stage.soon())
     swept = query.driver().abort(owner, 1, [transaction], tasks_may_run=False)
     assert sorted(swept) == sorted(names(orphans))

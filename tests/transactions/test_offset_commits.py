@@ -42,7 +42,7 @@ class Group:
     name: str
 
     def id(self) -> str:
-        return f"{self.name}~run~offsets~0"
+        return f"{self.name}~run~g2.offsets~0"
 
     def prepare(self, offsets: Offsets, transactional_id: str = "") -> PreparedTransaction:
         self.client._version = self.version  # as of a cluster of it
@@ -171,7 +171,7 @@ def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
     name = f"group-{uuid.uuid4().hex[:8]}"
     topic = secure_kafka.kafka.unique_topic("source", 1)
     bob = ProducerConfig.parse(secure_kafka.cluster.client_options("SSL", user="bob"))
-    transactional_id = f"{name}~run~offsets~0"
+    transactional_id = f"{name}~run~g2.offsets~0"
     on_id = ("TRANSACTIONAL_ID", transactional_id, "WRITE")
     describe, read = ("GROUP", name, "DESCRIBE"), ("GROUP", name, "READ")
     on_topic = ("TOPIC", topic, "READ")

@@ -31,7 +31,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.simulation.scene import Scene
 
 TP = TopicPartition("t", 0)
-ID, GROUP = "p~run~offsets~0", "readers"
+ID, GROUP = "p~run~g2.offsets~0", "readers"
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
 

@@ -43,7 +43,7 @@ class Sink:
         return Owner(self.key, "run", "query", state.generation)
 
     def batch(self, number: int, offset: int, *, rows: int = 1, topic: str = "") -> Batch:
-        ids = [f"{self.key}~run~w{number}~{k}" for k in range(rows)]
+        ids = [f"{self.key}~run~g2.w{number}~{k}" for k in range(rows)]
         prepared = open_transactions(self.client, ids, TopicPartition(self.topic, 0))
         given = {TopicPartition(topic or self.topic, 1): OffsetAndMetadata(offset)}
         offsets = GroupOffsets(self.group, given)

@@ -271,7 +271,7 @@ def test_resolving_as_done_refuses_newly_lost_rows(stage: Stage) -> None:
 
 def test_the_log_lists_whole_states_of_exactly_the_prefix(stage: Stage) -> None:
     """Also those in several records, and not those that were forgotten."""
-    transactions = [PreparedTransaction(f"{stage.prefix}~r~w{k}~0", k, 0, 2) for k in range(20)]
+    transactions = [PreparedTransaction(f"{stage.prefix}~r~g2.w{k}~0", k, 0, 2) for k in range(20)]
     long = stage.state(transactions)
     small_pieces = CommitLog(stage.client, stage.log_topic, piece_bytes=200)
     small_pieces.open(stage.prefix, stage.soon()).write(long, stage.soon())

@@ -19,7 +19,7 @@ from tests.simulation.spark_world import LOG_TOPIC
 from tests.transactions.open_transactions import open_transactions
 
 TP = TopicPartition("t", 0)
-ORPHANS = [f"orders~old~w~{number}" for number in range(6)]
+ORPHANS = [f"orders~old~g2.w~{number}" for number in range(6)]
 
 
 def operator(scene: Scene, key: str = "orders") -> Operator:
@@ -79,7 +79,7 @@ def test_brokers_before_3_8_are_swept_by_this_machines_clock(scene: Scene) -> No
 
 def test_an_abort_without_an_answer_is_an_error_and_keeps_the_key(scene: Scene) -> None:
     """Of a job that has one run only, which is forgotten with its transactions."""
-    key, one = "orders~job", "orders~job~job~w~0"
+    key, one = "orders~job", "orders~job~job~g2.w~0"
     operates = operator(scene, key)
     open_transactions(scene.client(), [one], TP)
     plan = operates.plan_abort([one])

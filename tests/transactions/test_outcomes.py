@@ -15,12 +15,12 @@ E = 5
 
 def stored(epoch: int, state: TransactionState, producer_id: int = 70) -> TransactionDescription:
     return TransactionDescription(
-        ErrorCode.NONE, "p~r~w~0", state, producer_id=producer_id, producer_epoch=epoch
+        ErrorCode.NONE, "p~r~g2.w~0", state, producer_id=producer_id, producer_epoch=epoch
     )
 
 
 def written(version: int, epoch: int = E) -> PreparedTransaction:
-    return PreparedTransaction("p~r~w~0", 70, epoch, version)
+    return PreparedTransaction("p~r~g2.w~0", 70, epoch, version)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_last_epoch_goes_on_under_a_new_producer_id(version, epoch, now, sta
 
 
 def test_an_id_that_expired_is_unknown_and_never_guessed():
-    gone = TransactionDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "p~r~w~0")
+    gone = TransactionDescription(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "p~r~g2.w~0")
     assert outcome_of(written(2), gone) is Is.UNKNOWN
 
 

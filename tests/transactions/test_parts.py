@@ -32,7 +32,7 @@ def part(
     token: str = "block",
 ) -> Batch:  # fmt: skip
     """One write, whose one task has prepared; without values it has no row."""
-    prepared = (scene.prepared(f"{KEY}~{run}~w~{k}", *values),) if values else ()
+    prepared = (scene.prepared(f"{KEY}~{run}~g2.w~{k}", *values),) if values else ()
     size = sum(map(len, values))
     return Batch(number, prepared, Payload(len(values), size, "t"), block=Block(token))
 
@@ -80,7 +80,7 @@ def test_a_missing_or_surplus_part_is_an_error(scene: Scene, noted: tuple[int, .
         driver.abort(mine, 0, (), tasks_may_run=False)
         assert scene.values() == []
     for k in noted:
-        assert scene.settled(f"{KEY}~run~w~{k}") == scene.swept
+        assert scene.settled(f"{KEY}~run~g2.w~{k}") == scene.swept
     with scene.driver() as driver:
         again = [part(scene, f"again{i}", run="run-2", k=i) for i in range(parts)]
         for batch in again:
@@ -134,7 +134,7 @@ def test_parts_of_an_abandoned_block_of_the_run_are_replaced(scene: Scene) -> No
         driver.commit(owner(driver), part(scene, "a", k=2))
         assert driver.commit(owner(driver), end(1)) is Commit.COMMITTED
     assert scene.values() == ["a"]
-    assert {scene.settled(f"{KEY}~run~w~{k}") for k in (0, 1)} == {scene.swept}
+    assert {scene.settled(f"{KEY}~run~g2.w~{k}") for k in (0, 1)} == {scene.swept}
 
 
 @pytest.mark.parametrize("writes", [1, 2])
@@ -203,11 +203,11 @@ def test_a_driver_that_dies_between_parts_leaves_no_part(scene: Scene) -> None:
         state = scene.logged(KEY)
         assert state.superseded == ("run",)
         assert {t.transactional_id for p in state.parts for t in p.transactions} == {
-            f"{KEY}~run-2~w~{k}" for k in (0, 1)
+            f"{KEY}~run-2~g2.w~{k}" for k in (0, 1)
         }
         assert later.commit(owner(later, "run-2"), end(2)) is Commit.COMMITTED
     assert scene.values() == ["again0", "again1"]
-    assert scene.settled(f"{KEY}~run~w~0") == scene.swept, "it is swept"
+    assert scene.settled(f"{KEY}~run~g2.w~0") == scene.swept, "it is swept"
     with scene.driver() as driver, pytest.raises(SupersededError):
         driver.commit(mine, end(1, number=1))
 
@@ -217,14 +217,14 @@ def test_dropping_a_batch_takes_over_so_that_one_query_stops(scene: Scene) -> No
     for ever.
     """
     with scene.driver() as first, scene.driver() as second:
-        one = Batch(0, (scene.prepared(f"{KEY}~run~w~0", "a"),), Payload(1, 1, "t"))
+        one = Batch(0, (scene.prepared(f"{KEY}~run~g2.w~0", "a"),), Payload(1, 1, "t"))
         assert first.commit(owner(first), one) is Commit.COMMITTED
         mine = owner(first)
         dropped = Batch(0, (), Payload(1, 1, "t"))
         assert second.commit(owner(second, "run-2"), dropped) is Commit.ALREADY_DONE
         state = scene.logged(KEY)
         assert (state.run_id, state.last_done, state.superseded) == ("run-2", 0, ("run",))
-        late = Batch(1, (scene.prepared(f"{KEY}~run~w~0", "b"),), Payload(1, 1, "t"))
+        late = Batch(1, (scene.prepared(f"{KEY}~run~g2.w~0", "b"),), Payload(1, 1, "t"))
         with pytest.raises(SupersededError):
             first.commit(mine, late)
     assert scene.values() == ["a"]

@@ -23,8 +23,13 @@ def test_an_idle_identity_without_rows_is_ended_once(
     """With version 2 its first Produce, late, would open a transaction that is never ended."""
     tp = TopicPartition(operator_topics[0], 0)
     key = f"sweep{uuid.uuid4().hex[:8]}"
-    idle, kept, orphan = (f"{key}~run~w~{n}" for n in range(3))
-    strangers = (f"{key}~other~w~0", f"{key}.b~run~w~0", f"{key}~name~run~w~0", f"{key}~~check")
+    idle, kept, orphan = (f"{key}~run~g2.w~{n}" for n in range(3))
+    strangers = (
+        f"{key}~other~g2.w~0",
+        f"{key}.b~run~g2.w~0",
+        f"{key}~name~run~g2.w~0",
+        f"{key}~~check",
+    )
 
     def soon() -> int:
         return client.clock.now_ms() + 30_000

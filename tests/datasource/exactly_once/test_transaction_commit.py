@@ -32,7 +32,7 @@ JOBS = Owner("p~app", "j0b", "", 3, Numbering.VERSIONS)
 STREAMS = Owner("p", "run-2", "query-1", 3)
 
 
-def of_job(id_="p~app~j0b~0123456789ab~17", **changes):
+def of_job(id_="p~app~j0b~g1.0123456789ab~17", **changes):
     values = {
         "generation": 3,
         "start_ms": 1,
@@ -42,7 +42,7 @@ def of_job(id_="p~app~j0b~0123456789ab~17", **changes):
     return message(**(values | changes))
 
 
-def of_stream(id_="p~run-2~0123456789ab~0", **changes):
+def of_stream(id_="p~run-2~g1.0123456789ab~0", **changes):
     values = {"query_id": "query-1", "run_id": "run-2", "batch_id": 7}
     return of_job(id_, **(values | changes))
 
@@ -53,7 +53,7 @@ def empty(**changes):
 
 
 def test_a_batchs_payload_is_unknown_when_a_task_did_not_count():
-    told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4", payload=(4, 70))]
+    told = [of_stream(), empty(), of_stream("p~run-2~g1.ba9876543210~4", payload=(4, 70))]
     assert payload_of(told, "t") == Payload(7, 100, "t", 0)
     assert payload_of(told, None) == Payload(7, 100, "", 0)
     assert payload_of([], "t") == Payload(0, 0, "t", 0)
@@ -61,10 +61,10 @@ def test_a_batchs_payload_is_unknown_when_a_task_did_not_count():
 
 
 def test_what_was_prepared_is_what_is_ended():
-    told = [of_stream(), empty(), of_stream("p~run-2~ba9876543210~4")]
+    told = [of_stream(), empty(), of_stream("p~run-2~g1.ba9876543210~4")]
     assert [t.transactional_id for t in prepared_transactions(told, STREAMS)] == [
-        "p~run-2~0123456789ab~0",
-        "p~run-2~ba9876543210~4",
+        "p~run-2~g1.0123456789ab~0",
+        "p~run-2~g1.ba9876543210~4",
     ]
     assert prepared_transactions([of_job()], JOBS) == (of_job().prepared,)
 
@@ -72,22 +72,22 @@ def test_what_was_prepared_is_what_is_ended():
 @pytest.mark.parametrize(
     ("of", "owner", "id_", "why"),
     [
-        (of_stream, STREAMS, "p.q~run-2~0123456789ab~0", "its key is not 'p'"),
-        (of_stream, STREAMS, "P~run-2~0123456789ab~0", "its key is not 'p'"),
-        (of_stream, STREAMS, "p~run-1~0123456789ab~0", "its run is not run-2"),
-        (of_stream, STREAMS, "p~app~run-2~0123456789ab~0", "its key is not 'p'"),
+        (of_stream, STREAMS, "p.q~run-2~g1.0123456789ab~0", "its key is not 'p'"),
+        (of_stream, STREAMS, "P~run-2~g1.0123456789ab~0", "its key is not 'p'"),
+        (of_stream, STREAMS, "p~run-1~g1.0123456789ab~0", "its run is not run-2"),
+        (of_stream, STREAMS, "p~app~run-2~g1.0123456789ab~0", "its key is not 'p'"),
         *(
             (of_stream, STREAMS, id_, "not the transactional id of a task")
             for id_ in (
-                "p~run-2~0", "p~run-2~0123456789ab~00", "p~~log", "p~run-2~~0",
-                "p~a~app~run-2~0123456789ab~0",
-                "their-payments", "", "p~run-2~0123456789ab~0\n",
+                "p~run-2~0", "p~run-2~g1.0123456789ab~00", "p~~log", "p~run-2~~0",
+                "p~a~app~run-2~g1.0123456789ab~0",
+                "their-payments", "", "p~run-2~g1.0123456789ab~0\n",
             )
         ),
-        (of_job, JOBS, "p~app~other~0123456789ab~17", "its run is not j0b"),
-        (of_job, JOBS, "p~j0b~0123456789ab~17", "its key is not 'p~app'"),
-        (of_job, JOBS, "p~app.b~j0b~0123456789ab~17", "its key is not 'p~app'"),
-        (of_job, JOBS, "q~app~j0b~0123456789ab~17", "its key is not 'p~app'"),
+        (of_job, JOBS, "p~app~other~g1.0123456789ab~17", "its run is not j0b"),
+        (of_job, JOBS, "p~j0b~g1.0123456789ab~17", "its key is not 'p~app'"),
+        (of_job, JOBS, "p~app.b~j0b~g1.0123456789ab~17", "its key is not 'p~app'"),
+        (of_job, JOBS, "q~app~j0b~g1.0123456789ab~17", "its key is not 'p~app'"),
     ],
 )  # fmt: skip
 def test_an_id_that_is_not_its_own_is_refused(of, owner, id_, why):
@@ -117,7 +117,7 @@ def plan(transactions=None, **options):
     return WritePlan(given, ColumnPlan(topic="t", value_column=0), None, transactions)
 
 
-ANOTHER = "p~run-2~0123456789ab~1"
+ANOTHER = "p~run-2~g1.0123456789ab~1"
 OF_TWO = [
     [of_stream(), of_stream(ANOTHER, partition_id=1, **other)]
     for other in ({"run_id": "run-3"}, {"query_id": "query-9"}, {"generation": 4})
