@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if isinstance(item, pytest.Function):
         test = item.obj
         if "scene" in item.fixturenames:
-            item.obj = lambda **given: given["scene"].perform(lambda: test(**given))
+            item.obj = partial(_in_scene, test)
         elif "world" in item.fixturenames and item.get_closest_marker("simulated"):
-            item.obj = lambda **given: given["world"].run(lambda: test(**given))
+            item.obj = partial(_in_world, test)
+
+
+def _in_scene(test: Callable[..., None], **given: Any) -> None:
+    given["scene"].perform(lambda: test(**given))
+
+
+def _in_world(test: Callable[..., None], **given: Any) -> None:
+    given["world"].run(lambda: test(**given))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,8 +112,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
         if PATIENCE != 1:
             own = item.get_closest_marker("timeout")
-            limit = own.args[0] if own else float(item.config.getini("timeout"))
-            item.add_marker(pytest.mark.timeout(limit * PATIENCE), append=False)
+            limit = own.args[0] if own else item.config.getini("timeout")
+            if limit:  # a run with another configuration may have none
+                item.add_marker(pytest.mark.timeout(float(limit) * PATIENCE), append=False)
 
 
 def pytest_collection_finish() -> None:
