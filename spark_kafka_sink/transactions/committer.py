@@ -67,6 +67,7 @@ from spark_kafka_sink.transactions.steps import (
     with_decision,
     with_failure,
     with_read,
+    with_removed,
     with_seen,
     with_sweep,
     with_write,
@@ -255,7 +256,7 @@ class _Performance:
             case Remove():
                 self._pause(step)
                 self._log.remove(self._goal.key, client.deadline())
-                return replace(view, is_recorded=True)
+                return with_removed(view)
             case Confirm():
                 self._open_session.confirm(client.deadline())
                 return replace(view, is_confirmed=True)

@@ -490,6 +490,11 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
     )
 
 
+def with_removed(view: View) -> View:
+    """The view after the key's records were removed. An earlier failure of the removal is over."""
+    return replace(view, is_recorded=True, failed=None)
+
+
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
     """The view after the transactions of a decision that may have been in the log were described.
 

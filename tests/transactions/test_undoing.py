@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.lease import margin_ms
@@ -13,8 +15,10 @@ from spark_kafka_sink.transactions.steps import (
     Forget,
     Refuse,
     Remove,
+    Return,
     View,
     with_failure,
+    with_removed,
 )
 from spark_kafka_sink.transactions.table import next_step
 from tests.simulation.scene import Scene
@@ -78,6 +82,17 @@ def test_a_young_rest_waits_beside_an_aborted_one_initialized_again(scene: Scene
     assert scene.settled(rest.transactional_id) in ("Ongoing", "CompleteAbort")
     assert scene.values() == []
     assert "no restart can resolve the batch" in hint
+
+
+@pytest.mark.parametrize("how", [Failure.SHUT_OUT, Failure.UNCLEAR])
+def test_a_removal_that_succeeds_after_a_failure_ends(how: Failure) -> None:
+    """Another process opened the key, or EndTxn had no answer; the second removal is answered."""
+    begun = View(name="a", until_ms=60_000)
+    first = next_step(Forget(KEY), begun)
+    assert isinstance(first, Remove)
+    failed = with_failure(begun, first, how, KafkaError("no answer"), 100)
+    assert isinstance(next_step(Forget(KEY), failed), Remove)
+    assert isinstance(next_step(Forget(KEY), with_removed(failed)), Return)
 
 
 def test_a_removal_that_is_always_shut_out_ends() -> None:
