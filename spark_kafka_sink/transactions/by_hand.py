@@ -42,8 +42,10 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Commits or aborts the open transactions of a decision, as ``step`` demands. Returns the ids
-    of the transactions for which this failed.
+    """Commits or aborts the open transactions of a decision, as ``step`` demands.
+
+    Returns the ids of the transactions that contradict the step, and are not accepted: the
+    transactions that can't be ended in this way, and that have ended otherwise.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())
@@ -54,7 +56,9 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     found = {i: described[i] for i, how in outcomes.items() if how is Outcome.RETRY}
     if not step.done:
         answers = client.abort_exactly(found, client.deadline(), prepared=found) if found else {}
-        return tuple(i for i, code in answers.items() if code is not ErrorCode.NONE)
+        failed = (i for i, code in answers.items() if code is not ErrorCode.NONE)
+        committed = (i for i, how in outcomes.items() if how is Outcome.COMMITTED)
+        return (*failed, *(i for i in committed if i not in step.accepted))
     gone = (i for i, how in outcomes.items() if how in (Outcome.LOST, Outcome.UNKNOWN))
     # (Brokers would drop the markers of these.)
     away = client.leaderless(found, client.deadline())
@@ -64,5 +68,5 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
         if t.transactional_id in found and t.transactional_id not in away
     ]
     ended = commit_all(client, left, client.deadline())
-    more = (i for i in gone if i not in step.gone)
+    more = (i for i in gone if i not in step.accepted)
     return (*more, *away, *ended.lost, *ended.unknown, *ended.unclear)

@@ -388,13 +388,11 @@ def _changed(reason: Changed, key: str) -> _Text:
 
 def _contradicted(reason: Contradicted, _: str) -> _Text:
     done, ids = reason.done, reason.ids
-    what = "turned out to be lost, or can't be committed" if done else "can't be aborted"
+    what = "can't be committed, or are lost" if done else "can't be aborted, or are committed"
     return _Text(
         f"{len(ids)} more transactions of the batch {what} (first: {ids[0]}); the commit log is "
         "as it was",
-        "check with 'kprod txn describe'; --force continues without their rows"
-        if done
-        else "try again; --force continues without aborting them",
+        "check with 'kprod txn describe', and run the command again: it shows what is known then",
     )
 
 

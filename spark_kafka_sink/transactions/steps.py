@@ -113,15 +113,15 @@ class Resolve:
     """The goal of an operator: end the batch in progress, which then counts as done (``done``) or
     is written again.
 
-    ``planned`` is the state that the operator has seen. ``gone`` are the transactions whose rows
-    are lost or may be lost.
+    ``planned`` is the state that the operator has seen. ``accepted`` are the ids of the
+    transactions that the operator has seen to contradict the goal: with ``done``, the transactions
+    whose rows are lost or may be lost, otherwise the committed transactions.
     """
 
     key: str
     planned: CommitState
-    gone: frozenset[str]
+    accepted: frozenset[str]
     done: bool
-    force: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,11 +405,13 @@ class AbortExactly:
 
 @dataclass(frozen=True, slots=True)
 class EndRest:
-    """Commits (``done``) or aborts the open transactions of ``decision``, except for ``gone``."""
+    """Commits (``done``) or aborts the open transactions of ``decision``. A transaction that
+    contradicts this is no error if ``accepted`` has its id (:class:`Resolve`).
+    """
 
     decision: Decision
     done: bool
-    gone: frozenset[str]
+    accepted: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,8 +182,8 @@ def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
 
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
-    """The goal is reached: no write is in progress, no batch is DECIDED, and the state is not
-    refused. (Whether a state is refused is checked again when the key is open.)
+    """The goal is reached: no write is in progress, no batch is DECIDED or PARTIAL, and the state
+    is not refused. (Whether a state is refused is checked again when the key is open.)
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -593,14 +593,14 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
     """
     if view.contrary is not None or view.state.decision is None:
         return None
-    return EndRest(view.state.decision, goal.done, goal.gone)
+    return EndRest(view.state.decision, goal.done, goal.accepted)
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command is refused, because some transactions can't be ended as the operator wants. With
-    force it goes on.
+    """The command is refused, because some transactions can't be ended as the operator wants, or
+    have ended otherwise since the operator saw them.
     """
-    if not view.contrary or goal.force:
+    if not view.contrary:
         return None
     return Refuse(Commit.NOT_REACHED, Contradicted(view.contrary, goal.done))
 

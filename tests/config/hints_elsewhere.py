@@ -259,11 +259,8 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "::test_transactions_that_hang_are_shown_as_blockers":
         ("brokers write no marker",),
     "transactions/test_hints_of_waits_are_followed.py"
-    "::test_a_batch_that_lost_more_rows_is_done_by_force":
-        ("check with 'kprod txn describe'",),
-    "transactions/test_hints_of_waits_are_followed.py"
-    "::test_a_batch_is_replayed_again_or_by_force":
-        ("try again; --force",),
+    "::test_a_batch_that_lost_more_rows_is_done_when_asked_again":
+        ("check with 'kprod txn describe', and run the command again",),
     "transactions/test_hints_of_waits_are_followed.py"
     "::test_a_write_of_the_log_that_has_not_ended_is_awaited":
         ("try again; if it stays",),

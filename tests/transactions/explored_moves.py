@@ -55,6 +55,7 @@ from tests.transactions.explored_things import (
     Surroundings,
     Things,
     check_own,
+    contradicting,
     of_run,
 )
 
@@ -407,12 +408,9 @@ class Moves(Things):
             return
         seen = zip(step.decision.transactions, self.seen(world, step.decision), strict=True)
         outcomes = {t.transactional_id: outcome_of(t, now) for t, now in seen}
-        gone = (
-            i
-            for i, how in outcomes.items()
-            if step.done and how in (Outcome.LOST, Outcome.UNKNOWN) and i not in step.gone
-        )
-        yield "has ended the rest", world, self.adds(actor, contrary=(*open_, *gone))
+        ended = contradicting(outcomes, done=step.done)
+        contrary = (*open_, *(i for i in ended if i not in step.accepted))
+        yield "has ended the rest", world, self.adds(actor, contrary=contrary)
 
     def sweeps(self, world: Surroundings, actor: Actor, step: steps.Sweep) -> After:
         assert actor.mind is not None

@@ -235,8 +235,8 @@ class Things:
         is_doubtful = Outcome.UNKNOWN in outcomes.values()
         if not state.lost and not is_doubtful:
             return None
-        gone = (i for i, how in outcomes.items() if how in (Outcome.LOST, Outcome.UNKNOWN))
-        return steps.Resolve(KEY, state, frozenset(gone), done, force=is_doubtful)
+        contrary = contradicting(outcomes, done=done)
+        return steps.Resolve(KEY, state, frozenset(contrary), done)
 
     def open_ids(self, world: Surroundings) -> list[TransactionalId]:
         found = (parse(i) for i, how in zip(self.ids, world.ends, strict=True) if how == OPEN)
@@ -281,6 +281,12 @@ class Things:
     def truly(self, world: Surroundings, ids: Iterable[str]) -> set[str]:
         """Their ends, whether they are forgotten or not."""
         return {self.state(world, i).removesuffix(FORGOTTEN) for i in ids}
+
+
+def contradicting(outcomes: dict[str, Outcome], *, done: bool) -> Iterator[str]:
+    """The ids whose outcomes contradict an operator's resolution of their batch."""
+    against = (Outcome.LOST, Outcome.UNKNOWN) if done else (Outcome.COMMITTED,)
+    return (i for i, how in outcomes.items() if how in against)
 
 
 def check_own(goal: Goal, end: Refuse) -> None:

@@ -4,8 +4,6 @@ followed: on a fake cluster, in simulated time.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaTimeoutError, RefusedError
@@ -59,42 +57,65 @@ def blocking(scene: Scene, operates: Operator, topic: str) -> tuple[Blocker, ...
     return blockers(client, CommitLog(client, LOG_TOPIC), topic, client.deadline())
 
 
-def test_a_batch_that_lost_more_rows_is_done_by_force(scene: Scene) -> None:
+HINT = "check with 'kprod txn describe', and run the command again: it shows what is known then"
+
+
+def test_a_batch_that_lost_more_rows_is_done_when_asked_again(scene: Scene) -> None:
     failing, batch = committed_in_part(scene)
     with scene.by_hand() as operates:
         plan = operates.plan_resolve(KEY, 0, done=True)
         failing.end_one(batch, 2)
         scene.scheduler.sleep(200)
-        with pytest.raises(RefusedError, match="turned out to be lost") as raised:
+        with pytest.raises(RefusedError, match="can't be committed, or are lost") as raised:
             operates.resolve(plan)
-        assert raised.value.hint == (
-            "check with 'kprod txn describe'; --force continues without their rows"
-        )
+        assert raised.value.hint == HINT
         (report,) = operates.inspector.describe(KEY)
         lost = {t.transaction.transactional_id for t in report.with_outcome(Outcome.LOST)}
         assert lost == {one.transactional_id for one in batch.transactions[1:]}
-        assert operates.resolve(replace(plan, force=True)).last_done == 0
+        assert operates.resolve(operates.plan_resolve(KEY, 0, done=True)).last_done == 0
     assert scene.values() == ["committed"]
 
 
-@pytest.mark.parametrize("way", ["again", "by force"])
-def test_a_batch_is_replayed_again_or_by_force(scene: Scene, way: str) -> None:
+@pytest.mark.parametrize("commit", [False, True], ids=["lost meanwhile", "committed meanwhile"])
+def test_a_forced_resolution_is_refused_once_a_rest_has_ended_otherwise(
+    scene: Scene, commit: bool
+) -> None:
+    """One outcome is not known, so --force is needed; the rest was open when the operator agreed.
+
+    With --as done the rest is lost before the command ends it, and with --as replay it is committed
+    by a driver: its rows would be lost, or doubled, without a word.
+    """
+    failing = Failing(scene)
+    batch = decided(failing, "unknown", "open")
+    with scene.client() as client:
+        client.init_producer_id(batch.transactions[0].transactional_id, 60_000, client.deadline())
+    with scene.by_hand() as operates:
+        plan = operates.plan_resolve(KEY, 0, done=not commit, force=True)
+        assert plan.open_ids == (batch.transactions[1].transactional_id,)
+        failing.end_one(batch, 1, commit=commit)
+        scene.scheduler.sleep(200)
+        with pytest.raises(RefusedError, match="; the commit log is as it was") as raised:
+            operates.resolve(plan)
+        assert raised.value.hint == HINT
+        (report,) = operates.inspector.describe(KEY)
+        assert report.state == plan.report.state
+        again = operates.plan_resolve(KEY, 0, done=not commit, force=True)
+        assert operates.resolve(again).last_done == (-1 if commit else 0)
+
+
+def test_a_batch_is_replayed_when_asked_again(scene: Scene) -> None:
     """The abort of its open transaction gets no answer at first."""
     _, batch = committed_in_part(scene)
     with scene.by_hand() as operates:
         lost = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
         init = scene.control.drop(ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False, where=of_data)
-        plan = operates.plan_resolve(KEY, 0, done=False)
         with pytest.raises(RefusedError, match="can't be aborted") as raised:
-            operates.resolve(plan)
-        assert raised.value.hint == "try again; --force continues without aborting them"
+            operates.resolve(operates.plan_resolve(KEY, 0, done=False))
+        assert raised.value.hint == HINT
         assert lost.fired + init.fired
-        if way == "again":
-            scene.control.clear()
-        plan = operates.plan_resolve(KEY, 0, done=False, force=way == "by force")
-        assert operates.resolve(plan).last_done < 0
-    state = scene.settled(batch.transactions[2].transactional_id)
-    assert (state == "Ongoing") == (way == "by force")
+        scene.control.clear()
+        assert operates.resolve(operates.plan_resolve(KEY, 0, done=False)).last_done < 0
+    assert scene.settled(batch.transactions[2].transactional_id) != "Ongoing"
 
 
 def test_transactions_without_markers_are_listed_until_they_end(scene: Scene) -> None:

@@ -134,7 +134,6 @@ class Resolution:
 
     report: KeyReport
     done: bool
-    force: bool
 
     @property
     def open_ids(self) -> tuple[str, ...]:
@@ -482,15 +481,17 @@ class Operator:
                 if doubtful
                 else f"'kprod txn commit {key}' commits it, or finds that it is PARTIAL",
             )
-        return Resolution(report, done, force)
+        return Resolution(report, done)
 
     def resolve(self, plan: Resolution) -> CommitState:
         """Resolves the batch, after fencing. If the batch counts as done, its open transactions are
         committed. If it is to be written again, they are aborted. No driver would end them later.
-        Raises RefusedError if the state has changed, or if a transaction can't be ended.
+
+        Raises RefusedError if the state has changed, if a transaction can't be ended, or if a
+        transaction has ended otherwise since the plan.
         """
         report = plan.report
-        goal = Resolve(report.key, report.state, frozenset(_gone(report)), plan.done, plan.force)
+        goal = Resolve(report.key, report.state, frozenset(_contrary(report, plan.done)), plan.done)
         return self._committer.perform(goal).state
 
     # -- reset --------------------------------------------------------------------------------
@@ -571,10 +572,12 @@ def _answer(code: ErrorCode | None) -> str:
     return "no clear answer in time" if code is None else _LEFT_OPEN.get(code, code.name)
 
 
-def _gone(report: KeyReport) -> Sequence[str]:
-    """The transactional ids whose rows are lost or may be lost."""
-    gone = report.with_outcome(Outcome.LOST, Outcome.UNKNOWN)
-    return [t.transaction.transactional_id for t in gone]
+def _contrary(report: KeyReport, done: bool) -> Sequence[str]:
+    """The transactional ids that the operator has seen to contradict a resolution: with ``done``
+    those whose rows are lost or may be lost, otherwise the committed ones.
+    """
+    outcomes = (Outcome.LOST, Outcome.UNKNOWN) if done else (Outcome.COMMITTED,)
+    return [t.transaction.transactional_id for t in report.with_outcome(*outcomes)]
 
 
 def _last_done(state: CommitState) -> str:
