@@ -179,6 +179,11 @@ def _obeyed_options() -> Iterator[str]:
     for importance in ("high", "medium", "low"):
         yield from (f"## Kafka options of {importance} importance", "")
         for option in sorted(obeyed, key=lambda o: o.name):
+            if option.name not in importance_of:
+                raise SystemExit(
+                    f"the option {option.name} has no text: add it to spark_kafka_sink/cli/"
+                    "options.toml"
+                )
             if importance_of[option.name] == importance:
                 yield from _entry(f"kafka.{option.name}", option, _default(option))
 

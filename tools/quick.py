@@ -79,12 +79,13 @@ def main() -> int:
         [sys.executable, "tools/generate_docs.py", "--check"],
     ]
     if tests:
-        commands.append([sys.executable, "-m", "pytest", "-q", "-x", "-m", PLAIN, *tests])
+        commands.append([sys.executable, "-m", "pytest", "-q", "-x", "--ff", "-m", PLAIN, *tests])
     for command in commands:
         print("+", *command[1:], flush=True)
         done = subprocess.run(command, cwd=ROOT, check=False)
         if done.returncode != 0:
             return done.returncode
+    print("quick: all passed")
     return 0
 
 

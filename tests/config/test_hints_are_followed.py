@@ -403,8 +403,9 @@ def meant_by(text: str) -> set[str]:
 
 
 def test_every_hint_that_names_something_has_a_case(monkeypatch):
-    """A new one needs a row here, or a test that follows it, or a reason why none does. (To parse
-    the whole package takes two CPU seconds.)
+    """A new one needs a row of OPTIONS here or of FOLLOWED (followed_hints.py), or the name of a
+    test in FOLLOWED_BY, or a reason in NOT_FOLLOWED (hints_elsewhere.py). A hint is a whole
+    sentence in the code, and not put together. (To parse the whole package takes two CPU seconds.)
     """
     monkeypatch.setenv("SECRET", "s")
     raised = raised_hints()
@@ -416,7 +417,8 @@ def test_every_hint_that_names_something_has_a_case(monkeypatch):
         for hint in hints()
         if hint.names_something and not any(map(hint.is_in, raised)) and hint.text not in covered
     ]
-    assert missing == []
+    shown = "\n".join(f"{hint.file}: {hint.text}" for hint in missing)
+    assert not missing, f"hints without a case (the docstring says where it belongs):\n{shown}"
 
 
 def test_every_case_elsewhere_is_one_of_a_hint():

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.config.option_table import KEY_PARTITIONERS
+from spark_kafka_sink.config.option_table import KEY_PARTITIONERS, STICKY_PARTITIONERS
 from spark_kafka_sink.records.partitioning.fnv1a import fnv1a_of
-from spark_kafka_sink.records.partitioning.key_rules import KEY_RULES
+from spark_kafka_sink.records.partitioning.key_rules import KEY_RULES, Choice
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
 from spark_kafka_sink.records.partitioning.partitioners import partitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
@@ -117,3 +117,8 @@ def test_a_key_that_is_no_integer_is_named_by_its_row():
 
 def test_the_configured_names_are_the_existing_partitioners():
     assert set(KEY_PARTITIONERS) == set(KEY_RULES)
+
+
+def test_the_configured_sticky_ones_are_those_with_sticky_rows_without_a_key():
+    sticky = {name for name, rule in KEY_RULES.items() if rule.null is Choice.STICKY}
+    assert set(STICKY_PARTITIONERS) == {None, *sticky}
