@@ -119,6 +119,6 @@ def test_the_configured_names_are_the_existing_partitioners():
     assert set(KEY_PARTITIONERS) == set(KEY_RULES)
 
 
-def test_the_configured_sticky_ones_are_those_with_sticky_rows_without_a_key():
+def test_the_sticky_names_are_those_whose_null_keys_are_sticky():
     sticky = {name for name, rule in KEY_RULES.items() if rule.null is Choice.STICKY}
     assert set(STICKY_PARTITIONERS) == {None, *sticky}

@@ -77,7 +77,7 @@ def test_a_batch_that_lost_more_rows_is_done_when_asked_again(scene: Scene) -> N
 
 
 @pytest.mark.parametrize("commit", [False, True], ids=["lost meanwhile", "committed meanwhile"])
-def test_a_forced_resolution_is_refused_once_a_rest_has_ended_otherwise(
+def test_a_forced_resolution_is_refused_if_a_rest_ended_otherwise(
     scene: Scene, commit: bool
 ) -> None:
     """One outcome is not known, so --force is needed; the rest was open when the operator agreed.
