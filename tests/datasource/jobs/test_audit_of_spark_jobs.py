@@ -90,7 +90,10 @@ def test_deleted_and_lost_rows_beside_dead_letters_are_told_apart(spark, broker,
     assert len(lines) == 2, "the third partition, and the dead letters, are complete"
     assert "deleted" in lines[0]
     assert "missing" in lines[1]
-    assert f"rows before offset {after} " in lines[1]
+    # Sequence numbers show the hole if a later batch of the same task follows it; on a busy machine
+    # the removed batch may be the only one of its task.
+    shown_by_sequences = f"rows before offset {after} " in lines[1]
+    assert shown_by_sequences or "offsets have no record" in lines[1]
 
 
 def test_rows_of_spark_that_compaction_removed_are_compacted(spark, broker, save, audit):
