@@ -20,9 +20,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark_kafka_sink import foreach_batch, register, upserts
+from spark_kafka_sink import register, upserts
 from tests.changelogs.delta_table import KEYS, DeltaTable, session
-from tests.changelogs.stream_job import WHOLE_VERSIONS
+from tests.changelogs.stream_job import WHOLE_VERSIONS, into_topic
 
 
 class Warnings(logging.Handler):
@@ -39,20 +39,10 @@ class Warnings(logging.Handler):
 def write(table: DeltaTable, given: dict[str, Any], name: str, **options: Any) -> None:
     """Writes all changes as the query ``name``, with ``options`` of Delta's source."""
     checkpoint = str(Path(given["folder"]) / name)
-    into_topic = foreach_batch(
-        f"{given['topic']}-{name}",
-        **{
-            "kafka.bootstrap.servers": given["brokers"],
-            "topic": given["topic"],
-            "changelog": "delta-cdf",
-            "keyColumns": ", ".join(KEYS),
-            "valueColumns": "*",
-            "checkpointLocation": checkpoint,
-        },
-    )
+    write_changes = into_topic(given, f"{given['topic']}-{name}", checkpoint)
 
     def each(batch: DataFrame, number: int) -> None:
-        into_topic(upserts(batch, KEYS), number)
+        write_changes(upserts(batch, KEYS), number)
 
     changes = table.spark.readStream.format("delta").option("readChangeFeed", "true")
     query = (

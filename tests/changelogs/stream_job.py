@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,12 @@ def _tell(**said: Any) -> None:
     print(json.dumps(said), flush=True)
 
 
-def main(given: dict[str, Any]) -> None:
-    folder = Path(given["folder"])
-    checkpoint = str(folder / "checkpoint")
-    spark = session(folder / "stream-job", given["jars"])
-    register(spark)
-    into_topic = foreach_batch(
-        given["topic"],
+def into_topic(
+    given: dict[str, Any], name: str, checkpoint: str
+) -> Callable[[DataFrame, int], None]:
+    """A function that writes the changes of a micro-batch to the topic, as the query ``name``."""
+    return foreach_batch(
+        name,
         **{
             "kafka.bootstrap.servers": given["brokers"],
             "topic": given["topic"],
@@ -47,9 +47,17 @@ def main(given: dict[str, Any]) -> None:
         },
     )
 
+
+def main(given: dict[str, Any]) -> None:
+    folder = Path(given["folder"])
+    checkpoint = str(folder / "checkpoint")
+    spark = session(folder / "stream-job", given["jars"])
+    register(spark)
+    write_changes = into_topic(given, given["topic"], checkpoint)
+
     def write(batch: DataFrame, number: int) -> None:
         _tell(begun=number)
-        into_topic(upserts(batch, KEYS), number)
+        write_changes(upserts(batch, KEYS), number)
         _tell(written=number)
 
     query = (
