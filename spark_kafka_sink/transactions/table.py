@@ -526,7 +526,12 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     """The step records the runs as aborted, with one write, so that these runs can't decide in a
-    later session either.
+    later session either. The key of a job that is never repeated stays in the log, because the job
+    may be running. The job's own abort removes the key. If the job is dead, a reset does::
+
+        the job has prepared its tasks' transactions
+        an operator aborts the transaction of a failed task: the run can't commit any more
+        the job opens its key: if the key were gone, the job would find that it may take over
     """
     if not view.is_open or view.has_superseded:
         return None
@@ -547,24 +552,11 @@ def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
     return AbortExactly(left_by_hand(goal, view.state), goal.even_decided)
 
 
-def nothing_will_follow_them(goal: EndByHand, view: View) -> Step | None:
-    """The key of a job that is never repeated is removed, like after the abort of a batch."""
-    failed = view.by_hand is None or view.by_hand.failed
-    left = map(_id, left_by_hand(goal, view.state))
-    is_of_job = any(is_once(one.key, one.run) for one in left)
-    if not is_of_job or failed or not view.is_open or view.is_recorded:
-        return None
-    if view.state.decision is not None or view.state.last_done != NOTHING_DONE:
-        return None
-    return Write(None, Writing.FORGOTTEN, may_fail=True)
-
-
 BY_HAND: Final = (
     a_step_has_failed,
     the_key_is_not_open_and_they_may_be_decided,
     their_runs_may_still_decide,
     they_are_not_ended,
-    nothing_will_follow_them,
     it_is_over,
 )
 
@@ -638,7 +630,8 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 def it_is_to_be_reset(goal: Reset, _: View) -> Step | None:
     """The state is replaced by an empty state with the next generation, at which no run has planned
-    yet. The key of a job that is never repeated is removed instead.
+    yet. The key of a job that is never repeated is removed instead. So if this job is still
+    running, it can commit, even if its run was aborted. The command's question says so.
     """
     return Write(_reset(goal), Writing.RESET)
 
@@ -720,7 +713,7 @@ def _standing(one: TransactionalId, state: CommitState) -> Standing:
 
 
 def _reset(goal: Reset) -> CommitState | None:
-    is_job = is_once(goal.key, goal.planned.run_id)
+    is_job = is_once(goal.key, goal.planned.newest_run)
     return None if is_job else goal.planned.forgotten()
 
 

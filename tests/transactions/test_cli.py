@@ -435,7 +435,9 @@ def test_reset_removes_a_key(stage: Stage) -> None:
 
 def test_reset_leaves_nothing_of_a_job_without_txn_app_id(stage: Stage) -> None:
     key = f"{stage.prefix}~job-1"
-    stage.write(CommitState(generation=1, run_id="job-1"), key)
+    stage.write(CommitState(superseded=("job-1",)), key)
+    told = stage.run("reset", key, "--dry-run").stdout
+    assert "If its job is still running, the job can commit then." in told
     stage.run("reset", key, "--yes")
     assert stage.read(key) is None
 

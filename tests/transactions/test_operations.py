@@ -122,12 +122,16 @@ def test_a_driver_that_opens_the_log_after_the_fence_fails(stage: Stage, how: st
     assert (state.run_id, state.superseded, state.decision) == ("run-1", ("run-2",), None)
 
 
-def test_the_key_of_a_batch_job_that_was_aborted_is_forgotten(stage: Stage) -> None:
-    transactions = stage.open(2, run="job-1", name="job-1")
+def test_the_key_of_an_aborted_batch_job_stays_until_a_reset(stage: Stage) -> None:
+    """The job may be running, and must not commit."""
+    transactions, key = stage.open(2, run="job-1", name="job-1"), f"{stage.prefix}~job-1"
     stage.write(stage.state())
     aborted = stage.operator.end(stage.operator.plan_abort(names(transactions)))
     assert set(aborted.ended) == set(names(transactions))
-    assert stage.read(f"{stage.prefix}~job-1") is None
+    state = stage.read(key)
+    assert state == CommitState(superseded=("job-1",))
+    stage.operator.reset(stage.operator.plan_reset(key))
+    assert stage.read(key) is None
     assert stage.read() == stage.state()
 
 

@@ -228,7 +228,10 @@ def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) ->
         before: Json = {"command": "reset", "key": report_json(report)}
         if not confirmation.as_json:
             show_report(report)
-        if confirmation.given(before, f"forget '{key}' ({phase_of(report.state)})."):
+        of_job = is_once(key, report.state.newest_run)
+        may_commit = " If its job is still running, the job can commit then." * of_job
+        what = f"forget '{key}' ({phase_of(report.state)}).{may_commit}"
+        if confirmation.given(before, what):
             operator.reset(report)
             confirmation.end(before, {"changed": True}, f"'{key}' is forgotten.")
 

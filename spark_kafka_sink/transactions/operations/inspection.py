@@ -199,9 +199,9 @@ class Inspector:
         return RefusedError(
             f"the commit log has no key '{key}'; of the prefix '{prefix_of_key(key)}' {found}",
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
-            "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it is done "
-            "or aborted: if its error says that the decision is not known, this is its "
-            "commitLogTopic and the key was not reset, nothing of it is visible",
+            "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it has "
+            "committed, or aborted its batch: if its error says that the decision is not known, "
+            "this is its commitLogTopic and the key was not reset, nothing of it is visible",
         )
 
 
