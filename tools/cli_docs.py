@@ -38,81 +38,93 @@ class _Command(Protocol):
 
 
 INTRODUCTION = """\
-The extra `cli` installs the command `kprod` ([install](install.md)). `explain`, `options` and
-`convert` connect to no broker. `report` connects to a broker only if it reads a topic. The
-[runbook](runbook.md) lists commands by symptom.
+The extra `cli` installs the command `kprod` ([install](install.md)). The commands `explain`,
+`options` and `convert` need no broker. `report` needs a broker only if the reports are in a topic.
+The [runbook](runbook.md) lists commands by symptom.
 
 `kprod check --exactly-once` tests whether your brokers support exactly-once. This is useful for
 brokers that implement Kafka's protocol and are not Apache Kafka. The last line of the output is
 "exactly-once works here", "does not work here" or "was not tried here", with the reason.
-The check creates a test topic. If the check is killed with SIGKILL, the topic stays. Later checks
-name the topic, and delete it after a day.
+The check creates a test topic, and deletes it at the end. If somebody kills the check with SIGKILL,
+the test topic remains. Then the next check shows the topic's name, and a check that runs more than
+a day later deletes the topic.
 
 ## Words of this page
 
-- The *commit log* is the topic in which [exactly-once](exactly-once.md) records its decisions.
-- A *decision* is the record that a batch is to be committed. The transactions of the batch are
-  committed after the decision.
+- With [exactly-once](exactly-once.md), each task of a batch writes its rows in its own transaction.
+- The *commit log* is the topic that has a record for each query and job. The option
+  `commitLogTopic` has its name (`__kprod_commits`).
 - A *key* is the name of a query or job in the commit log.
-- A *run* is one start of a query or job. A run *owns* a key until a later run takes over.
+- A *decision* is a record in the commit log. When all tasks of a batch have written their rows, the
+  driver writes the decision to commit the batch. After that, the driver commits the transactions.
+- A *run* is one start of a query or job. A run *owns* its key until a later run of the same query
+  or job takes over.
+- An *orphan* is an open transaction that no query needs: no decision names it, and its run owns no
+  key.
 
 ## Cluster and rights
 
-Give the cluster's addresses with `--bootstrap-servers`, or a client's properties file with
-`--config`. The file may also have settings of TLS and SASL. It has the format of a write's
-`configFile`, with the same errors and references to secrets
-([security](security.md#a-file-for-all-of-it)).
+Give the addresses of the cluster with `--bootstrap-servers`. If the brokers require TLS or a login,
+give a properties file with `--config`. The file may contain the addresses too. It has the same
+format as the file of the option `configFile`, so it can refer to secrets in other files or in
+environment variables ([security](security.md#a-file-for-all-of-it)).
 
 `kprod txn` needs DESCRIBE and WRITE on the transactional ids that begin with `prefix~` (`prefix` is
 the option `transactionalIdPrefix`). It also needs DESCRIBE and READ on the commit log's topic. A
-command that changes something also needs WRITE on that topic. If only the job sets
-`commitLogTopic`, and the properties file does not, give the topic with `--log-topic`.
+command that changes something also needs WRITE on that topic. If your job sets the option
+`commitLogTopic`, set it in the properties file too, or give its value with `--log-topic`. Otherwise
+the command reads the wrong topic.
 
-A command skips a broker whose first answers take longer than 3 s. If a command skips all brokers,
-it fails.
+If a broker does not respond within 3 s, a command continues without this broker. If no broker
+responds, the command fails.
 
 ## Which commands change something
 
-`kprod txn list`, `blockers` and `describe` change nothing, and neither does a command with
-`--dry-run`. Any other command of `kprod txn` shows the change and requests a confirmation. `--yes`
-skips the confirmation. Without `--force`, a command refuses a change that contradicts a decision,
-and a change that makes the owner of the key fail.
+`kprod txn list`, `kprod txn blockers` and `kprod txn describe` change nothing. A command with
+`--dry-run` changes nothing. Any other command of `kprod txn` shows the change and requests a
+confirmation. `--yes` skips the confirmation.
 
-Before a change, the command fences the drivers that could make another decision, and reads the
-state again. If a driver is about to commit a batch that the command aborts, the driver fails with
-`CommitError`, and no row of the batch is visible.
+Without `--force`, a command refuses two kinds of changes. The first kind contradicts a decision in
+the commit log: for example, an abort of a transaction that the decision commits. The second kind
+makes a query fail that may still be running.
+
+While a command works, a driver can try to commit the same batch. The command prevents a conflict:
+before the change, it fences the driver, so that the driver can't write a decision any more. If the
+command then aborts the batch, the driver fails with `CommitError`, and no row of the batch is
+visible.
 
 ## Scripts
 
-`--json` writes one object to standard output. An error is one line on standard error. With
-`--json`, a command that changes something needs `--yes` or `--dry-run`. Later versions keep the
-names in the JSON, and may add names. Times are milliseconds. The second table shows the values of
-some fields of the JSON.
+With `--json`, a command writes one JSON object to standard output, and an error is one line on
+standard error. A command that changes something then needs `--yes` or `--dry-run`, because it can't
+request a confirmation. Later versions of this package keep the field names of the JSON, and may add
+fields. Times are in milliseconds. The second table shows the values of some fields.
 
 | Exit code | Meaning |
 |---|---|
-| 0 | done |
-| 1 | refused or failed |
-| 2 | wrong usage or a wrong setting |
+| 0 | the command succeeded |
+| 1 | the command failed, or refused the change |
+| 2 | an argument or an option is wrong |
 | 3 | `blockers`: a transaction is open. `audit`: rows are missing, changed or too many |
 | 4 | `audit`: rows were removed with a reason ([verdicts](audit.md#the-verdicts)) |
 | 5 | `audit`: the audit can't decide ([verdicts](audit.md#the-verdicts)) |
 
 | Field | Value | Meaning |
 |---|---|---|
-| `phase` | `DONE` | no batch in progress |
-| | `DECIDED` | a batch is decided, and not yet committed |
-| | `PARTIAL` | a batch is partially committed |
-| `outcome` | `committed`, `open` | the transaction is committed, or still open |
-| | `lost` | the brokers aborted the transaction |
-| | `unknown` | the brokers don't remember the transaction |
+| `phase` | `DONE` | the commit log has no decision that must still be carried out |
+| `phase` | `DECIDED` | a batch is to be committed, and its transactions may still be open |
+| `phase` | `PARTIAL` | some transactions of the batch are committed, others were aborted |
+| `outcome` | `committed` | the transaction is committed |
+| `outcome` | `open` | the transaction is still open |
+| `outcome` | `lost` | the brokers have aborted the transaction |
+| `outcome` | `unknown` | the brokers have no record of the transaction any more |
 | `runIs` | `owner` | the run owns a key in the commit log |
-| | `superseded` | a later run took over |
-| | `not in the log` | the run has not committed yet, and started after the owner |
-| `silent` | | the brokers that did not answer; their state is unknown |
+| `runIs` | `superseded` | a later run has taken over the key |
+| `runIs` | `not in the log` | the run has not committed a batch yet, and started after the owner |
+| `silent` | a list of brokers | these brokers did not respond, so their transactions are unknown |
 
-`kprod --install-completion` installs completion in your shell (bash, zsh, fish, PowerShell): the
-shell then completes the names of commands and options. Start a new shell afterwards.
+`kprod --install-completion` lets your shell complete the names of commands and options when you
+press Tab (bash, zsh, fish, PowerShell). Start a new shell afterwards.
 """
 
 
@@ -130,6 +142,8 @@ def page_lines() -> Iterator[str]:
             users.setdefault(_row(one), []).append(name.removeprefix("kprod "))
     common = {row: names for row, names in users.items() if len(names) >= _COMMON}
     yield from ("", "## Arguments and options of several commands", "")
+    yield "The brackets show the commands. A group such as `txn` stands for all its commands."
+    yield ""
     for row, names in sorted(common.items(), key=lambda one: one[0].startswith("- `-")):
         yield f"{row} ({_users(names, sections)})"
     for name, command in sections:

@@ -111,7 +111,7 @@ def audit(
         bool,
         flag(
             "--sample",
-            help="Read each partition at four places only: the start, the end, and two in between.",
+            help="Read only four places of each partition: the start, the end, and two in between.",
         ),
     ] = False,
     seed: Annotated[
@@ -120,17 +120,18 @@ def audit(
             "--seed",
             metavar="N",
             min=0,
-            help="With --sample: the seed that chooses the places in between.",
+            help="With --sample: a number that determines the two places in between.",
         ),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compare the last report with the topics: the rows and checksums of each partition.
 
-    Changes nothing. Needs READ on the topics, and DESCRIBE_CONFIGS to distinguish compaction from
-    loss. Exit codes: 0 every row is there (with --sample: nothing is missing in the sample), 1 the
-    audit failed, 2 the options are wrong, 3 rows are missing, changed or too many, 4 rows were
-    removed (retention, compaction, a deleted topic), 5 the audit can't decide.
+    Changes nothing. Needs READ on the topics. Also needs DESCRIBE_CONFIGS on the topics: the audit
+    reads cleanup.policy to find out whether compaction may have removed rows. Exit codes: 0 every
+    row is there (with --sample: no row of the sample is missing), 1 the audit failed, 2 the options
+    are wrong, 3 rows are missing or changed, or there are more rows than in the report, 4 rows were
+    removed by retention, by compaction or with their topic, 5 the audit can't decide.
     """
     from spark_kafka_sink.cli import audit as work
     from spark_kafka_sink.cli.report import Source
@@ -158,13 +159,14 @@ def backfill(
         flag(
             "--forget",
             help="Remove the plan and the progress. The next backfill() with this name writes all "
-            "rows again. Rows that are already written stay in the topic.",
+            "rows again. Rows that are already written stay in the topic, so they are duplicated.",
         ),
     ] = False,
 ) -> None:
     """Show the progress of a backfill, the process that runs it, and its plan.
 
-    --dry-run and --yes have an effect only with --forget.
+    A backfill writes a large table in several batches. With --forget, the command removes the
+    progress instead. --dry-run and --yes have an effect only with --forget.
     """
     from spark_kafka_sink.cli import backfill as work
 
@@ -187,8 +189,9 @@ def check(
             "--option",
             "-o",
             metavar="NAME=VALUE",
-            help="Any option of the write, as in Spark. Give a secret by reference, ${env:NAME} or "
-            "${file:/path}, because command lines are visible in ps and in the shell's history.",
+            help="An option of the write, with the same name as in Spark. Repeat -o for further "
+            "options. Do not type a secret, because other users can see command lines. Refer to "
+            "the secret instead: ${env:NAME} or ${file:/path}.",
         ),
     ] = None,
     exactly_once: Annotated[
@@ -197,7 +200,7 @@ def check(
             "--exactly-once",
             help="Also try transactions and the commit log, in a test topic and with a test "
             "transactional id. Both are removed afterwards, even after Ctrl-C. If the check is "
-            "killed, the topic stays, and the next check names it. Needs CREATE, DELETE, READ "
+            "killed, the topic remains, and the next check names it. Needs CREATE, DELETE, READ "
             "and WRITE on topics that begin with {commitLogTopic}-check-. If you report an "
             "issue, add --json and attach the output.",
         ),
@@ -207,18 +210,20 @@ def check(
         typer.Option(
             "--from-executors",
             metavar="SPARK",
-            help="Also check from each executor of this Spark cluster. SPARK is a master, as for "
-            "spark-submit, or a Spark Connect server (sc://host:15002). With a Connect server, "
-            "this machine itself is not checked.",
+            help="Also check from each executor of this Spark cluster. SPARK is the address of a "
+            "Spark master (the value of spark-submit --master) or of a Spark Connect server "
+            "(sc://host:15002). With a Connect server, the command does not check from this "
+            "machine.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check from this machine everything that a write needs, and show a table of steps.
 
-    Changes nothing. Exception: --exactly-once creates and deletes a topic. If the file or -o sets
-    deliveryGuarantee=exactly-once, the command also checks the needs of transactions. Exit codes: 0
-    no step failed, 1 a step failed, 2 the options are wrong.
+    Without --exactly-once, the command changes nothing. With --exactly-once, it creates a test
+    topic, and deletes it at the end. If the file or -o sets deliveryGuarantee=exactly-once, the
+    command also checks the rights and the topic that transactions need. Exit codes: 0 no step
+    failed, 1 a step failed, 2 the options are wrong.
     """
     from spark_kafka_sink.cli import check as work
 
@@ -245,15 +250,17 @@ def convert(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Properties of Java's client or librdkafka, or Spark's kafka.* options.",
+            help="A file with properties of Java's client or of librdkafka, or with the kafka.* "
+            "options of Spark's sink.",
         ),
     ],
 ) -> None:
     """Convert another client's properties file to a configFile, on standard output.
 
-    Options that are renamed or can't be converted are listed on standard error. Secrets are not
-    copied: the result refers to the lines with the secrets in FILE, so keep FILE. Exit codes: 0
-    done, 1 the result is not complete or contradicts itself, 2 FILE can't be read.
+    Standard error has a list of the options that have another name in the result, and of the
+    options that can't be converted. Secrets are not copied: the result refers to the lines with
+    the secrets in FILE, so keep FILE. Exit codes: 0 everything is converted, 1 an option can't be
+    converted or two options contradict each other, 2 FILE can't be read.
     """
     from spark_kafka_sink.cli import convert as work
 
@@ -276,7 +283,10 @@ def deadletters(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Count dead letters by reason, and show the newest. Needs READ; reads the whole topic."""
+    """Count the dead letters of a topic by reason, and show the newest.
+
+    Needs READ on the topic, and reads the whole topic.
+    """
     from spark_kafka_sink.cli import deadletters as work
 
     work.deadletters(where, topic, last, values=values, as_json=as_json)
@@ -311,15 +321,18 @@ def options(
     effective: Annotated[
         bool,
         flag(
-            "--effective", help="With --config FILE: show the effective values and their sources."
+            "--effective",
+            help="With --config FILE: show the value that a write with this file would use, and "
+            "whether the value comes from the file or is a default.",
         ),
     ] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all options with their defaults, or the options that match SEARCH; needs no broker.
+    """List all options with their defaults, or the options that match SEARCH.
 
-    --effective hides secrets, and shows references to secrets.
+    Needs no broker. With --effective, secrets are hidden, but references such as ${env:NAME} are
+    shown.
     """
     from spark_kafka_sink.cli import options as work
 

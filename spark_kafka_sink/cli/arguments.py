@@ -58,8 +58,8 @@ LogTopic = Annotated[
     typer.Option(
         "--log-topic",
         metavar="TOPIC",
-        help="The topic of the option commitLogTopic. Default: the topic that the file of --config "
-        "names, or __kprod_commits.",
+        help="The topic of the option commitLogTopic. Default: the value of commitLogTopic in the "
+        "file of --config, or __kprod_commits if the file does not have it.",
     ),
 ]
 Timeout = Annotated[
@@ -79,7 +79,7 @@ Within = Annotated[
     ),
 ]
 AsJson = Annotated[bool, flag("--json", help="Write one JSON object to standard output.")]
-Watch = Annotated[bool, flag("--watch", help="Repeat until Ctrl-C.")]
+Watch = Annotated[bool, flag("--watch", help="Repeat the command until Ctrl-C.")]
 DryRun = Annotated[bool, flag("--dry-run", help="Show the change without making it.")]
 Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confirmation.")]
 

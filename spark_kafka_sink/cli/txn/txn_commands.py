@@ -76,8 +76,9 @@ def list_(
 ) -> None:
     """List the open transactions of a prefix, and the prefix's keys in the commit log.
 
-    The prefix must match exactly. Without PREFIX, the command lists the open transactions of all
-    clients that the principal may DESCRIBE. Exit code 1: a broker does not answer.
+    Give the whole prefix, not only its beginning. Without PREFIX, the command lists the open
+    transactions of all clients. It lists only transactional ids for which you have DESCRIBE. If a
+    broker does not respond, the exit code is 1.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
@@ -110,13 +111,13 @@ def blockers(
 ) -> None:
     """Show the transactions that block read_committed consumers of a topic, and how to end them.
 
-    These consumers stop before the oldest open transaction of a partition (the last stable offset).
-    For each blocking transaction, the command shows the number of offsets after it, and the
-    consumer groups that wait there or will wait there. It shows the transactions of all clients,
-    but not the host of a client, because Kafka has no API for it. Needs Kafka 3.0 or later, and
-    READ on the topic. Transactional ids and groups are shown only with DESCRIBE on them. Exit
-    codes: 0 no transaction is open (for longer than --older-than), 1 the command failed, 2 wrong
-    usage, 3 a transaction is open.
+    These consumers read a partition up to the beginning of its oldest open transaction (the last
+    stable offset). For each open transaction, the command shows how many offsets of the partition
+    come after this place, and the consumer groups that wait there or will reach it. It shows the
+    transactions of all clients. It can't show the host of a client, because Kafka has no API for
+    this. Needs Kafka 3.0 or later, and READ on the topic. Shows transactional ids and groups only
+    if you have DESCRIBE on them. Exit codes: 0 no transaction is open (with --older-than: none is
+    open for longer), 1 the command failed, 2 an argument is wrong, 3 a transaction is open.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
@@ -141,15 +142,16 @@ def fence(
     where: Where,
     asked: Asked,
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="A transactional id from the output of 'blockers'.")
+        str, typer.Argument(metavar="ID", help="A transactional id that 'blockers' shows.")
     ],
 ) -> None:
-    """Abort another client's open transaction, and fence that client.
+    """Abort an open transaction of a client that is not from this package, and fence the client.
 
-    To the brokers this is a restart of the client: if the client's producer is still running, it
-    fails with ProducerFencedException. An id without an open transaction is refused. Needs WRITE on
-    the id. For transactions of this package use 'abort' or 'sweep', which read the commit log
-    first.
+    The command registers a new producer with the transactional id, as a restart of the client
+    would. So the brokers abort the open transaction. If the client's producer is still running, it
+    fails with ProducerFencedException. If the id has no open transaction, the command refuses.
+    Needs WRITE on the id. For transactions of this package, use 'abort' or 'sweep', which read the
+    commit log first.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -164,7 +166,8 @@ def describe(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="KEY", help="A key of the commit log. With a prefix, all its keys are shown."
+            metavar="KEY",
+            help="A key of the commit log. With a transactionalIdPrefix, all its keys are shown.",
         ),
     ],
     as_json: AsJson = False,
@@ -184,11 +187,12 @@ def commit(
 ) -> None:
     """Commit the transactions of a batch that is DECIDED.
 
-    If the brokers have aborted some of the transactions and none is committed, the command aborts
-    the rest, and the query writes the batch again. If the brokers have aborted some and others are
-    committed, the batch becomes PARTIAL. The exit code is 0 only if all rows of the batch are
-    visible, or if no batch is decided. The command checks dead letters only with READ on their
-    topics. The command may run at the same time as the query.
+    'describe' shows the batch and its transactions. Usually all of them are open or committed, and
+    the command commits the open transactions. If the brokers have aborted a transaction and no
+    transaction is committed, the command aborts the open transactions, and the query writes the
+    batch again when it starts. If the brokers have aborted a transaction and another transaction
+    is committed, the batch becomes PARTIAL. The exit code is 0 if all rows of the batch are
+    visible, or if there is no decision. The command may run while the query runs.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -205,7 +209,7 @@ def abort(
     asked: Asked,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="Transactional ids from the output of 'list'."),
+        typer.Argument(metavar="ID", help="Transactional ids that 'list' shows."),
     ] = None,
     run: Annotated[
         str | None,
@@ -221,8 +225,8 @@ def abort(
             "--force",
             help="Also abort transactions of a run that owns a key, and transactions that a "
             "decision names. A running query fails, and its next start writes the batch again. "
-            "Exception: a part of the decided batch is committed already, or a driver that still "
-            "runs commits it. Then the batch is PARTIAL: the aborted rows are lost until "
+            "If another transaction of the decided batch is committed, before the abort or at the "
+            "same time, the batch becomes PARTIAL. Then the aborted rows are lost, unless you run "
             "'resolve --as replay'.",
         ),
     ] = False,
@@ -230,8 +234,8 @@ def abort(
     """Abort open transactions by transactional id, or all open transactions of a run.
 
     Without --force, the command refuses transactions of a run that owns a key, and transactions
-    that a decision names. If a driver is committing the transactions at that moment, the driver
-    fails with CommitError.
+    that a decision names. If a driver is about to commit the transactions at the same time, the
+    driver fails with CommitError.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -261,11 +265,12 @@ def sweep(
         bool, flag("--force", help="Also abort transactions of a run that owns a key.")
     ] = False,
 ) -> None:
-    """Abort orphans: open transactions that no decision names and whose run owns no key.
+    """Abort the orphans of a prefix: open transactions that no query needs.
 
-    Check the list before you confirm. A run that is 'not in the log' belongs to a dead job, or to a
-    running job that has not committed anything yet. If you abort the transactions of a running job,
-    the job fails. This command never aborts decided transactions.
+    No decision names an orphan, and its run owns no key. Check the list before you confirm. If the
+    list shows a run as 'not in the log', its job has not committed a batch yet: the job is dead, or
+    it is running and writes its first batch. If you abort the transactions of a running job, the
+    job fails. This command never aborts a transaction that a decision names.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -290,18 +295,19 @@ def resolve(
         typer.Option(
             "--as",
             metavar="done|replay",
-            help="done: continue without the lost rows. replay: write the whole batch again. This "
-            "duplicates the rows of the transactions that are committed.",
+            help="done: the query continues without the lost rows. replay: the query writes the "
+            "whole batch again, which duplicates the rows of the committed transactions.",
         ),
     ],
     force: Annotated[
         bool,
-        flag("--force", help="Also end a DECIDED batch whose outcome the brokers don't remember."),
+        flag("--force", help="Also end a DECIDED batch if a transaction's outcome is 'unknown'."),
     ] = False,
 ) -> None:
     """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
 
-    'done' commits the batch's open transactions, 'replay' aborts them.
+    If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
+    them.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -326,10 +332,10 @@ def reset(
 ) -> None:
     """Forget a key of the commit log, after you have deleted the query's checkpoint on purpose.
 
-    The finished batches and versions of the key are forgotten too: if you run one of them again,
-    its rows are duplicated. The commit log keeps the key's generation, a number that rises
-    with the reset and when a new run takes over. So the next start aborts transactions that are
-    still open.
+    The commit log then no longer shows which batches and versions of the key are finished. If you
+    run one of them again, its rows are duplicated. The commit log keeps only the key's generation,
+    a number that rises with each reset and with each new run. The next start uses it to find and
+    abort transactions of earlier runs that are still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
