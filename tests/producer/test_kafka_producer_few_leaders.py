@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import from_record_batch
+from tests.fakes.fake_cluster import FakeConnection
 from tests.fakes.producer_world import ProducerWorld, rows
 
 pytestmark = pytest.mark.simulated
@@ -26,9 +29,12 @@ def world() -> ProducerWorld:
     return made
 
 
-def producer_of(world: ProducerWorld, most: int | None, task: int) -> KafkaProducer:
+def producer_of(
+    world: ProducerWorld, most: int | None, task: int, cluster: Cluster | None = None
+) -> KafkaProducer:
     """Each batch holds a row or two, so that many partitions are chosen."""
-    producer = world.of(replace(world.config, max_leaders_per_task=most, batch_size=100))
+    config = replace(world.config, max_leaders_per_task=most, batch_size=100)
+    producer = world.of(config, cluster)
     producer.start_attempt(task)
     return producer
 
@@ -63,6 +69,70 @@ def move(world: ProducerWorld, leader: int, to: int) -> list[int]:
             world.cluster.move_leader(tp, to)
             moved.append(partition)
     return moved
+
+
+def cluster_of_driver(world: ProducerWorld) -> Cluster:
+    """The metadata that Spark's driver gives to each task."""
+    producer = world.of(world.config)
+    producer.start_attempt()
+    send(world, producer, -1, 1)
+    producer.finish_attempt()
+    return producer._metadata.cluster
+
+
+@contextmanager
+def connections_to(world: ProducerWorld) -> Iterator[list[int]]:
+    """The nodes to which connections are opened meanwhile."""
+    opened: list[int] = []
+    connect = world.cluster.connect
+
+    def counted(node: int) -> FakeConnection | None:
+        opened.append(node)
+        return connect(node)
+
+    vars(world.cluster)["connect"] = counted
+    yield opened
+    del vars(world.cluster)["connect"]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_task_connects_to_its_leaders_and_no_other(world, most):
+    """The producer id comes from a leader as well."""
+    cluster = cluster_of_driver(world)
+    for task in range(2 * NODES):
+        before = written(world)
+        with connections_to(world) as opened:
+            producer = producer_of(world, most, task, cluster)
+            send(world, producer, 20 * task)
+            producer.finish_attempt()
+        now = written(world)
+        assert sorted(opened) == [node for node in now if now[node] > before[node]]
+    assert values(world) == list(range(-1, 40 * NODES))
+
+
+def test_a_task_whose_first_leader_is_down_gets_its_id_elsewhere(world):
+    cluster = cluster_of_driver(world)
+    producer = producer_of(world, 1, 3, cluster)
+    send(world, producer, 0)
+    producer.finish_attempt()
+    before = written(world)
+    (leader,) = (node for node in before if before[node] > 1)
+    world.cluster.stop_broker(leader)
+    with connections_to(world) as opened:
+        producer = producer_of(world, 1, 3, cluster)
+        send(world, producer, 20)
+        producer.finish_attempt()
+    assert leader in opened
+    assert values(world) == list(range(-1, 40))
+
+
+def test_a_task_without_rows_connects_to_no_broker(world):
+    cluster = cluster_of_driver(world)
+    with connections_to(world) as opened:
+        producer = producer_of(world, 1, 3, cluster)
+        world.scheduler.sleep(1_000)
+        assert producer.finish_attempt().rows == 0
+    assert opened == []
 
 
 def test_a_job_writes_everywhere_and_each_task_to_one_broker(world):

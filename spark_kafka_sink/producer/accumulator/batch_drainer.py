@@ -160,6 +160,15 @@ class BatchDrainer:
                 delay = min(delay, self._open_ready(nodes, now))
         return _new_result((frozenset(nodes), delay, unknown))
 
+    def first_leader(self, cluster: Cluster) -> int | None:
+        """The leader of a batch that waits, full or not. None if no batch has a known leader."""
+        queues = self._queues
+        with self._accumulator.lock:
+            if cluster is not queues.cluster:
+                queues.group_by_leader(cluster)
+            waiting = (*queues.closed_heads, *queues.open.values())
+            return next((queue.leader for queue in waiting if queue.leader >= 0), None)
+
     def _open_ready(self, nodes: set[int], now: int) -> int:
         """Adds the leaders of open batches that must be sent now to ``nodes``. Returns the delay in
         ms until the next open batch must be sent.

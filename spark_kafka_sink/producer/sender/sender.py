@@ -179,6 +179,9 @@ class Sender:
             self._requester = TxnRequestSender(client, metadata, requests, config)
         self._in_flight = InFlightBatches(config.delivery_timeout_ms)
         self._sizes = RequestSizes(config)
+        #: With maxLeadersPerTask, the producer id is requested from the leader of the first batch:
+        #: any other broker would need a connection that no batch uses.
+        self._waits_for_leader = config.max_leaders_per_task is not None and not self._transactional
 
     # -- phases -----------------------------------------------------------------------------------
 
@@ -250,7 +253,9 @@ class Sender:
         manager = self._transaction_manager
         if self._transactional and manager is not None and manager.must_abort:
             timeout = self._abort_undrained_batches(manager)
-        if self._requester is not None:
+        if self._waits_for_leader:
+            self._connect_to_first_leader(now)
+        if self._requester is not None and not self._waits_for_leader:
             # The accumulator drains nothing without a producer id, but connections open meanwhile.
             timeout = min(
                 timeout, self._requester.maybe_request(now), self._send_producer_data(now)
@@ -265,6 +270,17 @@ class Sender:
             for node_id, reason in self._client.take_failures().items():
                 if node_id >= 0:  # a bootstrap server has no id of its own yet
                     self._recorder.failed_at(node_id, reason)
+
+    def _connect_to_first_leader(self, now: int) -> None:
+        """Begins the connection to the leader of the first batch. The request for the producer id
+        then goes to this leader, because a node that is being connected is preferred to a node that
+        is not. If the connection fails, the request goes to another node.
+        """
+        cluster = self._metadata.cluster
+        leader = self._drainer.first_leader(cluster)
+        if leader is not None:
+            self._waits_for_leader = False
+            self._client.ready(cluster.nodes[leader], now)
 
     def _is_idle(self) -> bool:
         """True if no batch is queued, in flight or of unclear outcome, and no caller waits for
