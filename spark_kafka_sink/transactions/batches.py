@@ -1,9 +1,9 @@
-"""The batches of one key of the commit log: their transactions, their order, and the batch that may
-come next.
+"""The batches of one key of the commit log: their transactions, and the checks of their numbers and
+rows.
 
-Owns: :class:`Batch` and :class:`Block`; the refusal of a batch that is not the next batch, or that
-differs from the batch that was written with the same number; the decision for a batch. Never: which
-run may write the batch (``ownership.py``), the next step of a commit (``table.py``).
+Owns: :class:`Batch` and :class:`Block`; the refusal of a batch whose number is out of order, or
+whose number is done with other rows; the content of the decision for a batch. Never: which run may
+write the batch (``ownership.py``), the next step of a commit (``table.py``).
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Several writes of one batch that are decided together.
+    """The place of one write in a block. A block is the ``with`` statement
+    ``spark_kafka_sink.transaction``: all writes in it form one batch and are decided together.
 
-    ``token`` distinguishes the block from every other block. Each write with rows is only recorded,
-    and has ``writes`` None. The last write of the block has no rows, and decides all writes. Its
-    ``writes`` is their number.
+    ``token`` is the unique name of the block. ``writes`` is None for a write with rows: such a
+    write is only recorded in the commit log as a :class:`Part`. At the end of the ``with``
+    statement, one more write without rows decides all recorded writes. Its ``writes`` is the number
+    of the writes with rows.
 
-    ``number`` counts the writes of the block from 0. The transactional id of the driver's own
-    transaction contains ``number``, because writes in several threads would end each other's
-    transactions if they shared an id. (Counting writes in the log is not enough: two writes may
-    read the log before one of them has recorded its part.)
+    ``number`` is the number of this write in the block: 0, 1 and so on. It is a part of the
+    transactional id of the driver's own transaction. So writes of the block in several threads have
+    different ids, and can't fence each other.
 
-    ``letters`` are the numbers of dead letters and of rows of this write, as in :class:`Part`.
-    Before the decision, ``check_letters`` gets the sums over all writes, and raises an error if
+    ``letters`` is the pair (number of dead letters, number of rows) of this write. Before the
+    decision, ``check_letters`` is called with the two sums over all writes. It raises an error if
     there are too many dead letters.
     """
 
@@ -66,11 +67,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch or a version of a job, with its number and its prepared transactions.
+    """One batch, with its number and its prepared transactions.
 
-    Each task that wrote a row has one transaction. ``payload`` is the sum over all tasks, including
-    tasks that only counted their rows because the batch was already done. It is None if the rows
-    were not counted. ``digest`` identifies the batch's input. It is empty if the input is unknown.
+    ``number`` is the batch id of a micro-batch, or the txnVersion of a job. Each task that wrote a
+    row has one transaction. ``payload`` is the sum of the rows of all tasks. A task counts its rows
+    even if it writes nothing because the batch is already done. ``payload`` is None if the tasks
+    did not count. ``digest`` identifies the input that the batch was read from. It is empty if the
+    input is unknown.
     """
 
     number: int
@@ -88,8 +91,8 @@ class Batch:
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """The refusal of a batch whose number is already done. None if it is the batch that was done,
-    which may be dropped.
+    """Compares a batch with the done batch of the same number. Returns None if they are the same
+    batch: the caller then drops the new write. Otherwise returns why the new batch is refused.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # It was not done when it was planned, and wrote; a later one was committed meanwhile.
@@ -100,10 +103,14 @@ def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
 def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
-    """The refusal of batch ``number``. None if it is the last or the next batch of its query.
+    """Checks that batch ``number`` may follow the last done batch of its key. Returns the refusal,
+    or None if it may.
 
-    ``query_id`` is empty if the query is unknown. The check is strict, because a batch that is
-    dropped by mistake is lost silently.
+    The last done batch may come again, because Spark repeats a batch that it has not recorded.
+    Earlier batches of a query are refused, and batches of another query. (``query_id`` is empty if
+    the query is unknown.) A stream's batch must not skip a number. A version is refused if it was
+    never written and a later version is done. The check is strict, because a batch that is wrongly
+    taken for a repetition is dropped, and its rows would be lost without an error.
     """
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
@@ -121,11 +128,11 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """The refusal of a version that is older than all versions that the log remembers. None for
+    """Refuses a version that is older than every version in the commit log. Returns None for all
     other versions.
 
-    The log does not show whether such an old version was ever written, so dropping it as done may
-    lose its rows.
+    The log keeps only the newest versions. So it does not show whether an older version was ever
+    written. If the sink dropped that version as done, its rows could be lost.
     """
     if number >= state.last_done or state.done_batch(number) is not None:
         return None
@@ -136,13 +143,14 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """The refusal of a batch that differs from the batch that was written with the same number.
-    None if the batches are equal.
+    """Checks that a batch has the same rows as the done batch with its number. Returns None if they
+    are the same, otherwise the refusal.
 
-    Two batches are equal if they have the same digest. If a digest is unknown, they are equal if
-    they have the same rows. If an earlier attempt of the commit has recorded this write under
-    ``name``, the write is counted only once. A version that the log has forgotten since its
-    planning is also refused, unless its rows were not counted.
+    The digests of the inputs are compared. If one digest is unknown, the payloads are compared
+    instead: the numbers, sizes and topics of the rows. For a block, the payloads of all writes are
+    compared. ``name`` is the name under which an earlier attempt of this commit may have recorded
+    the write: the write is then not counted twice. If the log no longer has the version ``number``,
+    the batch is refused unless its rows were not counted.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -167,8 +175,10 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """The decision for a batch, or for all recorded writes of the batch's block. If the batch is
-    refused, returns the reason instead.
+    """Creates the decision that commits a batch. For a block, the decision has the transactions of
+    all recorded writes.
+
+    Returns a refusal if writes of the block are missing in the log, or have too many dead letters.
     """
     block = batch.block
     if block is None:

@@ -1,7 +1,7 @@
-"""Ends transactions for an operator's command.
+"""Sends the EndTxn requests of an operator's command.
 
-Owns: the EndTxn requests of the steps ``AbortExactly`` and ``EndRest``. Never: the choice of
-transactions, the records of the log (``table.py``).
+Owns: the requests of the steps ``AbortExactly`` and ``EndRest``. Never: the choice of the
+transactions and of the records for the log (``table.py``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
-    """Aborts the transactions of ``step``, except transactions that another client has ended since
-    they were described.
+    """Aborts the transactions of ``step`` that are still as the operator saw them: open, and with
+    the same producer id and epoch.
+
+    The result lists the other transactions as ``meanwhile``: another client has ended them.
     """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
@@ -42,10 +44,11 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Commits or aborts the open transactions of a decision, as ``step`` demands.
+    """Ends the open transactions of a decision. ``step.done`` true commits them, false aborts them.
 
-    Returns the ids of the transactions that contradict the step, and are not accepted: the
-    transactions that can't be ended in this way, and that have ended otherwise.
+    Returns the ids of the transactions that prevent the operator's goal. Some of them could not be
+    ended now. The others have already ended in the opposite way, and the operator has not accepted
+    that (``step.accepted``).
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

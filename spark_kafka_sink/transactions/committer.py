@@ -1,12 +1,12 @@
-"""Performs the steps of ``table.py``: commits, aborts and rolls forward batches, and ends them for
-an operator.
+"""Performs the steps of ``table.py``: they commit, abort or roll forward a batch, or end it for an
+operator.
 
 Owns: the loop that performs one step after another, which is the only place that writes the commit
 log. Never: the next step (``table.py``), the conditions of a decision (``deciding.py``), the
 meaning of an unclear response (``outcomes.py``).
 
-**The commit point** is the end of the transaction that writes the decision to the log. Once its
-EndTxn(commit) has succeeded, batch N is DECIDED. If this driver does not commit the batch's
+**The commit point** is the moment when the log's transaction with the decision is committed, by
+EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
 transactions, the next driver does. Before the commit point, the batch's transactions can only be
 aborted. After the commit point, they can only be committed. Exception: if brokers aborted some
 transactions of a decision before any was committed, all of them are aborted, and the batch is
@@ -91,11 +91,10 @@ KILLED_AFTER_MS: Final = 5_000
 
 
 class Committer:
-    """Commits, aborts and rolls forward batches, over the connections of ``client``.
+    """Commits, aborts and rolls forward batches, with requests over the connections of ``client``.
 
-    max.block.ms is the time limit of each step before a decision, and delivery.timeout.ms the time
-    limit for the commit of a decided batch. The age of a transaction has its own limit
-    (``lease.py``).
+    Each step before a decision may take max.block.ms. The commit of a decided batch may take
+    delivery.timeout.ms. The age of a transaction has a separate limit (``lease.py``).
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -109,15 +108,16 @@ class Committer:
         *,
         only_lost: bool = False,
     ) -> CommitState:
-        """Ends the decision of an earlier driver, if there is one, and returns the state of
-        ``key``.
+        """Ends the decided batch that an earlier driver has left behind in the log, if there is
+        one. Returns the state of ``key`` after that.
 
-        The decided batch is committed or undone (see :func:`end_decided`). ``check`` raises
-        CommitError for a state that it refuses, and SupersededError for a state that another run
-        has taken over.
+        The decided batch is committed or undone (see :func:`end_decided`). With ``only_lost``, it
+        is undone only if brokers have already aborted some of its transactions. ``check`` is called
+        with the state, and raises CommitError or SupersededError if the caller can't continue from
+        it.
 
-        Raises PartialCommitError for a batch that lost rows and is not resolved yet, and
-        CommitOutcomeUnknownError when its transactions can't be committed now.
+        Raises PartialCommitError if the key has a PARTIAL batch, and CommitOutcomeUnknownError if
+        the decided batch can't be committed now.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -130,11 +130,11 @@ class Committer:
         return self.perform(RollForward(key, refusal, only_lost)).state
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
-        """Makes ``batch`` visible as a whole, or raises an error.
+        """Makes all rows of ``batch`` visible, or raises an error.
 
-        Raises a :class:`BatchError`, whose subclass shows which rows are visible. After any other
-        KafkaError, nothing is decided and nothing is visible. The prepared transactions are then
-        aborted, now or later.
+        An error is a :class:`BatchError`, and its subclass shows which rows are visible. Any other
+        KafkaError means that nothing is decided and no row is visible. The prepared transactions
+        are then aborted: now, by a later abort or sweep, or by their timeout.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None
@@ -148,13 +148,13 @@ class Committer:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Aborts ``transactions`` unless they are decided, and every open transaction of this run.
+        """Aborts batch ``number``: its ``transactions``, and every other open transaction of the
+        owner's run.
 
-        Returns the ids of the orphans that were aborted. An abort may follow a commit that
-        succeeded, and never undoes a decision. A superseded run also aborts its own open
-        transactions: their ids contain the run id, and no other run decides about them. With
-        ``tasks_may_run``, orphans are searched a second time, because a task without a commit
-        message may still write until Spark kills the task.
+        Returns the ids of the other transactions that were aborted. If the batch is already
+        decided, nothing is aborted. If the run is superseded, its transactions are aborted as well,
+        because no other run can decide them. With ``tasks_may_run``, open transactions are searched
+        a second time: Spark needs some time to kill tasks, and they may write until then.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -163,16 +163,16 @@ class Committer:
         return view.swept
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """Aborts a batch without a commit message, whose run is therefore unknown.
+        """Aborts a batch whose run is unknown, because no task has sent a commit message.
 
-        Aborts all runs that have an open transaction accepted by ``mine``, with their transactions.
-        Returns the ids of the aborted transactions.
+        Searches open transactions of ``key`` for which ``mine`` is true, and aborts their runs with
+        all their open transactions. Returns the ids of the aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
     def perform(self, goal: Goal) -> View:
-        """Performs steps until ``goal`` is reached, and returns the last view. Raises a KafkaError
-        when the goal is not reached.
+        """Performs steps until ``goal`` is reached. Returns the last view. Raises a KafkaError if
+        the goal fails.
         """
         view = self.ended(goal)
         if view.refused is None:
@@ -182,17 +182,17 @@ class Committer:
         raise error from (None if cause is error else cause)
 
     def ended(self, goal: Goal) -> View:
-        """Performs steps until ``goal`` is reached or has failed, and returns the last view. After
-        a failure, the view's ``refused`` is set.
+        """Performs steps until ``goal`` is reached or has failed. Returns the last view. After a
+        failure, its ``refused`` is the reason.
         """
         return _Performance(self._decisions, self._client, goal).to_its_end()
 
 
 class _Performance:
-    """The steps of one goal, with the log session of its key.
+    """Performs the steps of one goal. Has the open log session of the goal's key.
 
-    A method that is named like a step (``_opened`` for Open, ``_written`` for Write) performs the
-    step, and returns the view with its results.
+    The method for a step is named after the step (``_opened`` for Open, ``_written`` for Write). It
+    performs the step, and returns the view with the step's results.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
@@ -202,7 +202,7 @@ class _Performance:
         self._session: LogSession | None = None
 
     def to_its_end(self) -> View:
-        """Performs all steps and returns the last view."""
+        """Performs steps until the goal is reached or has failed. Returns the last view."""
         goal = self._goal
         view = View(name=uuid.uuid4().hex[:8], until_ms=self._client.deadline())
         while True:
@@ -219,7 +219,7 @@ class _Performance:
                 view = with_failure(view, step, failure_of(error), error, now)
 
     def _after(self, step: Step, view: View) -> View:
-        """Performs ``step``, and returns the view with its results."""
+        """Performs ``step``, and returns ``view`` with the step's results."""
         client = self._client
         match step:
             case LookAt(decision):
@@ -245,7 +245,9 @@ class _Performance:
         return self._after_log(step, view)
 
     def _after_log(self, step: Step, view: View) -> View:
-        """Performs a step that reads or writes the log, and returns the view with its results."""
+        """Performs a step that reads or writes the commit log, and returns ``view`` with the step's
+        results.
+        """
         client = self._client
         match step:
             case Read():
@@ -290,12 +292,12 @@ class _Performance:
         return opened(view, session.state, clock.wall_ms(), begun_ms)
 
     def _left_open(self, view: View) -> LogSession | None:
-        """The log session that an earlier commit of this process has kept open for the key, or
+        """Returns the log session that an earlier commit of this process has kept for the key, or
         None.
 
-        The session is used only if the next step writes the log, because only a write shows that
-        another process has opened the key since. In that case the write fails, and the key is
-        opened again.
+        The session may be fenced, because another process may have opened the key since. Only a
+        write shows that. So the session is used only if the next change of the log is the decision.
+        If the session is fenced, this write fails, and the key is opened again.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
@@ -333,10 +335,12 @@ class _Performance:
         return with_write(view, step)
 
     def _decided(self, state: CommitState, view: View) -> View:
-        """Writes a decision, the commit point, and returns the view after the write.
+        """Writes the decision to the log, and returns the view after that. This is the commit
+        point.
 
-        The batch's transactions are checked within the lease, the short timeout of the log's own
-        transaction. So a decision can't take effect long after its check.
+        The batch's transactions are checked while the log's own transaction is open. That
+        transaction has a short timeout, the lease. So the decision takes effect soon after the
+        check, or never.
         """
         decision = state.decision
         assert decision is not None
@@ -346,7 +350,7 @@ class _Performance:
         return with_decision(view, state, checked_ms + self._open_session.lease_ms)
 
     def _check(self, decision: Decision, deadline_ms: int) -> None:
-        """Checks whether ``decision`` may be written now. Raises an error if it may not."""
+        """Raises an error if ``decision`` may not be committed now."""
         key = self._goal.key
         raise_refusal(key, unready(self._client, decision, log_id(key), deadline_ms))
 
@@ -356,11 +360,13 @@ class _Performance:
         deadline_ms: int,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Writes the commit log; no other function writes it."""
+        """Writes the state to the commit log. Every write of the log goes through this function."""
         self._open_session.write(state, deadline_ms, check=check)
 
     def _ended(self, step: EndAll, view: View) -> View:
-        """Ends the transactions of a decision, and returns the view with the outcomes."""
+        """Commits or aborts all transactions of a decision, and returns the view with the
+        outcomes.
+        """
         decision, config = step.decision, self._client.config
         if not view.is_fresh:
             _log.info(
@@ -386,7 +392,8 @@ class _Performance:
     def _swept(self, step: Sweep, view: View) -> View:
         """Aborts orphans, and returns the view with their ids.
 
-        After a commit, errors are only logged: an orphan is swept later, or times out.
+        If ``step.may_fail``, as after a commit, an error is only logged: a later sweep aborts the
+        orphans, or they time out.
         """
         key, state = self._goal.key, view.state
 

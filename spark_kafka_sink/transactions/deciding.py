@@ -1,8 +1,11 @@
-"""Prepares a decision: the driver's own transactions, and the check that the batch may be
-committed.
+"""The last actions before a decision: the driver's own transactions, and the check of all
+transactions of the batch.
+
+The driver's own transactions have the report and the consumer group's offsets of the batch. They
+are committed together with the tasks' transactions.
 
 Owns: the ids and the content of the driver's own transactions, the check of a decision. Never: the
-decision, which is a write of the log (``committer.py``).
+decision itself, which is a write of the log (``committer.py``).
 """
 
 from __future__ import annotations
@@ -46,10 +49,10 @@ _REPORT: Final = "report"
 
 
 def decision_deadline(client: TransactionClient) -> int:
-    """The time by which a decision must be written, in milliseconds.
+    """The deadline for the write of a decision, on this process's clock in milliseconds.
 
-    At the latest it is half of the margin (:func:`margin_ms`) from now. The other half of the
-    margin is left for ending the decided transactions.
+    It is max.block.ms from now, or half of the margin (:func:`margin_ms`) if that is shorter. The
+    other half of the margin remains for committing the decided transactions.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -62,11 +65,11 @@ def prepared_once(
     step: PrepareOwn,
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
-    """Returns the driver's own transactions of ``batch``. Prepares them if an earlier attempt of
-    the commit has not done so.
+    """Returns the driver's own transactions of ``batch``, with the report and the offsets written
+    into them.
 
-    The transactions of an earlier attempt (``before``) are used again if they are still open,
-    because new transactions need other ids.
+    ``before`` are the transactions that an earlier attempt of this commit has prepared. If all of
+    them are still open, they are returned. Otherwise new transactions are prepared, with other ids.
     """
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
@@ -77,8 +80,8 @@ def prepared_once(
 def _prepared_by_us(
     client: TransactionClient, owner: Owner, batch: Batch, step: PrepareOwn
 ) -> tuple[PreparedTransaction, ...]:
-    """Prepares and returns the driver's own transactions of ``batch``. The decision of the batch
-    includes them.
+    """Writes the report and the offsets of ``batch`` into new transactions of the driver, and
+    returns these transactions.
     """
     deadline = client.deadline()
     try:
@@ -97,9 +100,10 @@ def _prepared_by_us(
 def _own_id(
     client: TransactionClient, owner: Owner, content: str, step: PrepareOwn, deadline: int
 ) -> str:
-    """The first transactional id that is new, or whose last transaction was committed.
+    """Finds a transactional id for a transaction of the driver: the first id that is new, or whose
+    last transaction is committed.
 
-    Workers choose their transactional ids by the same rule (``transactional_producers.py``).
+    Workers choose their ids by the same rule (``transactional_producers.py``).
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0
@@ -120,14 +124,16 @@ def _own_id(
 def unready(
     client: TransactionClient, decision: Decision, log: str, deadline: int
 ) -> Refuse | None:
-    """The reason why ``decision`` can't be written now, or None.
+    """Checks that ``decision`` may be committed now. Returns None, or the reason why not.
 
-    Each transaction must be prepared and far from its timeout, and its partitions must have
-    leaders. All transactions are aborted, except when only a leader is missing.
+    Each transaction must be prepared and far from its timeout. The partitions of all transactions
+    must have leaders. If a transaction is not prepared or too old, all transactions of the decision
+    are aborted. If only a leader is missing, none is aborted, because a later attempt may succeed.
 
-    ``log`` is the transactional id of the log's writer. The log's partition must also have a
-    leader. If the marker of the decision were missing, the next start would write the batch again.
-    If the marker of an abort were missing, the next start could not read the log.
+    ``log`` is the transactional id of the log's writer. The log's partition must have a leader as
+    well. Without a leader, brokers may drop the commit or abort marker of the log's transaction. If
+    the commit marker were missing, the next start would write the batch again. If the abort marker
+    were missing, the next start could not read the log.
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # the tasks', as a rule

@@ -1,8 +1,9 @@
-"""Transactions that the driver fills itself: with offsets, a report, a state of the commit log.
+"""Transactions that the driver itself writes, with a consumer group's offsets or a report. The
+commit log's writer uses the same requests.
 
 Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: the
-meaning of the records; the end of the transaction, which follows the decision like the end of every
-other transaction.
+meaning of the records; the commit or abort, which ``committer.py`` does for these transactions and
+the tasks' transactions together.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ _LATEST_PRODUCE: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record for partition 0 of ``topic``, so that all records of the topic are in one order.
-    ``option`` is the option that names the topic.
+    """A record to write to partition 0 of ``topic``. All such records are in one partition, so
+    consumers read them in the order of their writes.
+
+    ``option`` is the name of the option that names the topic, for error messages.
     """
 
     topic: str
@@ -58,8 +61,8 @@ class TopicRecord:
     def calls(
         self, client: TransactionClient, to: PreparedTransaction | None
     ) -> list[Call[ProduceResponse]]:
-        """The requests that write the record in transaction ``to``, or without a transaction if
-        ``to`` is None.
+        """The Produce requests for the record, in transaction ``to``. If ``to`` is None, they
+        belong to no transaction.
         """
         return [produce_call(client, self.tp, [(self.key, self.value)], self.right, to)]
 
@@ -70,16 +73,17 @@ def prepare(
     content: TopicRecord | GroupOffsets,
     deadline_ms: int,
 ) -> PreparedTransaction:
-    """Begins a transaction of ``transactional_id``, and writes ``content`` in it.
+    """Begins a transaction with the id ``transactional_id``, and writes ``content`` in it. Returns
+    the open transaction.
 
     Raises AuthorizationError, which names the missing right; ProducerFencedError if another
     producer has taken over the id; ConfigError for a timeout above the broker's limit;
     KafkaTimeoutError if there is no definite response; and other ApiErrors of the brokers. After
     any of these errors the transaction may be open, and the caller must end it.
 
-    InitProducerId and AddPartitionsToTxn are never retried. If a first InitProducerId arrived late,
-    it would abort the transaction that the id has opened since. If an AddPartitionsToTxn arrived
-    after the commit, it would open another transaction.
+    InitProducerId and AddPartitionsToTxn are never sent twice, because the first request may arrive
+    after the second. A late InitProducerId would abort the transaction. A late AddPartitionsToTxn,
+    after the commit, would open another transaction.
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
@@ -95,7 +99,9 @@ def prepare(
 
 
 def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: int) -> None:
-    """Writes ``record`` without a transaction, at least once."""
+    """Writes ``record`` without a transaction. After an error the record may be in the topic, and a
+    retry may write it twice.
+    """
     (call,) = record.calls(client, None)
     client.loop.send_and_receive(call, deadline_ms)
 
@@ -103,7 +109,9 @@ def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: in
 def add_partition_call(
     to: PreparedTransaction, tp: TopicPartition, right: str, *, once: bool = False
 ) -> Call[AddPartitionsToTxnResponse]:
-    """The request AddPartitionsToTxn for partition ``tp``, which transactions of version 1 need."""
+    """The AddPartitionsToTxn request for partition ``tp``. Only transactions of version 1 need it
+    (KIP-890).
+    """
     one = to.transactional_id
     return Call(
         add_partitions_to_txn(one, ProducerIdAndEpoch(to.producer_id, to.producer_epoch), [tp]),
@@ -123,8 +131,10 @@ def produce_call(
     within: PreparedTransaction | None,
     sequence: int = 0,
 ) -> Call[ProduceResponse]:
-    """The Produce request for ``records`` (pairs of key and value), in one batch of transaction
-    ``within``. If ``within`` is None, the batch belongs to no transaction.
+    """The Produce request for ``records`` (pairs of key and value), all in one record batch.
+
+    The batch belongs to the transaction ``within``, and ``sequence`` is its first sequence there.
+    If ``within`` is None, the batch belongs to no transaction.
     """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.single_record import batch_of

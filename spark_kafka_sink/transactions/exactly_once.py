@@ -1,12 +1,12 @@
-"""The driver's side of exactly-once over one cluster's connections: plan, commit, abort.
+"""The entry to exactly-once for the driver: plan, commit and abort, for one Kafka cluster.
 
-Owns: :class:`ExactlyOnceDriver`, which puts client, log and committer together, the checks of
-planning before a task starts, and the connections that a process keeps between two commits. Never:
-the protocol's steps (``table.py``, ``committer.py``).
+Owns: :class:`ExactlyOnceDriver`, which puts client, log and committer together; the checks at
+planning, before a task starts; the connections that a process keeps between two commits. Never: the
+protocol's steps (``table.py``, ``committer.py``).
 
-Spark plans, commits and aborts in short calls of pooled processes. If a process is called again
-within a minute, it still has its connections (:func:`shared_driver`), and the key that its last
-commit has left open (``Committer``). Planning always reads the log again.
+Spark calls plan, commit and abort in Python processes that it uses for many calls. If a process is
+called again within a minute, it uses its connections again (:func:`shared_driver`), and the log
+session that its last commit has kept (``Committer``). Planning always reads the log again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _KEPT: Final = 4
 
 
 class ExactlyOnceDriver:
-    """Plans, commits and aborts for one cluster, over one :class:`TransactionClient`, in one thread
-    at a time.
+    """Plans, commits and aborts batches, for one Kafka cluster. Has one :class:`TransactionClient`,
+    and may be used by one thread at a time.
 
-    ``config`` is the config of the tasks, whose transaction.timeout.ms the brokers must allow.
-    ``log_topic`` is the topic of the commit log.
+    ``config`` is the config of the tasks' producers: planning checks that brokers allow its
+    transaction.timeout.ms. ``log_topic`` is the topic of the commit log.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class ExactlyOnceDriver:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Closes all connections."""
         self.client.close()
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
-        """Returns the state of ``key``, after ending the decision of an earlier driver. For
-        ``check`` see :meth:`Committer.roll_forward`.
+        """Prepares the write of a batch, before any task starts: checks rights and limits, ends the
+        decided batch of an earlier driver, and returns the state of ``key``.
 
-        Called before any task starts. Raises an error for missing rights on the transactional ids
-        or on the log's topic, for a transaction.timeout.ms above the broker's limit, and for
-        brokers that are too old.
+        ``check`` is explained at :meth:`Committer.roll_forward`. Raises an error for missing rights
+        on the transactional ids or on the log's topic, for a transaction.timeout.ms above the
+        broker's limit, and for brokers that are too old.
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:
@@ -82,11 +82,12 @@ class ExactlyOnceDriver:
 
 
 def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> None:
-    """Raises an error if the brokers would refuse transactions of ``prefix``.
+    """Checks that the brokers accept transactions whose ids begin with ``prefix``. Raises an error
+    if they don't.
 
-    The reasons are missing rights on the transactional ids, a timeout above the brokers' limit
-    (ConfigError) and brokers that are too old. For this check, the function initializes a
-    transactional id that only it uses, so that no driver is fenced.
+    The possible reasons are missing rights on the transactional ids, a timeout above the brokers'
+    limit (ConfigError) and brokers that are too old. The check sends InitProducerId for an id that
+    no producer uses. So it fences no producer.
     """
     transactional_id, weaker = check_id(prefix), "none"
     try:
@@ -114,8 +115,9 @@ _shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = Pro
 
 @contextmanager
 def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
-    """A context manager that yields the driver that this process keeps for these options. If the
-    block raises an error, the driver is closed.
+    """A context manager with the :class:`ExactlyOnceDriver` that this process keeps for these
+    options. It creates the driver if there is none. If the ``with`` block raises an error, the
+    driver is closed and not kept.
     """
     kept = _shared()
     driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)

@@ -1,16 +1,17 @@
 """Time limits of a decision: pure functions of transaction.timeout.ms.
 
-Owns: the margin of the data's transactions and the lease of the log's. Never: a clock.
+Owns: the margin and the lease. Never: a clock.
 
-A batch is decided while its transactions are open, and they must stay open until they are ended.
-Brokers abort a transaction when it is ``timeout`` old, so no transaction of a decision may be older
-than ``timeout - margin``.
+The *margin* is the time that a decided batch needs for its commit. A broker aborts a transaction
+that is older than its ``timeout``. So a batch may be decided only if each of its transactions is
+younger than ``timeout - margin``. Then there is time to commit them.
 
-A decision must not take effect long after its check, even if the driver is delayed in between (by a
-SIGSTOP, a migrating VM, an unavailable coordinator). So the decision is written in a transaction of
-the log, and the timeout of that transaction is the lease. The lease begins before the check. If the
-log's EndTxn does not arrive within the lease and one late scan of the coordinator, the coordinator
-aborts the log's transaction, and the decision never takes effect.
+The *lease* limits the time between this check and the moment when the decision takes effect. The
+driver may stop in between (a SIGSTOP, a migrating VM, an unavailable coordinator), and the
+transactions become older meanwhile. So the decision is written to the log in a transaction whose
+timeout is the lease. The lease begins before the check. If the log's EndTxn arrives too late, the
+coordinator has aborted the log's transaction, and the decision never takes effect. (The coordinator
+scans for old transactions only from time to time. The lease is short enough for one late scan.)
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ _LONGEST_MS: Final = 15_000
 
 
 def margin_ms(timeout_ms: int) -> int:
-    """The part of transaction.timeout.ms that is reserved for the driver's commit, in milliseconds.
+    """The part of transaction.timeout.ms that remains for the driver's commit, in milliseconds.
 
     It is a tenth of transaction.timeout.ms, but at least 30 s and at most a half. These numbers are
-    chosen by judgement.
+    not measured: they were chosen by judgement.
     """
     return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
 
 
 def lease_ms(timeout_ms: int) -> int:
-    """The longest time between the decision in the log and its EndTxn, in milliseconds.
+    """The timeout of the log's transaction with a decision, in milliseconds.
 
-    First 10 s are subtracted from the margin, for a late scan of the coordinator. The lease is half
-    of the rest, but at most 15 s and at least 1 s. If transaction.timeout.ms is below
-    ``cross_checks.SHORT_TIMEOUT_MS``, the lease is 1 s, which guarantees nothing.
+    It is half of (margin - 10 s), but at most 15 s and at least 1 s. The 10 s are for a late scan
+    of the coordinator. If transaction.timeout.ms is below ``cross_checks.SHORT_TIMEOUT_MS``, the
+    margin is too short, and the lease of 1 s does not guarantee that a late decision fails.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

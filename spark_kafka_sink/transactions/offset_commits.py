@@ -1,17 +1,16 @@
-"""A consumer group's offsets that are committed in a transaction of the driver, together with the
-data.
+"""Commits a consumer group's offsets in a transaction of the driver, together with the data.
 
 Owns: :class:`GroupOffsets`: the requests that add a group's offsets to a transaction, the brokers
 that get these requests, and the errors that are retried. Never: the transaction's end, the source
 of the offsets (``datasource/exactly_once/source_offsets.py``).
 
-The offsets become the group's offsets when the transaction is committed (KIP-98). With transactions
-of version 1, AddOffsetsToTxn first notifies the transaction's coordinator of the group. With
-version 2, the group's coordinator does that when it gets TxnOffsetCommit v5 (KIP-890).
+The offsets take effect when the transaction is committed (KIP-98). With transactions of version 1,
+AddOffsetsToTxn first adds the group to the transaction, at the transaction's coordinator. With
+version 2, the group's coordinator does that itself when it gets TxnOffsetCommit v5 (KIP-890).
 
-The requests name no member of the group. So the offsets are committed even if consumers use that
-group, as with Java's ``sendOffsetsToTransaction`` that gets only a group id. The requests are
-idempotent.
+The requests contain no member id and no generation of the group. So brokers accept the offsets even
+if consumers are active in that group. Java's ``sendOffsetsToTransaction`` with only a group id does
+the same. The requests are idempotent.
 """
 
 from __future__ import annotations
@@ -47,11 +46,12 @@ _MISSING_TIMEOUT_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """The offsets from which a consumer group is to continue after a batch. Their topics must be in
-    the cluster of the sink.
+    """The offsets that a consumer group ``group_id`` has after a batch. The partitions must be in
+    the cluster that the sink writes to.
 
-    The transaction that commits the offsets also has a partition of the topic __consumer_offsets.
-    DescribeTransactions omits this partition if the principal may not see the topic.
+    The transaction that commits the offsets also writes to a partition of the topic
+    __consumer_offsets. DescribeTransactions omits this partition if the principal may not see the
+    topic.
     """
 
     group_id: str
@@ -75,8 +75,10 @@ class GroupOffsets:
     def calls(
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
-        """The requests that add the offsets to transaction ``to``. Raises InvalidMetadataError for
-        a partition that the cluster does not have.
+        """The TxnOffsetCommit requests that add the offsets to transaction ``to``.
+
+        If the cluster does not have one of the partitions, a request fails with
+        InvalidMetadataError.
         """
         what = f"TxnOffsetCommit of group '{self.group_id}'"
         return [
@@ -97,8 +99,10 @@ class GroupOffsets:
 def _error_in_offsets(
     client: TransactionClient, what: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
-    """Creates the function that finds the error in a TxnOffsetCommit response. An error for one
-    partition counts for the whole request, which is then retried until every offset is committed.
+    """Creates the function that returns the error code of a TxnOffsetCommit response.
+
+    If one partition has an error that can be retried, the function returns this error for the whole
+    request. The whole request is then sent again.
     """
     unknown_until: int | None = None
 

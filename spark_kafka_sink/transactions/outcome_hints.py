@@ -1,7 +1,7 @@
-"""The advice for a decided batch with an unknown outcome.
+"""The advice in an error about a decided batch whose outcome is unknown.
 
-Owns: the hint, which depends on the state of the batch's transactions at the coordinators. Never:
-an outcome (``outcomes.py``), a request.
+Owns: the text of the hint. It depends on the states of the batch's transactions at their
+coordinators. Never: an outcome (``outcomes.py``), a request.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ NOTHING_UNDONE: Final = (
 
 
 def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
-    """The hint of an error for the decided batch ``number`` of ``key``, which has ``of``
-    transactions; ``ended`` has the ids that are not known to be committed.
+    """Creates the hint of an error: the decided batch ``number`` of ``key`` could not be committed
+    completely.
+
+    ``of`` is the number of the batch's transactions. ``ended`` has the ids of the transactions that
+    are not known to be committed.
     """
     lost, unknown = len(ended.lost), len(ended.unknown)
     committed = of - lost - unknown - len(ended.unclear)
@@ -73,8 +76,8 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """The arguments of ``kprod txn abort`` for ``ids``: the prefix, and the run that wrote the
-    whole batch.
+    """The arguments with which ``kprod txn abort`` finds the transactions ``ids``: the prefix of
+    ``key``, and the run that wrote all of them.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

@@ -1,13 +1,14 @@
-"""The outcome of a transaction after an unclear response to EndTxn(commit), by a table.
+"""The outcome of a transaction if EndTxn(commit) got no clear response. The coordinator's
+description of the transaction shows the outcome.
 
-Owns: the outcome for each response of DescribeTransactions. Never: a broker, a retry
+Owns: the outcome for each response of DescribeTransactions, as a table. Never: a broker, a retry
 (``ending.py``).
 
 The errors INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and
 PRODUCER_FENCED only mean that the transaction can't be committed now. A transaction that the broker
-aborted and a transaction that was committed long ago get the same errors. (Flink treated these
-errors as "committed", and lost data: FLINK-23839.) The coordinator's state distinguishes the two
-cases. ``_COMMITS`` has the meaning of each state.
+has aborted gets the same error codes as a transaction that was committed long ago. (Flink treated
+these errors as "committed", and lost data: FLINK-23839.) DescribeTransactions shows which of the
+two it is. The table ``_COMMITS`` has the outcome for each state, epoch and transaction version.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 
 class Outcome(Enum):
-    """The outcome of a transaction whose commit was requested."""
+    """The outcome of a transaction that the driver wants to commit."""
 
     COMMITTED = "committed"
     #: The transaction is not committed or aborted yet.
@@ -53,7 +54,7 @@ _LAST_EPOCH: Final = 32_766
 
 
 def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) -> Outcome:
-    """The outcome of ``transaction`` by its coordinator's current state."""
+    """The outcome of ``transaction``, according to its coordinator's description ``found``."""
     if found.error is not ErrorCode.NONE:
         return Outcome.UNKNOWN  # TRANSACTIONAL_ID_NOT_FOUND: expired, with its outcome
     if found.producer_id != transaction.producer_id:
@@ -72,18 +73,17 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 
 
 def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether the coordinator of ``transaction`` has decided to commit it. Its markers may still be
-    missing.
+    """Whether ``transaction`` is committed, or its coordinator is committing it. In the second case
+    its markers may still be missing.
     """
     return found.state.is_committed and outcome_of(transaction, found) is not Outcome.UNKNOWN
 
 
 def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether ``transaction`` was aborted.
+    """Whether ``transaction`` was certainly aborted.
 
-    With transactions of version 1, a later transaction of the same id and epoch may also have been
-    aborted, which leaves the same state at the coordinator. If that is possible, the transaction
-    does not count as lost.
+    With transactions of version 1, a later transaction of the same transactional id may have been
+    aborted instead. The coordinator's state is then the same, and the result is False.
     """
     is_its_own = (
         transaction.transaction_version > 1 or found.producer_epoch == transaction.producer_epoch
@@ -92,7 +92,9 @@ def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> 
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether ``transaction`` is open, and has not changed since its task prepared it."""
+    """Whether ``transaction`` is still open, with the producer id and epoch that its task prepared
+    it with.
+    """
     return (
         found.error is ErrorCode.NONE
         and found.state is _S.ONGOING

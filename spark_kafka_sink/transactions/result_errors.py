@@ -1,8 +1,8 @@
-"""The exception for a commit, an abort, a planning or an operator's change that failed.
+"""The exceptions for a commit, an abort, a planning or an operator's change that failed.
 
-Owns: the type, the text, the kind and the hint, made from a result. The type of the exception
-depends on the rows that readers see after the failure. The text depends on the reason of the
-failure. Never: the result itself (``results.py``), the next step (``table.py``).
+Owns: the type, the text, the kind and the hint of an exception, made from a :class:`Refuse`. The
+type shows which rows readers see after the failure. The text shows the reason. Never: the result
+itself (``results.py``), the next step (``table.py``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _SUPERSEDED: Final[dict[type[Reason], type[SupersededError]]] = {OwnEnded: LogCh
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The parts of an exception that depend on the reason."""
+    """The parts of an exception that depend on the reason of the failure."""
 
     message: str
     hint: str | None
@@ -86,7 +86,9 @@ class _Text:
 
 
 def error_of(key: str, found: Refuse) -> KafkaError:
-    """The exception for a goal of ``key`` that failed with the result ``found``."""
+    """Creates the exception for the failure ``found`` of a commit, an abort, a planning or an
+    operator's change of ``key``.
+    """
     reason = found.reason
     if isinstance(reason, Raised):
         return reason.error
@@ -111,7 +113,7 @@ def error_of(key: str, found: Refuse) -> KafkaError:
 
 
 def raise_refusal(key: str, found: Refuse | None) -> None:
-    """Raises the exception for the failure ``found``. None is no failure, and nothing is raised."""
+    """Raises the exception for the failure ``found``. Does nothing if ``found`` is None."""
     if found is not None:
         raise error_of(key, found)
 

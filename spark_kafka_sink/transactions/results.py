@@ -1,7 +1,7 @@
 """The results of a commit, a planning, an abort and an operator's change, as plain values.
 
-Owns: :class:`Commit`, the closed set of results, with the rows that readers see; the reasons of a
-failure, as facts; the result of a decision that others have ended. Never: a text or an exception
+Owns: :class:`Commit`, all possible results, each with the rows that readers see; the reasons of a
+failure, one class each; :class:`Refuse`, a failure with its reason. Never: a text or an exception
 (``result_errors.py``), the next step (``table.py``).
 """
 
@@ -26,8 +26,8 @@ from spark_kafka_sink.transactions.outcomes import is_committed, is_lost, is_pre
 
 
 class Visible(Enum):
-    """The rows of one write that read_committed consumers see, and whether this may change
-    later.
+    """The rows of one write that read_committed consumers see. LATER and UNKNOWN may still
+    change.
     """
 
     ALL = "all"
@@ -39,9 +39,9 @@ class Visible(Enum):
 
 
 class Commit(Enum):
-    """The result of a commit. The first four members are successes.
+    """The result of a commit. The first four members are successes, the others are failures.
 
-    The other members are failures. Plannings, aborts and operators' changes also use them.
+    A failed planning, abort or operator's change has one of the failures as its result, too.
     """
 
     COMMITTED = "committed"
@@ -80,8 +80,8 @@ _VISIBLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LogLost:
-    """The log has lost a state: it no longer has the state of ``generation``, at which the batch
-    was planned.
+    """Reason: the commit log has lost the state of the key. The state that it has now is older than
+    ``generation``, at which the batch was planned.
     """
 
     generation: int
@@ -89,7 +89,7 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True)
 class RunAborted:
-    """``run`` was aborted, and no other run has taken over."""
+    """Reason: ``run`` was aborted, so it may not commit. No other run has taken over the key."""
 
     run: str
     is_of_versions: bool
@@ -97,11 +97,12 @@ class RunAborted:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Run ``newest_run`` has taken over from ``run``. Each run has its generation.
+    """Reason: ``newest_run`` has taken over the key from ``run``. ``generation`` and
+    ``newest_generation`` are the generations of the two runs.
 
-    If ``is_certain`` is false, no run owns the key, and ``newest_run`` is the run that was aborted
-    last. Then perhaps no run has taken over, because the generation also grows when many runs are
-    aborted.
+    If ``is_certain`` is false, no run owns the key now, and ``newest_run`` is the run that was
+    aborted last. Then perhaps no other run has taken over, because the generation also rises when
+    many runs are aborted.
     """
 
     run: str
@@ -114,7 +115,9 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class WrittenMeanwhile:
-    """The batch ``last_done`` was committed while the batch ``number`` was being written."""
+    """Reason: the later batch ``last_done`` was committed while batch ``number`` was being
+    written.
+    """
 
     number: int
     last_done: int
@@ -122,8 +125,8 @@ class WrittenMeanwhile:
 
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
-    """Version ``number`` was left out: it was never written, and the later version ``last_done`` is
-    already done.
+    """Reason: version ``number`` was skipped. It was never written, and the later version
+    ``last_done`` is already done.
     """
 
     number: int
@@ -132,7 +135,9 @@ class VersionLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
-    """Version ``number`` is older than ``oldest``, the oldest version that the log remembers."""
+    """Reason: version ``number`` is older than ``oldest``, the oldest version in the commit log, so
+    it is unknown whether it was ever written.
+    """
 
     number: int
     oldest: int
@@ -141,8 +146,8 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """Batch ``number`` is not the last or the next batch. The last batch is ``last_done`` of query
-    ``done_query``.
+    """Reason: batch ``number`` of ``query`` does not follow the last done batch of the key, which
+    is ``last_done`` of the query ``done_query``.
     """
 
     number: int
@@ -153,7 +158,7 @@ class NotTheNextOne:
 
 @dataclass(frozen=True, slots=True)
 class OtherRows:
-    """Batch ``number`` was committed with the rows ``written``, and is now written with the rows
+    """Reason: batch ``number`` is already done, with the rows ``written``. Now it has the rows
     ``now``.
     """
 
@@ -164,8 +169,8 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The log does not have all writes of a block. ``found`` is the number of writes in the log,
-    and ``wanted`` the number of writes of the block.
+    """Reason: the block of batch ``number`` has ``wanted`` writes, and only ``found`` of them are
+    in the commit log.
     """
 
     number: int
@@ -175,8 +180,8 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """Some transactions of a batch are not open any more, before the decision. ``gone`` is the
-    number of these transactions, and ``of`` the number of all transactions of the batch.
+    """Reason: ``gone`` of the batch's ``of`` transactions are not open any more, so the batch can't
+    be decided. ``first`` is the id of the first of them, and ``first_state`` its state.
     """
 
     number: int
@@ -188,9 +193,11 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """Some transactions of a batch are too near to their timeout, before the decision: they are
-    older than ``young_ms`` milliseconds. ``late`` is the number of these transactions, and ``of``
-    the number of all transactions of the batch.
+    """Reason: ``late`` of the batch's ``of`` transactions are too near to their timeout, so the
+    batch can't be decided.
+
+    A transaction is too old if it has been open for more than ``young_ms`` milliseconds of its
+    ``timeout_ms``. ``first`` is the id of the first such transaction.
     """
 
     number: int
@@ -203,7 +210,7 @@ class TooOld:
 
 @dataclass(frozen=True, slots=True)
 class NoLeader:
-    """Partitions ``partitions`` of a batch have no leader."""
+    """Reason: the ``partitions`` that batch ``number`` was written to have no leader now."""
 
     number: int
     partitions: tuple[str, ...]
@@ -211,7 +218,9 @@ class NoLeader:
 
 @dataclass(frozen=True, slots=True)
 class OwnEnded:
-    """Another client has ended the driver's own transaction of a batch."""
+    """Reason: another client has ended a transaction of the driver itself (with the report or the
+    offsets of the batch).
+    """
 
     number: int
     error: KafkaError
@@ -219,7 +228,7 @@ class OwnEnded:
 
 @dataclass(frozen=True, slots=True)
 class NotInTime:
-    """The write of a decision took too long, and the log does not have it."""
+    """Reason: the decision was not written to the commit log in time. The log does not have it."""
 
     number: int
     error: KafkaTimeoutError
@@ -227,8 +236,8 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """It is unknown whether the log has recorded a write of a block, so the block is not
-    decided.
+    """Reason: it is unknown whether the commit log has recorded a write of a block. So the block is
+    not decided.
     """
 
     number: int
@@ -237,15 +246,17 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """Brokers had aborted the transactions of a decision before any of them was committed."""
+    """Reason: brokers aborted transactions of the decided batch before any of its transactions was
+    committed. So all are aborted, and the batch must be written again.
+    """
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class InPart:
-    """A decision is committed in part. Brokers have aborted the transactions ``ids``, and others
-    are committed. ``of`` is the number of all transactions of the decision.
+    """Reason: the decided batch is committed only in part. Brokers have aborted the transactions
+    ``ids``. The others of its ``of`` transactions are committed.
     """
 
     number: int
@@ -255,8 +266,8 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The log may have had a decision that it does not have any more, and the decision's
-    transactions can't be described.
+    """Reason: it is unknown whether the batch is committed. Its decision may have been in the
+    commit log, is not there now, and its transactions can't be described.
     """
 
     number: int
@@ -266,8 +277,9 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The log may have had a decision that it does not have any more, and the outcome of the
-    transactions ``ids`` is unknown.
+    """Reason: it is unknown whether the batch is committed. Its decision may have been in the
+    commit log and is not there now. The coordinators' descriptions of the transactions ``ids``
+    don't show whether these are committed.
     """
 
     number: int
@@ -277,7 +289,9 @@ class EndedSomehow:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
-    """A batch is decided, and the outcome of the transactions ``ids`` is unknown."""
+    """Reason: the batch is decided, and it is unknown whether the transactions ``ids`` are
+    committed.
+    """
 
     number: int
     of: int
@@ -287,7 +301,7 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
-    """It is unknown whether the log has the decision."""
+    """Reason: it is unknown whether the decision is in the commit log."""
 
     number: int
     ids: tuple[str, ...]
@@ -295,7 +309,7 @@ class PerhapsDecided:
 
 
 class Fate(Enum):
-    """The state of a decision's transactions after a step has failed."""
+    """The state of a decided batch's transactions when a later step failed."""
 
     NOT_ENDED = "could not all be ended"
     ENDED = "are ended, which could not be recorded in the commit log"
@@ -304,7 +318,9 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """A batch is decided, and a step after its decision has failed."""
+    """Reason: the batch is decided, and a later step failed with ``error``. ``fate`` is the state
+    of its transactions.
+    """
 
     number: int
     ids: tuple[str, ...]
@@ -314,8 +330,8 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """Batch ``number`` is not decided, because an earlier decision of another batch failed with the
-    result ``by``.
+    """Reason: batch ``number`` was not decided, because the key has another decided batch that
+    could not be ended. ``by`` is the failure of that other batch.
     """
 
     number: int
@@ -324,9 +340,9 @@ class BatchBefore:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The state has changed since an operator's change was planned.
+    """Reason: the state of the key has changed since the operator's change was planned.
 
-    ``is_tried`` is true if an earlier attempt may have applied the change.
+    ``is_tried`` is true if an earlier attempt of the same change may have caused that.
     """
 
     is_tried: bool
@@ -334,8 +350,10 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """The transactions ``ids`` can't be ended as an operator's resolution requires. With ``done``
-    the batch is to count as done, otherwise it is to be written again.
+    """Reason: the transactions ``ids`` prevent an operator's resolution of a batch.
+
+    If ``done`` is true, the operator wants the batch to count as done, and these transactions can't
+    be committed. If it is false, the batch is to be written again, and they can't be aborted.
     """
 
     ids: tuple[str, ...]
@@ -344,9 +362,7 @@ class Contradicted:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A step of the goal has raised ``error``, or the caller's own check of the state has raised
-    it.
-    """
+    """Reason: ``error`` was raised, either by a step or by the caller's check of the state."""
 
     error: KafkaError
 
@@ -361,8 +377,10 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The last step of a goal that failed. ``how`` is the kind of failure, and ``reason`` the
-    reason.
+    """A failure of a commit, a planning, an abort or an operator's change. ``how`` is the kind of
+    failure, and ``reason`` its reason.
+
+    Returned as the last step of a goal (see ``steps.py``), in place of the next step.
     """
 
     how: Commit
@@ -374,7 +392,9 @@ class Refuse:
 
 
 def refused(reason: Reason) -> Refuse:
-    """Creates the failure of a commit that decides nothing. ``reason`` is its reason."""
+    """Creates a failure for ``reason``, of the kind NOT_VISIBLE: nothing is decided, no row is
+    visible.
+    """
     return Refuse(Commit.NOT_VISIBLE, reason)
 
 
@@ -387,37 +407,43 @@ _HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
 
 
 def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
-    """The failure of a goal after ``error``.
+    """Creates the failure for an exception. Its reason is :class:`Raised` with ``error``.
 
-    The type of ``error`` determines the kind of failure. ``otherwise`` is the kind for a type that
-    is not in the table.
+    The kind of the failure depends on the type of ``error``. ``otherwise`` is the kind for all
+    types that are not in the table ``_HOW``.
     """
     how = next((how for kind, how in _HOW if isinstance(error, kind)), otherwise)
     return Refuse(how, Raised(error))
 
 
 def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
-    """The failure of a decision that is committed without the transactions ``lost``."""
+    """Creates the failure of a decided batch that is committed without the transactions
+    ``lost``.
+    """
     return Refuse(Commit.PARTIAL, InPart(decision.number, len(decision.ids), lost))
 
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
-    """The failure of a commit after ``error``, when its decision ``tried`` may be in the log."""
+    """Creates the failure of a commit that ended with ``error`` while it wrote the decision
+    ``tried``. The decision may be in the commit log.
+    """
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """The failure of a goal after ``error``, when its batch is already decided."""
+    """Creates the failure of a goal that ended with ``error`` after the batch was decided."""
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
 
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """The result of a decision that may have been in the log and is not there any more.
+    """Finds out whether a batch is committed, if its decision may have been in the commit log and
+    is not there now.
 
-    COMMITTED if all transactions of ``tried`` are committed. A failure if they are committed in
-    part, or if their outcome is unknown. None if no row of the decision is visible.
+    ``seen`` are the coordinators' descriptions of the transactions of ``tried``, or the error that
+    prevented them. Returns COMMITTED if all transactions are committed, and None if no row of the
+    batch is visible. Returns a failure if the batch is committed in part, or if that is unknown.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

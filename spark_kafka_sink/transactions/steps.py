@@ -1,11 +1,14 @@
-"""The goals, views and steps of a commit, an abort and an operator's change, as values.
+"""The values that describe the work on one key: goals, views and steps.
 
-Owns: the goals, :class:`View`, the steps, and the change of the view by a performed step. Never:
-the choice of the next step (``table.py``), a broker, a clock, a log line (``committer.py`` performs
-the steps).
+A *goal* is the work that a caller requests, such as the commit of a batch. The *view* has all facts
+that the process has collected for that goal. ``table.py`` chooses the next *step* from goal and
+view. ``committer.py`` performs the step, and adds its result to the view.
 
-Between two steps other processes may take any step, and this process may stop forever.
-``tests/transactions/explorer.py`` visits every order.
+Owns: the goals, :class:`View`, the steps, and the functions that add a step's result to a view.
+Never: the choice of the next step, a broker, a clock, a log line.
+
+Between two steps other processes may perform any steps, and this process may stop forever.
+``tests/transactions/explorer.py`` tries every order.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """The goal: make ``batch`` of ``owner`` visible as a whole, or record the batch as one write of
-    a block.
+    """Goal: make all rows of ``batch`` visible. Exception: if ``batch`` is a write of a block, only
+    record it in the commit log.
     """
 
     owner: Owner
@@ -50,15 +53,16 @@ class CommitBatch:
 
 
 def _expected(_: CommitState) -> None:
-    """Accepts every state."""
+    """Refuses no state."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
-    """The goal: end the decision of ``key``, if there is one.
+    """Goal: end the decided batch that the commit log has for ``key``, if there is one.
 
-    ``refusal`` returns the reason for a state that the caller does not expect. With ``only_lost``,
-    a decision is undone only if brokers have aborted a part of it.
+    ``refusal`` gets the state, and returns why the caller can't continue from it, or None. With
+    ``only_lost``, the decided batch is undone only if brokers have already aborted some of its
+    transactions.
     """
 
     key: str
@@ -68,8 +72,10 @@ class RollForward:
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """The goal: abort ``transactions`` of batch ``number``, and all other open transactions of
-    ``owner``'s run.
+    """Goal: abort batch ``number``, with its ``transactions`` and all other open transactions of
+    the owner's run.
+
+    ``tasks_may_run`` is true if a task of the batch may still write.
     """
 
     owner: Owner
@@ -84,8 +90,8 @@ class AbortBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
-    """The goal: abort a batch of ``key`` whose run is unknown. All runs with an open transaction
-    that ``mine`` accepts are aborted.
+    """Goal: abort a batch of ``key`` whose run is unknown. The runs are found by their open
+    transactions: ``mine`` is true for a transaction of the batch.
     """
 
     key: str
@@ -94,11 +100,13 @@ class AbortUnknown:
 
 @dataclass(frozen=True, slots=True)
 class EndByHand:
-    """The goal of an operator: abort ``transactions``, if they are still as they were described.
+    """Goal of an operator: abort ``transactions``, except transactions that have changed since they
+    were described.
 
-    Transactions of a decision are only aborted if they are in ``even_decided``, and transactions of
-    the owner only with ``even_owners``. If ``may_decide`` is true, some of the transactions' runs
-    may still decide. So the key is opened first, and these runs are recorded as aborted.
+    Transactions that a decision names are aborted only if their ids are in ``even_decided``.
+    Transactions of the run that owns the key are aborted only with ``even_owners``. If
+    ``may_decide`` is true, some of the runs may still decide. So the key is opened first, and these
+    runs are recorded as aborted.
     """
 
     key: str
@@ -110,12 +118,12 @@ class EndByHand:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """The goal of an operator: end the batch in progress, which then counts as done (``done``) or
-    is written again.
+    """Goal of an operator: end the decided or PARTIAL batch of ``key``. With ``done`` it then
+    counts as done, otherwise it is written again.
 
-    ``planned`` is the state that the operator has seen. ``accepted`` are the ids of the
-    transactions that the operator has seen to contradict the goal: with ``done``, the transactions
-    whose rows are lost or may be lost, otherwise the committed transactions.
+    ``planned`` is the state that the operator has seen. ``accepted`` are the ids of transactions
+    that have already ended in the opposite way, and that the operator accepts: with ``done``,
+    transactions whose rows are or may be lost, otherwise committed transactions.
     """
 
     key: str
@@ -126,8 +134,8 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The goal of an operator: forget the state of ``key``, which the operator has seen as
-    ``planned``.
+    """Goal of an operator: replace the state of ``key`` by an empty state. ``planned`` is the state
+    that the operator has seen. If it has changed, the goal fails.
     """
 
     key: str
@@ -136,7 +144,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The goal of an operator: remove the unreadable records of ``key``."""
+    """Goal of an operator: remove the records of ``key``, which can't be decoded."""
 
     key: str
 
@@ -146,11 +154,10 @@ Goal = CommitBatch | RollForward | AbortBatch | AbortUnknown | EndByHand | Resol
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of an operator's abort, by transactional id.
+    """The result of an operator's abort, as transactional ids.
 
-    ``meanwhile`` are transactions that others have ended. ``failed`` are transactions that may
-    still be open, each with the error code of the response. The code is None if there was no
-    response.
+    ``meanwhile`` are transactions that other clients have ended. ``failed`` are transactions that
+    may still be open, each with the error code of the response, or None if there was no response.
     """
 
     aborted: tuple[str, ...] = ()
@@ -166,7 +173,7 @@ _NEVER_WRITTEN: Final = CommitState()
 
 
 class Failure(Enum):
-    """The effect of a failed step on its goal."""
+    """The kind of a step's failure. It determines whether the step may be tried again."""
 
     SHUT_OUT = "others have opened the key, or it was read from a deposed leader"
     NO_LEADER = "a partition has no leader"
@@ -176,7 +183,7 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The failure of ``step``, at the time ``at_ms``."""
+    """A step that failed, with the kind of failure, the error and the time."""
 
     how: Failure
     step: Step
@@ -186,10 +193,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The facts about a key and its transactions that the process performing a goal has collected.
+    """All facts that this process has collected about a key and its transactions, for one goal.
 
-    ``state`` is the log's state when it was opened or read, and changes with each write.
-    ``wall_ms`` is the time when the key was opened.
+    ``state`` is the key's state in the commit log, when the key was read or opened, or after this
+    process's last write. ``wall_ms`` is the time of day when the key was opened.
     """
 
     state: CommitState = _NEVER_WRITTEN
@@ -256,7 +263,7 @@ class View:
 
 
 class Writing(Enum):
-    """The purpose of a write of the log, and the effect of its failure."""
+    """The reason for a write of the commit log. The effect of a failed write depends on it."""
 
     DONE = "all transactions of a decision are committed"
     UNDONE = "all transactions of a decision are aborted"
@@ -277,13 +284,14 @@ _LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Reads the key without opening it: no driver is fenced."""
+    """Step: read the state of the key, without opening the key. No driver is fenced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Opens the key after a pause. The pause is a random time between 0 and ``up_to_ms``
-    milliseconds, but at most ``most_ms``.
+    """Step: open the key, which fences its earlier writers and reads its state.
+
+    First wait for a random time between 0 and ``up_to_ms`` milliseconds, but at most ``most_ms``.
     """
 
     up_to_ms: int = 0
@@ -292,8 +300,8 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Opens the key and removes its records without decoding them, after a pause as in
-    :class:`Open`.
+    """Step: fence the writers of the key, and remove its records without decoding them. First wait
+    for a random time, as in :class:`Open`.
     """
 
     up_to_ms: int = 0
@@ -302,23 +310,25 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Checks that the log was read from its current leader.
+    """Step: check that the state was read from the current leader of the log's partition.
 
-    For this check, the step writes the unchanged state, and aborts that write. A deposed leader
-    does not accept the write.
+    A deposed leader may return an old state, but does not accept a write. So the step writes the
+    unchanged state, and aborts that write.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LookAt:
-    """Describes the transactions of ``decision``, which the log does not have."""
+    """Step: request descriptions of the transactions of ``decision`` from their coordinators. The
+    commit log does not have this decision.
+    """
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """Ends the transactions of ``decision`` with ``end_decided``."""
+    """Step: commit or abort the transactions of ``decision``, with ``end_decided``."""
 
     decision: Decision
     only_lost: bool = False
@@ -326,9 +336,9 @@ class EndAll:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Replaces the state of the key. A state of None removes the key.
+    """Step: write ``state`` as the state of the key. None removes the key.
 
-    ``how`` is the result of the commit after the write. It is None if the commit goes on. With
+    ``how`` is the result of the commit if the commit ends with this write, otherwise None. With
     ``may_fail``, the goal is reached even if the write fails.
     """
 
@@ -340,8 +350,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Writes the decision of ``state`` to the log. This is the commit point. Fails unless the
-    decision's transactions are open and young, and their partitions have leaders.
+    """Step: write ``state`` with its decision to the commit log. This is the commit point.
+
+    Fails unless all transactions of the decision are open, far from their timeout, and their
+    partitions have leaders.
     """
 
     state: CommitState
@@ -349,10 +361,10 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Writes the report and the offsets, each in a separate transaction of the driver.
+    """Step: write the batch's report and offsets, each in a transaction of the driver itself.
 
-    The transactional ids contain ``number``. They also contain ``name`` if no other commit may use
-    the same ids.
+    ``number`` is a part of the transactional ids. ``name`` is another part of them, if no other
+    commit may use the same ids.
     """
 
     number: int
@@ -361,16 +373,16 @@ class PrepareOwn:
 
 @dataclass(frozen=True, slots=True)
 class AbortAll:
-    """Aborts the transactions of ``transactions`` that are still open. Tasks have prepared them."""
+    """Step: abort those of the tasks' prepared ``transactions`` that are still open."""
 
     transactions: tuple[PreparedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Lists the runs that have an open transaction of the batch.
+    """Step: find the runs that have an open transaction of the batch.
 
-    With ``when_killed``, the search begins when Spark has had time to kill the batch's tasks.
+    With ``when_killed``, first wait until Spark has had time to kill the batch's tasks.
     """
 
     when_killed: bool = False
@@ -378,11 +390,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Aborts the open transactions of ``runs`` and, with ``superseded``, of superseded runs.
+    """Step: abort the open transactions of ``runs``. With ``superseded``, also abort the open
+    transactions of all superseded runs.
 
-    The run ``spared`` and the transactions of a decision are left out. With ``when_killed``, the
-    sweep begins when Spark has had time to kill the batch's tasks. With ``may_fail``, the goal is
-    reached even if the sweep fails. ``how`` is the result of the commit.
+    Transactions of the run ``spared`` and transactions of a decision are not aborted. With
+    ``when_killed``, first wait until Spark has had time to kill the batch's tasks. With
+    ``may_fail``, the goal is reached even if the step fails. ``how`` is the result of the commit if
+    the commit ends with this step.
     """
 
     runs: frozenset[str] = frozenset()
@@ -395,8 +409,10 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class AbortExactly:
-    """Aborts ``transactions``, unless they have changed since they were described. ``prepared``
-    lists the transactions of a decision.
+    """Step: abort ``transactions``, except transactions that have changed since they were
+    described.
+
+    ``prepared`` has the ids of those that belong to a decision.
     """
 
     transactions: tuple[TransactionDescription, ...]
@@ -405,8 +421,11 @@ class AbortExactly:
 
 @dataclass(frozen=True, slots=True)
 class EndRest:
-    """Commits (``done``) or aborts the open transactions of ``decision``. A transaction that
-    contradicts this is no error if ``accepted`` has its id (:class:`Resolve`).
+    """Step: end the transactions of ``decision`` that are still open. With ``done`` they are
+    committed, otherwise aborted.
+
+    A transaction that has already ended in the opposite way is no error if its id is in
+    ``accepted`` (:class:`Resolve`).
     """
 
     decision: Decision
@@ -416,7 +435,7 @@ class EndRest:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The goal is reached. ``how`` is the result of a commit."""
+    """Last step of a goal that is reached. ``how`` is the result of a commit."""
 
     how: Commit | None = None
 
@@ -431,16 +450,17 @@ Step = (
 
 
 def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
-    """The view after the key was read without opening it."""
+    """Adds to the view the result of :class:`Read`."""
     return replace(view, state=state, is_read=True, is_settled=is_settled)
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """The view after the key was opened.
+    """The view after the key was opened. It keeps from the view ``before`` only the facts that are
+    not about the earlier opening.
 
-    ``before`` is the view before the opening, and ``begun_ms`` the time when the opening began. If
-    the outcome of writing a decision was unclear and the log has that decision, the view records
-    that the batch is decided.
+    ``begun_ms`` is the time when the opening began. If it was unclear whether an earlier attempt
+    has written its decision, and ``state`` has this decision, then the new view shows it as
+    decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -463,7 +483,7 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
 
 
 def failure_of(error: KafkaError) -> Failure:
-    """The effect of a step's ``error`` on its goal."""
+    """The kind of failure that a step's ``error`` is."""
     if isinstance(error, LogOutcomeUnknownError):
         return Failure.UNCLEAR
     if isinstance(error, LogChangedError):
@@ -472,8 +492,8 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
-    """The view after ``step`` failed. If the outcome of writing a decision is unclear, the view
-    records that the decision may be in the log.
+    """Adds to the view that ``step`` failed. If the step wrote a decision and the outcome is
+    unclear, the view then shows that the decision may be in the commit log.
     """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR
@@ -493,14 +513,16 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
 
 
 def with_removed(view: View) -> View:
-    """The view after the key's records were removed. An earlier failure of the removal is over."""
+    """Adds to the view that the key's records were removed."""
     return replace(view, is_recorded=True, failed=None)
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """The view after the transactions of a decision that may have been in the log were described.
+    """Adds to the view the descriptions of the transactions of a decision that may have been in the
+    commit log (``view.tried``), or the error that prevented the descriptions.
 
-    If all of these transactions are lost, it does not matter whether the batch was decided.
+    If all these transactions were aborted, the decision is removed from the view, because it has no
+    effect any more.
     """
     tried = view.tried
     assert tried is not None
@@ -511,7 +533,10 @@ def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError)
 
 
 def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
-    """The view after the decision of ``state`` was written to the log."""
+    """Adds to the view that the decision in ``state`` was written to the commit log.
+
+    Until ``young_until_ms`` the decision's transactions are known to be far from their timeout.
+    """
     found = state.decision
     return replace(
         view,
@@ -525,7 +550,7 @@ def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
 
 
 def with_write(view: View, step: Write) -> View:
-    """The view after the state of ``step`` was written."""
+    """Adds to the view that the state of ``step`` was written to the commit log."""
     ended = view.ended
     if step.why is not Writing.CONFIRMED:
         ended = None
@@ -544,8 +569,10 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """The view after the write of ``step`` failed, if the goal can be reached without this write.
-    The key counts as opened by another process, which may have decided.
+    """Adds to the view that the write of ``step`` failed, and that the goal is reached without it.
+
+    Another process may have opened the key and decided a batch. So facts that such a process could
+    have changed are removed from the view.
     """
     return replace(
         view,
@@ -558,7 +585,10 @@ def without_write(view: View, step: Write) -> View:
 
 
 def with_sweep(view: View, step: Sweep, swept: tuple[str, ...], *, is_left_open: bool) -> View:
-    """The view after orphans were searched, and ``swept`` were aborted."""
+    """Adds to the view that the orphans ``swept`` were aborted.
+
+    ``is_left_open`` is true if the run that the step spared has open transactions.
+    """
     return replace(
         view,
         swept=(*view.swept, *swept),

@@ -1,22 +1,24 @@
-"""Orphans: transactions that a crashed, killed or superseded task attempt left open.
+"""The search for orphans, and their abort. An orphan is a transaction that a crashed, killed or
+superseded task attempt left open.
 
-Owns: the search for orphans and their abort. Never: which run may decide about a transaction
-(``ownership.py``). A transaction may be swept when no decision names it and its run can't decide
-any more, or when its own run sweeps it.
+Owns: both. Never: the rule which run may decide about a transaction (``ownership.py``). Two kinds
+of open transactions may be aborted here: transactions that no decision names and whose run can't
+decide any more, and transactions of the run that performs the sweep.
 
-An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn has
-exactly the identity that the orphan's coordinator reports (``TransactionClient.abort_exactly``), so
-that a late request does not affect the id's later transactions.
+An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn for
+an orphan has the producer id and epoch that the coordinator reports
+(``TransactionClient.abort_exactly``). If it arrives late, the id has a newer epoch, and the EndTxn
+has no effect on the id's later transactions.
 
-With transactions of version 2, a Produce opens the transaction. So ids in the state Empty are ended
-as well: the attempt of an Empty id has its producer id and epoch, and its first rows may be in
-flight. Seen on a real broker::
+With transactions of version 2, the first Produce of an attempt opens its transaction. Until then
+its transactional id is in the state Empty. The first Produce of a killed attempt may still be in
+flight, so ids in the state Empty are aborted as well. This was seen on a real broker::
 
     attempt 0: InitProducerId, Produce (delayed)      its process is killed
     attempt 1: writes, prepares; the driver commits and sweeps: attempt 0 is not Ongoing
     attempt 0's Produce arrives: it opens a transaction that stays open until it times out
 
-The EndTxn of a sweep leaves such an id in CompleteAbort, so later sweeps don't find it again.
+After the abort the id is in the state CompleteAbort, so later sweeps don't find it again.
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ _S = TransactionState
 def open_runs(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
 ) -> set[str]:
-    """The ids of the runs that have an open transaction of ``key``. Only transactions that ``mine``
-    accepts are considered.
+    """The ids of the runs that have an open transaction of ``key`` for which ``mine`` is true.
 
-    Waits for brokers that don't respond, because a missing run would not be searched again.
+    If a broker does not respond, waits for it until the deadline: the caller searches only once,
+    and must not miss a run.
     """
     return {
         one.run
@@ -64,13 +66,14 @@ def sweep(
     spared: str = "",
     patient: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
-    """Aborts the open transactions of ``key`` that ``is_orphan`` accepts, except for ``keep``.
+    """Aborts the open transactions of ``key`` for which ``is_orphan`` is true, except the ids in
+    ``keep``.
 
     Returns the ids of the aborted transactions, and whether the run ``spared`` has open
     transactions.
 
-    Transactions of other keys are not touched, even if the other key begins with ``key`` ("a" and
-    "a.b"). For ``patient`` see ``open_transactions``.
+    Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
+    "a.b" is not touched. For ``patient`` see ``open_transactions``.
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
@@ -98,7 +101,11 @@ def sweep(
 def _listed(
     client: TransactionClient, key: str, deadline_ms: int, *, patient: bool
 ) -> dict[TransactionalId, TransactionState]:
-    """The Ongoing and Empty transactional ids of exactly this key, with their states."""
+    """The transactional ids of exactly this key that are in the state Ongoing or Empty, with their
+    states.
+
+    If a broker does not respond, its transactions are missing, and a warning is logged.
+    """
     found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
     if found.silent:
         silent = f"{', '.join(found.silent)}, which did not respond"
@@ -111,7 +118,9 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """Logs a warning that some orphans of ``key`` may still be open. ``what`` is the reason."""
+    """Logs a warning that some orphans of ``key`` may still be open. ``what`` is the reason, a
+    sentence such as "orphaned transactions could not be searched".
+    """
     warn(
         _log,
         Kind.ORPHANS_UNSEEN,
@@ -122,5 +131,7 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_superseded(one: TransactionalId, state: CommitState) -> bool:
-    """Whether the run of transaction ``one`` has lost the right to commit this transaction."""
+    """Whether the run of transaction ``one`` may not commit any more, according to the key's
+    ``state``.
+    """
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED

@@ -1,12 +1,14 @@
 """The transactional ids of exactly-once: formatting and parsing. Pure functions.
 
-Owns: the format of an id (docs/design/commit-protocol.md, "Names"), the legal prefixes, the key of
-an id. Never: the rule when an id may be used again (``transactional_producers.py``), a broker.
+Owns: the format of an id (docs/design/commit-protocol.md, "Names"), the rules for prefixes and
+names, the key of an id. Never: the rule when a worker may use an id again
+(``transactional_producers.py``), a broker.
 
-An id contains the generation that the log had when the batch was planned. Once the log has a later
-generation, only the owner of the key decides, so an open transaction of another run is an orphan
-(``CommitState.standing``). No two processes ever share a data id, so a stalled attempt can't affect
-the transaction of another attempt.
+An id contains the generation that the commit log had when the batch was planned. After another run
+has taken over the key, the log has a later generation. An open transaction of an earlier generation
+is then an orphan, unless its run is the owner (``CommitState.standing``). No two processes use the
+same id for data. So an attempt that hangs and continues later can't affect another attempt's
+transaction.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ _PLANNED = re.compile(r"g(0|[1-9][0-9]{0,18})\.(.+)")
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """The parsed transactional id of a task's transaction.
+    """The transactional id of a task's transaction, in parts.
 
-    ``run`` is a stream's run id. For a batch job, planning generates ``run``. ``planned`` is the
-    generation at planning.
+    ``run`` is the run id of a stream. For a batch job it is a random id that planning creates.
+    ``planned`` is the generation of the commit log at planning.
     """
 
     key: str
@@ -51,13 +53,15 @@ class TransactionalId:
 
 
 def is_part(value: str) -> bool:
-    """Whether ``value`` may be a part of a transactional id."""
+    """Whether ``value`` may be used as a part of a transactional id: its characters and length are
+    allowed.
+    """
     return _PART.fullmatch(value) is not None
 
 
 def check_part(option: str, value: str) -> str:
     """Returns ``value`` if it may be a part of a transactional id. Otherwise raises ConfigError,
-    which names ``option``.
+    with the name of ``option`` in its text.
     """
     if not is_part(value):
         raise ConfigError(
@@ -70,8 +74,8 @@ def check_part(option: str, value: str) -> str:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Parses the transactional id of a task. Returns None for any other text, such as the id of a
-    log's writer or of another client.
+    """Parses the transactional id of a task. Returns None for any other id, such as the id that
+    writes the commit log, or another client's id.
     """
     *names, number = text.split(SEPARATOR)
     if not 3 <= len(names) <= 4:
@@ -86,34 +90,35 @@ def parse(text: str) -> TransactionalId | None:
 
 
 def log_key(prefix: str, name: str | None = None) -> str:
-    """The key in the commit log. A stream's key is the prefix, and a batch job's key consists of
-    the prefix and ``name``.
+    """The key in the commit log: ``prefix`` for a stream, and ``prefix~name`` for batch jobs and
+    ``foreach_batch``.
 
-    ``name`` is the job's txnAppId or a unique name, so that jobs don't fence each other.
+    ``name`` is the job's txnAppId, or the name of the ``foreach_batch``. A job without txnAppId
+    gets a unique name. So different jobs have different keys, and don't fence each other.
     """
     return prefix if name is None else f"{prefix}{SEPARATOR}{name}"
 
 
 def prefix_of_key(key: str) -> str:
-    """The prefix in a key that :func:`log_key` returned."""
+    """The prefix in ``key``: the inverse of :func:`log_key`."""
     return key.split(SEPARATOR, 1)[0]
 
 
 def is_once(key: str, run: str) -> bool:
-    """Whether ``key`` belongs to a job without txnAppId. Such a job is never repeated: ``run`` is
-    its only run.
+    """Whether ``key`` belongs to a job without txnAppId. ``run`` is then the only run of this key,
+    because such a job is never repeated.
     """
     return key == log_key(prefix_of_key(key), run)
 
 
 def log_id(key: str) -> str:
-    """The transactional id that writes the decisions of ``key``."""
+    """The transactional id of the producer that writes the state of ``key`` to the commit log."""
     return f"{key}{SEPARATOR}{SEPARATOR}log"
 
 
 def check_id(key: str) -> str:
-    """The transactional id that planning initializes only as a check, to find missing rights and
-    wrong limits early.
+    """A transactional id that is only used to check rights and limits. Planning sends
+    InitProducerId for it, so that missing rights are found before a task starts.
 
     The transactional ids of ``kprod check --exactly-once`` begin with this id.
     """
@@ -121,5 +126,5 @@ def check_id(key: str) -> str:
 
 
 def is_drivers(text: str) -> bool:
-    """Whether ``text`` is an id of :func:`log_id`, or begins with the id of :func:`check_id`."""
+    """Whether ``text`` is an id from :func:`log_id`, or begins with an id from :func:`check_id`."""
     return text.endswith(log_id("")) or check_id("") in text

@@ -1,7 +1,9 @@
-"""The topic of the driver's decisions: one state for each key, written in transactions.
+"""The topic of the driver's decisions. It has one state for each key, and each state is written in
+a transaction.
 
-Owns: the topic and its records. Never: what a state means (``transactions/commit_state.py``).
+Owns: the topic and its records. Never: the meaning of a state (``transactions/commit_state.py``).
 
-``commit_log`` reads and replaces the state of a key, with ``log_reader`` (up to the end of a
-partition) and ``log_writer`` (one transaction each time). ``log_parts`` is the format.
+``commit_log`` reads and replaces the state of a key. It uses ``log_reader``, which reads a
+partition to its end, and ``log_writer``, which writes one transaction per change. ``log_parts`` is
+the format of the records.
 """

@@ -73,8 +73,8 @@ _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """A state read from the log. If ``settled`` is False, a write was in progress, and ``state`` is
-    the state before that write.
+    """The result of :meth:`CommitLog.read`. If ``settled`` is False, a transaction that writes the
+    key was still open, and ``state`` is the state before that transaction.
     """
 
     state: CommitState | None
@@ -82,7 +82,8 @@ class LogRead(NamedTuple):
 
 
 class CommitLog:
-    """The commit log: the state of each key (``transactional_ids.log_key``), on ``topic``.
+    """The commit log: the compacted topic ``topic``, with one state for each key. A key is the name
+    of a query or a job (``transactional_ids.log_key``).
 
     In addition to the errors of each method, every method may raise ConfigError for a topic that is
     not compacted, and an AuthorizationError that names the topic and the missing rights.
@@ -107,8 +108,10 @@ class CommitLog:
         self._reader = LogReader(client, self._rights)
 
     def read(self, key: str, deadline_ms: int) -> LogRead:
-        """Reads the newest state of ``key``, without fencing a writer, and without waiting for a
-        write in progress.
+        """Reads the newest committed state of ``key``.
+
+        Fences no writer. If a transaction that writes the key is open, waits for its end only
+        briefly.
         """
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
@@ -116,10 +119,10 @@ class CommitLog:
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """Reads the records of ``key``, and returns the error if they can't be decoded.
+        """Tries to decode the records of ``key``. Returns the error if that fails, otherwise None.
 
-        Returns None if the records can be decoded, if the key has no records, or if the topic is
-        missing. Raises NewerStateError for a state of a newer version.
+        Also returns None if the key has no records, or if the topic is missing. Raises
+        NewerStateError for a state that a newer version of this package has written.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -136,8 +139,7 @@ class CommitLog:
         return None
 
     def remove(self, key: str, deadline_ms: int) -> None:
-        """Fences the writers of ``key``, and removes all records of the key, also records that
-        can't be decoded.
+        """Fences the writers of ``key``, and removes all records of the key, without decoding them.
 
         Raises the same errors as :meth:`LogSession.write`.
         """
@@ -151,17 +153,18 @@ class CommitLog:
             writer.commit(lambda _: dict.fromkeys(snapshot.records), deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Opens a session: fences every earlier writer of ``key``, and reads the partition to its
-        end.
+        """Opens a session, which then is the only writer of ``key``.
 
-        InitProducerId fences the writers, and aborts the transaction that a crashed writer left
-        open.
+        First InitProducerId fences every earlier writer of the key, and aborts the transaction that
+        a crashed writer left open. Then the session reads the key's partition to its end.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
     def keep(self, session: LogSession) -> None:
-        """Keeps the session of a key open for the next commit of this process, after a successful
-        write.
+        """Stores a session, so that the next commit of this process can use it without opening the
+        key again.
+
+        Called only after a successful write of the session.
         """
         topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
         until_ms = self._client.clock.now_ms() + _KEPT_MS
@@ -171,12 +174,12 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """Takes the session that an earlier commit of this process has kept for ``key`` out of the
-        cache.
+        """Removes from the cache the session that :meth:`keep` has stored for ``key``, and returns
+        it.
 
         Returns None if there is no session, if it is too old, or if the topic was deleted and
-        created again. Another process may have opened the key meanwhile. Only a write shows this:
-        the write then fails.
+        created again. The session may be fenced, because another process has opened the key since.
+        The session's next write then fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -198,8 +201,9 @@ class CommitLog:
         )
 
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
-            """Whether no record of ``key`` lies between the end of the snapshot and
-            ``first_offset``.
+            """Whether the state that was read is the newest: the log has no record of ``key`` after
+            the offsets that were read and before ``first_offset``, the offset of the session's own
+            record.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -212,11 +216,11 @@ class CommitLog:
         return snapshot, writer, is_newest
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """Reads the whole log, and returns the states of all keys with exactly this prefix, by key.
-        Fences no writer.
+        """Reads the whole log. Returns the states of all keys with exactly the prefix ``prefix``,
+        by key.
 
-        The result includes all writes that began before the call. Returns None if the topic is
-        missing, and does not create it.
+        Fences no writer. Waits for the transactions that are open when it is called, so the result
+        includes their writes. Returns None if the topic is missing, and does not create it.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -241,11 +245,12 @@ class CommitLog:
         deadline_ms: int,
         wait_ms: int | None = None,
     ) -> LogSnapshot:
-        """Repeats ``read`` until each write that was in progress at first has ended.
+        """Calls ``read`` again and again, until each transaction that was open at the first call
+        has ended.
 
-        The markers usually follow an EndTxn within milliseconds. It takes longer only if a broker
-        is lost. Waits at most ``wait_ms``. If ``wait_ms`` is None, waits until the deadline, and
-        then raises KafkaTimeoutError.
+        Such a transaction usually ends within milliseconds, unless a broker is lost. With
+        ``wait_ms``, the wait ends after that time, and the last result is returned. If ``wait_ms``
+        is None, the wait ends at the deadline with KafkaTimeoutError.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -280,8 +285,8 @@ class CommitLog:
         return snapshot
 
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
-        """Checks that the log's topic is compacted. Returns the partition of ``key``, and the id of
-        the topic.
+        """Returns the partition of ``key``, and the topic's id (None for brokers before 2.8). Finds
+        or creates the topic first, and checks its configs.
         """
         loop = self._client.loop
         if self._topic not in loop.cluster.topics:
@@ -290,13 +295,15 @@ class CommitLog:
         return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
 
     def _partitions(self) -> int:
-        """The number of the topic's partitions, which determines the partition of a key."""
+        """The number of partitions over which keys are spread. It is PARTITIONS, or 1 if the topic
+        has fewer partitions than that.
+        """
         count = len(self._client.loop.cluster.topics[self._topic])
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """Finds the topic, or creates it. With ``create`` False, returns False if the topic is
-        missing.
+        """Finds the topic, or creates it, and checks its configs. With ``create`` False, a missing
+        topic is not created, and the result is False.
         """
         client, topic = self._client, self._topic
         try:
@@ -323,8 +330,10 @@ class CommitLog:
         return True
 
     def check_creation(self, deadline_ms: int) -> None:
-        """Checks whether the missing topic could be created, without creating it. Raises the errors
-        that the creation would raise.
+        """Checks whether this principal could create the topic, without creating it
+        (``validate_only``).
+
+        Raises the errors that the creation would raise.
         """
         try:
             self._create(deadline_ms, validate_only=True)
@@ -342,8 +351,8 @@ class CommitLog:
         return max(0, deadline_ms - self._client.clock.now_ms())
 
     def _create(self, deadline_ms: int, *, validate_only: bool = False) -> None:
-        """Creates the topic with all configs. If the cluster refuses that, creates it without the
-        configs for small segments, which managed clusters refuse.
+        """Creates the topic with all configs. Managed clusters refuse the configs for small
+        segments. If that happens, creates the topic with cleanup.policy=compact only.
         """
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         create = partial(self._client.create_topic, validate_only=validate_only)
@@ -356,10 +365,11 @@ class CommitLog:
             create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
-        """Checks the topic's configs. Decisions could be lost with cleanup.policy=delete, and with
-        unclean leader election.
+        """Checks the topic's configs, because some configs can lose decisions.
 
-        Checks nothing if the principal has no right to read the configs.
+        Raises ConfigError if cleanup.policy is not ``compact``. Only warns about unclean leader
+        election, and about a single (in-sync) replica. Checks nothing if the principal may not read
+        the configs.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -387,23 +397,24 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Raised to abort a write whose only purpose was to confirm that the known state is the
-    newest.
-    """
+    """Raised inside :meth:`LogSession.confirm` to abort its write, which has served its purpose."""
 
 
 class LogSession:
     """The only writer of a key, until another session opens the key.
 
-    ``state`` was read after every earlier writer was fenced; it is empty if the key has no record.
-    After an error of :meth:`write` the key must be opened again.
+    ``state`` was read after every earlier writer was fenced. It is empty if the key has no record.
+    After an error of :meth:`write`, this session can't be used any more, and the key must be opened
+    again.
 
-    ``is_newest`` is called once, for the first write, with the offset of the written record and the
-    deadline, before the write is committed. Without this check a batch may be committed twice, if
-    the old leader of the partition is cut off from the other brokers, but not from this driver::
+    ``is_newest`` is called during the first write: after the record is produced, and before its
+    transaction is committed. The arguments are the record's offset and the deadline. It returns
+    False if ``state`` was not the newest state. This can happen because a deposed leader still
+    answers this driver, although it is cut off from the other brokers. Without this check, batch 1
+    would be written twice::
 
-        run 0: DECIDED 1, DONE 1 at the new leader; crashes before Spark records batch 1
-        run 1: plans, and later opens the log: the old leader returns DONE 0; batch 1 is written
+        run 0: writes DECIDED 1 and DONE 1 to the new leader; crashes before Spark records batch 1
+        run 1: opens the log: the old leader returns DONE 0, so run 1 writes batch 1 again
         run 1: the old leader refuses its Produce, the new leader accepts it, after DONE 1
     """
 
@@ -426,10 +437,10 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Whether the session's last write succeeded. :attr:`state` was then the newest state at
-        that time.
+        """Whether this session has written successfully, with no error since. :attr:`state` is then
+        the state that the last write left in the log.
 
-        If another process has opened the key since, the next write fails.
+        Another process may have opened the key since. Then the next write fails.
         """
         return self._is_newest is None and self._writer.is_usable
 
@@ -440,16 +451,18 @@ class LogSession:
         *,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Replaces the state durably. If ``state`` is None, removes the key.
+        """Replaces the state of the key durably, in one transaction of the log. If ``state`` is
+        None, removes the key.
 
-        Writes the documents of the state that have changed, at least one record. ``check`` is
-        called when the record is in the log but not committed yet. From then on the write is a
-        lease: if this process does not end it within seconds, a broker aborts it. If ``check``
-        raises an exception, nothing is written.
+        Writes at least one record. Parts of the state that have not changed are not written again.
+        ``check`` is called when the records are in the log, but not committed yet. If ``check``
+        raises an exception, nothing is written. The transaction has a timeout of seconds
+        (``lease_ms``): if this process stops in between, a broker aborts it.
 
-        Raises LogChangedError if another session was opened meanwhile, or if a deposed leader had
-        returned an old :attr:`state`. Nothing is written then. Raises LogOutcomeUnknownError if it
-        is unknown whether the new state is written. After any other KafkaError, it is not written.
+        Raises LogChangedError if another session has opened the key, or if :attr:`state` came from
+        a deposed leader and is not the newest. Raises LogOutcomeUnknownError if it is unknown
+        whether the new state is written. After LogChangedError and after any other KafkaError,
+        nothing is written.
         """
         if state is None and not self._records and check is None:
             return  # there is nothing to remove
@@ -474,11 +487,12 @@ class LogSession:
         self.state = state or CommitState()
 
     def confirm(self, deadline_ms: int) -> None:
-        """Raises LogChangedError if :attr:`state` is not the newest because a deposed leader
-        returned it.
+        """Checks that :attr:`state` is the newest state of the key. Raises LogChangedError if it is
+        not, because a deposed leader returned it.
 
-        Only a write detects a deposed leader. So this method writes the unchanged state, and aborts
-        that write. If this session has written before, it does nothing.
+        Only a write can show this. So this method produces the unchanged state in a transaction,
+        and aborts that transaction. If this session has written before, its state is known to be
+        the newest, and nothing is sent.
         """
         if self._is_newest is None:
             return

@@ -1,7 +1,10 @@
-"""The format of a state in the commit log: its records and their keys.
+"""The format of a state in the commit log: the keys and the values of its records.
+
+A state consists of *documents*: one for the state itself, and one for each recorded write of its
+block. A large document is split into several records.
 
 Owns: the keys and the values of these records (docs/design/commit-protocol.md, "The topic"); pure
-functions. Never: what a state means (``transactions/commit_state.py``), a topic.
+functions. Never: the meaning of a state (``transactions/commit_state.py``), a topic.
 """
 
 from __future__ import annotations
@@ -20,21 +23,27 @@ _PIECE: Final = b'{"part":'
 
 
 def key_of(record_key: bytes) -> bytes:
-    """The key that the record belongs to."""
+    """The log's key that a record belongs to. For the record key ``b"orders#w0"`` it is
+    ``b"orders"``.
+    """
     return record_key.partition(b"#")[0]
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The documents of a state: the state itself, and each part of its block. Each document is
-    under the key of its first record.
+    """The documents of a state, by the record key of each document's first record.
+
+    For the key ``b"orders"``, the state itself is under ``b"orders"``, and the recorded writes of
+    its block (``parts``) are under ``b"orders#w0"``, ``b"orders#w1"`` and so on.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """The parts of a block that the records contain, in their order. Raises the same errors as
-    :func:`join`.
+    """Reads the recorded writes of a block from ``records``, in order. The inverse of
+    :func:`documents`.
+
+    Raises the same errors as :func:`join`.
     """
     found: list[bytes] = []
     while (part := join(_part_key(key, len(found)), records)) is not None:
@@ -48,9 +57,10 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """The records to write so that exactly ``documents`` are in the log, by record key.
+    """The records to write, by record key, so that the log has exactly ``documents`` afterwards.
 
-    Unchanged documents are not written again. A value None is a tombstone.
+    ``records`` are the records of the key that the log has now. Unchanged documents are not written
+    again. A value of None is a tombstone for a record that must go.
     """
     written: dict[bytes, bytes | None] = {}
     kept: set[bytes] = set()
@@ -66,8 +76,12 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """Splits a document into records of at most ``limit`` bytes each. Returns them by record
-    key.
+    """Splits a document into records with at most ``limit`` bytes of it each. Returns the records
+    by record key.
+
+    The record keys of the document ``b"orders"`` are ``b"orders"``, ``b"orders#1"``,
+    ``b"orders#2"``. ``revision`` is in each record, so that records of different writes are not
+    joined.
     """
     # (A document that begins like a piece would be read as one.)
     if len(document) <= limit and not document.startswith(_PIECE):
@@ -82,8 +96,8 @@ def cut(
 
 
 def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """Joins the records of the document whose first record has the key ``name``. Returns None if
-    there is no such record.
+    """Joins the records of the document ``name``: the inverse of :func:`cut`. Returns None if there
+    is no record with the key ``name``.
 
     Raises CommitLogError if another record of the document is missing, or was written by another
     program.
@@ -92,7 +106,9 @@ def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
 
 
 def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, set[bytes]]:
-    """Joins the records of a document. Returns the document, and the keys of all its records."""
+    """Joins the records of the document ``name``. Returns the document, and the keys of all its
+    records.
+    """
     first = records.get(name)
     if first is None or not first.startswith(_PIECE):
         return first, set() if first is None else {name}

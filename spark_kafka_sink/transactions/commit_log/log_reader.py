@@ -1,23 +1,24 @@
 """Reads keys of the commit log, up to the end of their partition.
 
-Owns: :class:`LogSnapshot` (the offset up to which keys were read, and their records),
+Owns: :class:`LogSnapshot` (the records of some keys, and the offset up to which they were read),
 :class:`LogReader`. Never: the meaning of a record (``log_parts.py``), a write.
 
-**The end** is the high watermark that ListOffsets returns, not the one in a Fetch response. The
-high watermark of a leader that was just elected may be too low, and only ListOffsets fails until
-the leader has caught up (KIP-207). The end may still be stale: a deposed leader that does not know
-its successor returns its own end. A write detects that (:meth:`LogReader.has_records`). The first
-Fetch is sent right after ListOffsets, on the same connection. The leader answers in order, so the
-Fetch has all records below the end.
+**The end** is the high watermark in the response to ListOffsets. The high watermark in a Fetch
+response may be too low if the leader was just elected. ListOffsets fails until such a leader has
+caught up (KIP-207). A deposed leader returns its own end, which may be older than the new leader's
+end. Only a write detects that (:meth:`LogReader.has_records`). The first Fetch is sent right after
+ListOffsets, on the same connection. The leader answers in order, so the Fetch has all records below
+the end.
 
-**Uncommitted** records are read as well, and each transaction's marker decides whether its records
-count. So a reader of one key never waits for the crashed writer of another key in the same
-partition. A transaction without a marker is a write in progress.
+**Uncommitted records** are read as well. The commit or abort marker of each transaction decides
+whether its records count. A read_committed reader would wait for every open transaction in the
+partition, including a transaction that a crashed writer of another key left open. This reader waits
+only for transactions of the keys that it reads.
 
-**A snapshot** makes it unnecessary to read the partition from its beginning again. A snapshot stays
-valid while the topic has the same id and the log still has the snapshot's offset. Compaction does
-no harm: it removes a record only if a newer record of the same key follows, and the reader will
-read the newer record.
+**A snapshot** is the start of the next read, so that the partition is not read from its beginning
+again. A snapshot is used again only if the topic has the same id and the log still has the
+snapshot's offset. Compaction does no harm: it removes a record only if a newer record of the same
+key follows, and the next read gets the newer record.
 """
 
 from __future__ import annotations
@@ -40,15 +41,16 @@ _MOST_KEPT: Final = 2 * 1024 * 1024
 
 
 class _CutOffError(Exception):
-    """The log no longer has, or does not have yet, the requested offset."""
+    """The requested offset is out of range: the log has removed it, or was truncated below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The records below ``next_offset``, by record key.
+    """The committed records below the offset ``next_offset``, by record key.
 
-    ``end`` is the end of the partition that was read. If a write was in progress, ``next_offset``
-    is below ``end``.
+    ``end`` is the end of the partition when it was read. ``next_offset`` is usually ``end``. If a
+    transaction was open, ``next_offset`` is the offset of its first record, and the next read
+    begins there.
     """
 
     next_offset: int = 0
@@ -58,9 +60,10 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """A filter for one key. With ``prefix``, it accepts every key of a prefix.
+    """Selects the records to read: the records of one key or, with ``prefix``, of every key of a
+    prefix.
 
-    Other batches are not decompressed, so a corrupt batch of another key does no harm.
+    Batches of other keys are not decompressed. So a corrupt batch of another key does no harm.
     """
 
     key: bytes
@@ -72,7 +75,9 @@ class KeyFilter:
 
 
 class LogReader:
-    """Reads the commit log's topic. ``rights`` are the rights that an AuthorizationError names."""
+    """Reads the commit log's topic. ``rights`` is the text about the needed rights for an
+    AuthorizationError.
+    """
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
         self._client = client
@@ -81,9 +86,11 @@ class LogReader:
     def read_keys(
         self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
-        """Advances ``snapshot`` to the partition's current end, for the ``wanted`` keys.
+        """Reads from the end of ``snapshot`` to the current end of the partition. Returns the new
+        snapshot.
 
-        Raises KafkaTimeoutError if the leader does not respond in time.
+        Only records that ``wanted`` selects are kept. Raises KafkaTimeoutError if the leader does
+        not respond in time.
         """
         # (Also of an empty log: a missing right to READ is an error now, not at the first start
         # that finds a record.)
@@ -105,8 +112,11 @@ class LogReader:
         deadline_ms: int,
         fetched: FetchedPartition | None = None,
     ) -> LogSnapshot:
-        """Reads the partition up to ``end``. ``fetched`` contains the first batches if an earlier
-        request has already fetched them.
+        """Reads the partition from the end of ``snapshot`` up to ``end``, and returns the new
+        snapshot.
+
+        ``fetched`` is the Fetch response that was requested together with ``end``. It has the first
+        batches, which are not fetched again.
         """
         records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
@@ -123,8 +133,8 @@ class LogReader:
     def has_records(
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
     ) -> bool:
-        """Whether the offsets from ``first`` up to ``end`` - 1 have a record of ``key``, committed
-        or not. Also true if these offsets can't be read.
+        """Whether the log has a record of ``key``, committed or not, at the offsets ``first`` to
+        ``end`` - 1. Also True if these offsets can't be read.
         """
         batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
         try:
@@ -141,13 +151,13 @@ class LogReader:
         deadline_ms: int,
         ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
-        """Fetches the transactional batches and the markers from ``first`` on, until a response
-        reaches ``end``.
+        """Fetches transactional batches and markers from the offset ``first`` on, until ``end`` is
+        reached.
 
-        Batches without a transaction are skipped: this package does not write such batches to the
-        log, and another principal with the right to write must not block the keys of the partition.
-        Raises CommitLogError if a wanted batch can't be decoded, and KafkaTimeoutError if the
-        deadline passes.
+        ``ahead`` is a response that was already fetched. Batches without a transaction are skipped.
+        This package writes none to the log, and another client's batches must not make the keys of
+        the partition unreadable. Raises CommitLogError if a batch with a wanted key can't be
+        decoded, and KafkaTimeoutError after the deadline.
         """
         attempts = 0
         while first < end:
@@ -184,7 +194,7 @@ class LogReader:
 
 
 def apply(records: dict[bytes, bytes], written: Mapping[bytes, bytes | None]) -> None:
-    """Applies written records to ``records``, in place. The value None removes a record."""
+    """Updates ``records`` in place with ``written``. A value of None removes the record."""
     for key, value in written.items():
         if value is None:
             records.pop(key, None)

@@ -62,10 +62,10 @@ _ABORT_MS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class LogWriter:
-    """Writes the transactions of one transactional id to one partition. Not usable after an error.
+    """Writes to one partition of the log, one transaction after another, with one transactional id.
+    Not usable after an error.
 
-    ``producer`` is the identity (producer id and epoch) that InitProducerId has returned for this
-    writer.
+    ``producer`` is the producer id and epoch that InitProducerId has returned.
     """
 
     client: TransactionClient
@@ -86,7 +86,7 @@ class LogWriter:
 
     @property
     def is_usable(self) -> bool:
-        """Whether no write has failed."""
+        """True until a write fails."""
         return not self._failed
 
     def commit(
@@ -95,12 +95,13 @@ class LogWriter:
         deadline_ms: int,
         check: Callable[[int], None],
     ) -> Mapping[bytes, bytes | None]:
-        """Writes records in one transaction, all or none, and returns them.
+        """Writes records in one transaction, and returns them by record key. Either all are written
+        or none.
 
-        ``records_of`` gets a number that is unique in the log, and returns the values by key. The
-        value None is a tombstone. ``check`` is called before EndTxn with the offset of the first
-        record. The offset is -1 if the broker no longer has it. If ``check`` raises an exception,
-        nothing is written.
+        ``records_of`` is called with a number that no other write of the log has, and returns the
+        values by record key. A value of None is a tombstone. ``check`` is called before EndTxn,
+        with the offset of the first record. The offset is -1 if the broker did not return it. If
+        ``check`` raises an exception, nothing is written.
 
         Raises LogOutcomeUnknownError if it is unknown whether the records are written. After any
         other KafkaError, such as LogChangedError, nothing is written.
@@ -151,11 +152,12 @@ class LogWriter:
         self._run(add_partition_call(self._transaction(), self.tp, self.rights), deadline_ms)
 
     def _await_markers(self, deadline_ms: int) -> None:
-        """Waits until the coordinator has written the markers of the previous transaction.
+        """Waits until the coordinator has written the markers of this writer's previous
+        transaction.
 
-        The markers usually take a few milliseconds. Without this wait, the leader would wait for
-        them at the start of the new transaction, in steps of 20 ms (Kafka's
-        add.partitions.to.txn.retry.backoff.ms).
+        They usually take a few milliseconds. A broker lets the next transaction wait for them as
+        well, but in steps of 20 ms (Kafka's add.partitions.to.txn.retry.backoff.ms). This wait is
+        shorter.
         """
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0
@@ -207,7 +209,9 @@ class LogWriter:
             self.producer = successor
 
     def _abort(self, deadline_ms: int) -> None:
-        """Aborts the transaction, so that no reader waits for its timeout. Errors are ignored."""
+        """Aborts the transaction, so that readers need not wait until it times out. Errors are
+        ignored.
+        """
         soon = min(deadline_ms, self.client.clock.now_ms() + _ABORT_MS)
         with suppress(KafkaError):
             self.client.end([self._transaction()], committed=False, deadline_ms=soon)
