@@ -1,6 +1,6 @@
 """The result of a step of ``kprod check``.
 
-Owns: :class:`Step`, and the state that follows from an error. Never: a step itself
+Owns: :class:`Step`, and the functions that create a step's result. Never: a check
 (``cluster_checks.py``).
 """
 
@@ -42,9 +42,11 @@ class Step:
 
 
 def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> Iterator[Step]:
-    """Yields the result of ``check``. If ``check`` raises an error, the result is a failed step.
+    """Calls ``check``, and yields the result of the step ``name``. If ``check`` raises an error,
+    yields a failed result instead.
 
-    An ``optional`` step is not needed for a write: after a timeout it is skipped instead of failed.
+    ``optional`` is true if a write does not need this step. After a timeout, the result of an
+    optional step is skipped and not failed.
     """
     try:
         yield check()
@@ -55,12 +57,12 @@ def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> 
 
 
 def ok(name: str, said: str) -> Step:
-    """The result of a step whose condition holds."""
+    """An ok result: the condition of the step holds."""
     return Step(name, StepState.OK, said)
 
 
 def skipped(name: str, why: str) -> Step:
-    """The result of a step that does not apply, or can't be done."""
+    """A skipped result: the step does not apply, or can't be done."""
     return Step(name, StepState.SKIPPED, why)
 
 
@@ -69,32 +71,34 @@ NOT_REACHED: Final = "an earlier step failed"
 
 
 def not_reached(name: str) -> Step:
-    """The result of a step that is skipped because an earlier step failed."""
+    """A skipped result: an earlier step has failed."""
     return skipped(name, NOT_REACHED)
 
 
 def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The result of a step whose finding means that every write will fail."""
+    """A failed result: with this finding, every write will fail."""
     return Step(name, StepState.FAILED, said, change, kind.kp_code)
 
 
 def yellow(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """The result of a step whose finding may cause problems, although a write may succeed."""
+    """A warning: a write may succeed, but the finding may cause problems."""
     return Step(name, StepState.WARNING, said, change, kind.kp_code)
 
 
 def failed(name: str, error: KafkaError) -> Step:
-    """The result of a step that raised an error."""
+    """A failed result, with the text of the error that the step raised."""
     code = error.kind.kp_code
     return red(name, error.message, error.hint or f"see kprod explain {code}", error.kind)
 
 
 def warned(name: str, warning: TopicWarning) -> Step:
-    """The result of a step that found a conflicting setting of the topic: failed or a warning."""
+    """The result of a step that found ``warning``: a topic config that conflicts with the
+    producer's options. The result is failed if brokers may reject rows, and otherwise a warning.
+    """
     state = StepState.FAILED if warning.refuses else StepState.WARNING
     return replace(failed(name, warning.error), state=state)
 
 
 def no_response(name: str, error: KafkaError) -> Step:
-    """The skipped result of a step for which no broker has responded."""
+    """A skipped result: no broker has responded to the step's request."""
     return skipped(name, f"no answer: {error.message}")

@@ -3,11 +3,13 @@
 Owns: the steps, their order, and the steps for this machine and for the registry. Never: the
 requests. Connections are in ``network``. The topic's rights and configs are in ``topic_checks``,
 which the preflight also uses. The rights of exactly-once are in ``transactions``, which planning
-also uses. The check changes nothing: it creates no topic, and writes no record with the
-transactional id or producer id that it initializes.
+also uses.
 
-:func:`check_cluster` is for one machine. :func:`check_host` leaves out the steps whose result does
-not depend on the machine.
+The check changes nothing: it creates no topic, and writes no record. It initializes a transactional
+id or a producer id, but does not use it.
+
+:func:`check_cluster` runs all steps on this machine. :func:`check_host` runs only the steps whose
+result depends on the machine.
 """
 
 from __future__ import annotations
@@ -158,7 +160,9 @@ def _all_of(names: Iterable[str], found: Iterator[Step]) -> Iterator[Step]:
 def _steps(
     config: SinkConfig, timeout_ms: int, clock: Clock | None, *, host_only: bool = False
 ) -> Iterator[Step]:
-    """Yields the results of the steps, until a failed step makes the later steps impossible."""
+    """Runs the steps in their order, and yields their results. Ends early if a failed step makes
+    the later steps impossible.
+    """
     producer = config.producer
     with ConnectionProbe(producer) as probe:
         yield from step_of(_CLASSES, lambda: _classes(config, on_driver=not host_only))

@@ -98,8 +98,8 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """Yields the results of the stages from the host name to SASL. :func:`answered` also yields the
-    result of the first response.
+    """Yields the results of the connection stages: host name, TCP, TLS and SASL. Ends after a
+    failed stage. :func:`answered` adds the result of the first response.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -147,12 +147,12 @@ def answered(
     producer: ProducerConfig,
     timeout_ms: int,
 ) -> Generator[Step, None, Cluster | None]:
-    """Yields the results of all stages and of the first response. Returns the cluster, or None if
-    no broker responds.
+    """Yields the results of :func:`connection`, and then the result of the first request. Returns
+    the cluster, or None if no broker responds.
 
-    A rejected client certificate is found here: with TLS 1.3 the rejection arrives after the
-    handshake, instead of the first response. A listener that requires a login is also found here:
-    it responds to ApiVersions, and closes the connection at the next request.
+    Two failures appear only at the first request. With TLS 1.3, a broker rejects a client
+    certificate after the handshake. A listener that requires a login responds to ApiVersions
+    without a login, and closes the connection at the next request.
     """
     rows, reached = list(connection(made, probe, producer)), made.best
     limit_ms = min(timeout_ms, _ANSWER_MS) if reached.failed else timeout_ms  # it may be slow
@@ -179,8 +179,8 @@ def answered(
 
 
 def _first_response(admin: AdminClient, limit_ms: int) -> Cluster:
-    """Requests the brokers of the cluster. Raises KafkaTimeoutError, also if the listener seems to
-    require a login.
+    """Requests the brokers of the cluster. Raises KafkaTimeoutError if no broker responds, or if
+    the listener seems to require a login.
     """
     deadline_ms, closed = admin.deadline(limit_ms), 0
     while True:
@@ -233,7 +233,7 @@ def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeou
 
 
 def _gone(dead: Mapping[Node, Reached], reached: str) -> Step:
-    """The result for brokers that have died during the check."""
+    """The result for brokers that have stopped since the start of the check."""
     what, change = "has just died", "start it"
     if any(one.timed_out for one in dead.values()):
         what, change = "answers nothing", "see whether its process is stopped, or start it again"
@@ -273,11 +273,12 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Splits the unreachable brokers ``found`` into two maps: brokers that are still in the
-    metadata, and brokers that have left the metadata because they are dead.
+    """Splits the unreachable brokers ``found`` into two maps. The first map has the brokers that
+    are still in the cluster's metadata. The second map has the brokers that have left the metadata,
+    because they are dead.
 
     Waits for as long as the cluster needs to notice a dead broker. A broker with a wrong advertised
-    address is alive, and stays in the metadata.
+    address is alive, so it stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

@@ -280,8 +280,11 @@ class _Trial:
     def _as_described(
         self, name: str, said: str, ended: PreparedTransaction, wanted: Outcome
     ) -> Step:
-        """Compares the outcome of an ended transaction with its coordinator's description. A real
-        commit makes this comparison if EndTxn got no clear answer.
+        """Compares the outcome of the transaction ``ended`` with the expected outcome ``wanted``.
+        Returns the result of the step ``name``.
+
+        The outcome comes from the transaction's coordinator (DescribeTransactions). A real commit
+        makes the same comparison if EndTxn got no clear response.
         """
         found = self._client.describe([self._id], self._soon())[self._id]
         outcome = Outcome.COMMITTED if is_committed(ended, found) else outcome_of(ended, found)
@@ -343,10 +346,10 @@ class _Trial:
         return ended
 
     def _visible(self, ended: int) -> list[bytes]:
-        """The rows that a read_committed consumer sees after ``ended`` transactions have ended.
+        """Returns the rows that a read_committed consumer sees, as values.
 
-        Waits until the log has the markers of all ended transactions, and the last stable offset is
-        after these markers.
+        First waits until ``ended`` transactions have ended: the log has their markers, and the last
+        stable offset is after these markers.
         """
         deadline_ms, attempts = self._soon(), 0
         while True:
@@ -377,8 +380,9 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """Yields the reason why the broker can't list the open transactions of a dead driver.
-        Yields nothing if the broker can list them.
+        """Checks whether ListTransactions shows the open transaction of the trial. Yields nothing
+        if it does, and otherwise the reason. The sweep needs ListTransactions to find the
+        transactions of a dead driver.
         """
         try:
             listed, silent = self._client.open_transactions(self._id, self._soon())

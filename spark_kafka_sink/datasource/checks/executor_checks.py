@@ -126,9 +126,11 @@ def _await_server(address: str, timeout_ms: int) -> None:
 def check_executors(
     spark: SparkSession, config: SinkConfig, *, timeout_ms: int, whole: bool
 ) -> tuple[HostCheck, ...]:
-    """Runs the steps in tasks, and returns a check for each host, in the order of host names.
+    """Runs the steps of the check in Spark tasks. Returns a :class:`HostCheck` for each host,
+    sorted by the names of the hosts.
 
-    With ``whole`` one task runs every step. If the job can't run, the result has a failed step.
+    Each task runs the steps whose result depends on its machine. With ``whole``, one of the tasks
+    runs all steps. If the Spark job can't run, the result has one failed step.
     """
     try:
         found = _collect(spark, config, timeout_ms, whole=whole)
@@ -148,8 +150,9 @@ def check_executors(
 
 
 def _no_spark(error: Exception) -> HostCheck:
-    """The failed step for a Spark session or job that raised ``error``. Of a stack trace only one
-    line is kept: the Python worker's error, the JVM's error, or the first line.
+    """A failed step for a Spark session or a Spark job that raised ``error``. The step shows one
+    line of the error: the exception of the Python worker, the exception of the JVM, or the first
+    line of the text.
     """
     text = str(error)
     raised = re.search(r"^\w[\w.]*: .+", text.partition(_TRACEBACK)[2], re.MULTILINE)
@@ -196,8 +199,10 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """Runs the steps on this machine. If an error prevents every step (such as a missing trust
-    store), the result is one failed step.
+    """Runs the steps on this machine. With ``every`` these are all steps, otherwise the steps whose
+    result depends on the machine.
+
+    If an error prevents every step (such as a missing trust store), the result is one failed step.
     """
     try:
         if every:

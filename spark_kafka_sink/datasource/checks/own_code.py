@@ -1,7 +1,7 @@
-"""Checks that the user's classes and functions that options name can be imported.
+"""Imports the user's classes and functions that options name, to check that they exist.
 
-Owns: the names that the driver must import, and the names that each executor must import. Never:
-the import itself (``base/security/import_paths.py``), or calling a function.
+Owns: the list of the names that the driver must import, and the list for each executor. Never: the
+import itself (``base/security/import_paths.py``), or a call of a user's function.
 """
 
 from __future__ import annotations

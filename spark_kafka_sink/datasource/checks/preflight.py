@@ -1,20 +1,23 @@
-"""The check of the cluster before the first task: are brokers reachable, does the topic exist?
+"""The check of the brokers and of the topic on the driver, before the first task of a write.
 
-Owns: the time of that check, the effect of its failure (``preflight=required|warn|off``), and the
+Owns: the moment of the check; the effect of a failed check (``preflight=required|warn|off``); the
 cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``), or a check at
-``commit`` or ``abort``. At that time the rows are acknowledged already, and an unavailable broker
-must not fail their batch.
+``commit`` or ``abort``. At a commit, brokers have acknowledged all rows already. If a broker is
+unavailable at that time, this check must not fail the batch.
 
-The result contains the :class:`Cluster`. Each task gets this metadata with the writer, so that
+The result contains the :class:`Cluster`. Spark sends it to each task with the writer, so that
 hundreds of tasks don't request the same metadata at the same time.
 
-**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` in two processes. To plan
-a micro-batch, Spark creates a new data source from class and options in the planner process. To
-commit or abort, Spark unpickles, in another process, the data source that was created at the start
-of the run. So an unpickled data source means a commit or an abort (``KprodDataSource.__reduce__``).
-If a later Spark plans with an unpickled data source, the preflight is skipped, and the tasks raise
-its errors. A writer's ``__getstate__`` also runs only at planning, but the user would get its
-errors as "PicklingError: Could not serialize object".
+**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` at planning, and again in
+another process for a commit or an abort. To plan a micro-batch, Spark creates a new data source
+from the class and the options. For a commit or an abort, Spark unpickles the data source that was
+created at the start of the run. So if a data source is unpickled (``KprodDataSource.__reduce__``),
+the preflight is skipped. If a later Spark plans with an unpickled data source, there is no
+preflight, and the tasks raise its errors.
+
+An alternative was to run the preflight in a writer's ``__getstate__``, because Spark pickles
+writers only at planning. But the user would get its errors as "PicklingError: Could not serialize
+object".
 """
 
 from __future__ import annotations
@@ -46,8 +49,8 @@ KEPT_ANSWERS = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The result of the preflight: the cluster with the topics, and the topics' limits. The limits
-    of a topic are missing if the principal may not read its configs.
+    """The result of the preflight: the cluster with the topics, and the limits of each topic. A
+    topic has no limits here if the principal may not read its configs.
     """
 
     cluster: Cluster
@@ -117,8 +120,8 @@ class PreflightCheck:
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
     ) -> _Answer | None:
-        """The cached result. None if nothing is cached. With ``required``, a cached failure also
-        counts as nothing.
+        """The cached result for ``key``, or None if there is none. With ``required``, a cached
+        failure is not returned either, so that the check runs again.
         """
         with self._lock:
             answer = self._answers.get(key)

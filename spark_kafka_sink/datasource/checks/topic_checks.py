@@ -4,18 +4,18 @@ Owns: the comparison of the topic's configs with the producer's options, and the
 whether a topic exists (``preflight.py``).
 
 The driver calls :func:`check_topics` once, before the first task. A task calls only
-:func:`forbidden_topics` and :class:`TopicsNow`, and only for dead letters. ``kprod check`` shows a
-row for each of the other functions.
+:func:`forbidden_topics` and :class:`TopicsNow`, and only for dead letters. ``kprod check`` calls
+the other functions, and shows a row for each result.
 
 The checks:
 
 - the principal's right WRITE;
 - max.message.bytes, compared with batch.size and max.request.size;
 - compression.type, compared with the producer's;
-- the topic's bounds for timestamps, compared with this machine's clock.
+- the topic's limits for timestamps, compared with this machine's clock.
 
-If a write may still work, the result is a warning. If the principal may not read the configs, there
-is no message.
+If a write may still work, the result is a warning. If the principal may not read the configs, they
+are not checked.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ _AS_SENT: Final = "producer"
 
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
-    """A topic's ``setting`` that conflicts with the producer's options. If ``refuses`` is true,
-    brokers may reject rows. Otherwise rows only cost more.
+    """A topic config, ``setting``, that conflicts with the producer's options. If ``refuses`` is
+    true, brokers may reject rows. If it is false, brokers accept the rows, but with a disadvantage
+    such as a second compression.
     """
 
     setting: str
@@ -95,15 +96,16 @@ class TopicWarning:
 def check_topics(
     admin: AdminClient, config: SinkConfig, topics: Collection[str], timeout_ms: int
 ) -> dict[str, TopicLimits]:
-    """Checks the topics, and returns the limits of each topic whose configs the principal may read.
+    """Checks rights and configs of the topics. Returns the limits of each topic whose configs the
+    principal may read.
 
-    Raises AuthorizationError if the principal may not write to a topic. With exactly-once this
-    includes an existing commit log. Logs a warning, once per process, for configs that may make
-    rows fail or cost more than necessary. Also logs a warning for a report topic that may reject a
+    Raises AuthorizationError if the principal may not write to one of ``topics`` or, with
+    exactly-once, to an existing commit log. Logs a warning, once per process, for each config that
+    conflicts with the producer's options. Also logs a warning if the report topic may reject a
     report.
 
-    A request that fails is ignored, also if a broker does not support or allow the request. The
-    tasks then find the error.
+    If brokers don't support or don't allow a request, its check is left out. The tasks then find
+    the error.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -135,16 +137,18 @@ def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
 def topic_rights(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, int | None]:
-    """The principal's authorized operations on each topic, as a bit field. The value is None if
-    brokers don't report the operations.
+    """The operations that the principal may use on each topic, as Kafka's bit field of authorized
+    operations. The value is None if brokers don't report the operations.
     """
     found = topics_in_full(admin, topics, timeout_ms)
     return {name: topic.authorized_operations for name, topic in found.items()}
 
 
 def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
-    """The topics that the principal may not write to, with the broker's error code. Topics whose
-    rights can't be read are left out. Used by tasks, because the metadata of a producer contain no
+    """The topics that the principal may not write to, each with the broker's error code. A topic
+    whose rights can't be read is not in the result.
+
+    A task calls this function for its dead letters, because the metadata of its producer has no
     rights.
     """
     found: dict[str, ErrorCode] = {}
@@ -208,8 +212,11 @@ def topics_in_full(
 
 
 def check_write(topic: str, operations: int | None) -> None:
-    """Raises AuthorizationError if the authorized ``operations`` lack WRITE. Operations without
-    DESCRIBE are ignored, because only a broker that does not support this field returns them.
+    """Raises AuthorizationError if the principal may not write to ``topic``. ``operations`` is
+    Kafka's bit field of authorized operations, or None if it is unknown.
+
+    A bit field without DESCRIBE comes from a broker that does not support this field. In that case
+    no error is raised.
     """
     if operations is None:
         return
@@ -296,11 +303,12 @@ def report_warnings(
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """The warning that this machine's clock is wrong, or None if it is right. A row without a
-    timestamp gets the time of this clock.
+    """Compares this machine's clock with the active controller's clock (``found``). Returns a
+    warning if they differ too much, otherwise None.
 
-    Each leader compares a timestamp with its own clock. The controller's clock is used here in
-    place of the leaders' clocks.
+    A row without a timestamp gets the time of this machine, and the partition's leader compares
+    that timestamp with its own clock. Leaders don't report their time, so the controller's clock is
+    used in their place.
     """
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"

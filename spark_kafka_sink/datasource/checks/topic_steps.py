@@ -131,8 +131,11 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
 
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
-    """The topic's configs, for the check of the clocks: a topic may limit the timestamps of
-    records. Does not wait for a missing topic, because only the driver's check does so.
+    """The configs of ``topic``. None if ``topic`` is None, if it does not exist, or if its configs
+    can't be read.
+
+    An executor compares its clock with the topic's limits for timestamps, which are in the configs.
+    The driver's check waits for a missing topic, but this function does not.
     """
     if topic is None:
         return None
@@ -145,8 +148,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
 
 
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
-    """The result for a missing topic. It is a warning if brokers create topics automatically, and
-    failed otherwise.
+    """The result for a topic that does not exist. If brokers create topics automatically, the
+    result is a warning, and otherwise it is failed.
     """
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
     if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
@@ -176,8 +179,11 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """The configs of a topic, or None if they could not be read. Also returns a function for a
-    check whose config is missing: it takes the check's name and returns the check's result.
+    """Reads the configs of a topic. Returns the configs and a function.
+
+    The configs are None if the request failed. If a config is missing, the steps that need it call
+    the function with their name. The function returns the result of such a step: no broker has
+    responded, or the principal lacks the right DESCRIBE_CONFIGS.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -218,10 +224,10 @@ def _replicas(
     settings: Mapping[str, str | None],
     unknown: Step,
 ) -> Step:
-    """Checks that enough replicas are in sync. With fewer than min.insync.replicas, writes with
-    acks=all fail (NOT_ENOUGH_REPLICAS).
+    """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
+    replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    If the topic's ``settings`` are unknown and every replica is in sync, the result is ``unknown``.
+    ``unknown`` is the result if ``settings`` is empty or None, and all replicas are in sync.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
@@ -261,8 +267,9 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
-    """The warning that few replicas are in sync. ``risk`` describes the effect if another broker
-    stops. It is empty if there would be no effect.
+    """A warning about the replicas of the topic. ``lacking`` describes the partitions that have
+    replicas out of sync. ``risk`` describes the consequence if one more broker stops, and is empty
+    if there is none.
     """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
     if lacking:
