@@ -91,9 +91,12 @@ class Checkpoint:
         return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 
     def check(self, number: int, query_id: str) -> None:
-        """Raises ConfigError if the running batch ``number`` of query ``query_id`` belongs to
-        another checkpoint. If ``query_id`` is empty, the query is unknown and is not compared. If a
-        file can't be read, no error is raised here.
+        """Raises ConfigError if this checkpoint belongs to another query than ``query_id``, or if
+        batch ``number`` + 1 has already begun in it. Batch ``number`` is running now, so a later
+        batch shows that the checkpoint is another query's.
+
+        If ``query_id`` is empty, the query is not compared. If a file can't be read, no error is
+        raised here.
         """
         problem = None
         found = self.known_query_id()
@@ -115,11 +118,11 @@ class Checkpoint:
         return _if_readable(self._query_id)
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:
-        """The :meth:`digest`, or empty if the checkpoint can't be read or fails :meth:`check` for
-        ``query_id``.
+        """The :meth:`digest` of the micro-batch ``number``. Empty if the checkpoint can't be read,
+        or if :meth:`check` raises an error for ``query_id``.
 
-        A failure is logged once. After a failure, a process without a session does not try this
-        checkpoint again.
+        The first failure is logged. After a failure, a process without a Spark session does not try
+        this checkpoint again.
         """
         if self._session is None and self._location in _unreadable():
             return ""

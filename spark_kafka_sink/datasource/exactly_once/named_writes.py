@@ -3,9 +3,9 @@
 Owns: :class:`NamedWrites`. Never: the writing (``foreach_batch.py``), or the writes of other
 processes, which are recorded in the commit log.
 
-A named write is a write of ``foreach_batch`` or ``transaction``. The commit log distinguishes the
-runs of queries. Two writes of one process with the same name may have the same run, so only this
-module can distinguish them.
+A named write is a write of ``foreach_batch(name)`` or ``transaction(name)``. If two writes have the
+same name, the commit log detects this only if their runs differ. Two writes of one process may have
+the same run. So this module detects two writes of one process with the same name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ SAYS_REPLAY: Final = (
 
 
 class Place(NamedTuple):
-    """The identity of a named write: its key in the commit log, the log's topic, and the cluster's
-    addresses.
+    """The identity of a named write: the bootstrap servers, the topic of the commit log, and the
+    key in the commit log.
 
-    If a cluster is addressed in two ways, its writes have different places, and this process does
-    not compare them. The commit log then compares their offsets or rows, as for a replay.
+    The bootstrap servers are compared as text. If two writes have different addresses of one
+    cluster, this process treats them as different. The commit log still compares their offsets or
+    rows, as for a replay.
     """
 
     servers: str
@@ -72,12 +73,12 @@ class NamedWrites:
 
     @contextmanager
     def open(self, place: Place, described: str) -> Iterator[None]:
-        """Marks a name as being written while the block runs. Raises ConfigError if another write
-        of that name is open.
+        """Registers a running write while the block runs. Raises ConfigError if another write with
+        that name is running, because the rows of both would be mixed. An example are two threads or
+        two queries that use one name.
 
-        ``described`` describes this write, for the error that another write of the name gets. Two
-        open writes of one name would mix their rows: nested writes, or writes of two threads or two
-        queries.
+        ``described`` is a text about this write, such as ``transaction('orders') at job.py:12 in
+        thread MainThread``. If another write with that name starts, its error shows this text.
         """
         with self._lock:
             other = self._open.setdefault(place, described)
@@ -126,12 +127,13 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id.
+        """Raises ConfigError if this process has already written other DataFrames under this name
+        and batch id.
 
-        Without this error the batch would count as done, and the new DataFrames would not be
-        written. ``whole`` is true if ``written`` has all DataFrames of the batch. A restarted query
-        is not checked: it has other plans, and the commit log compares its batches.
+        Without this error, the sink would see a replay of a finished batch, and would not write the
+        new DataFrames. ``whole`` is true if ``written`` has all DataFrames of the batch. After a
+        restart of a query the plans of its DataFrames differ, so they are not checked here. The
+        commit log then compares its batches.
         """
         with self._lock:
             before = self._last.get(place)

@@ -1,12 +1,13 @@
 """Commits or aborts the transactions of a batch, from the tasks' commit messages.
 
 Owns: the checks of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. This is step 15 of a record's way (DESIGN.md). Never: the protocol
-(``transactions/committer.py``).
+``transactions/exactly_once.py``. This is step 15 in "The way of a record" (DESIGN.md). Never: the
+protocol (``transactions/committer.py``).
 
-At commit and abort of a stream, Spark passes options, messages and the micro-batch's id. Run id,
-query id and generation are in the messages. If an abort has no message, the open transactions are
-found by the driver's token in the transactional ids (``driver_identity``).
+To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
+the micro-batch's id. The run id, the query id and the generation come from the messages. If an
+abort gets no message, the open transactions are found by the driver's token, which is a part of
+each transactional id (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number of rows and bytes of all tasks. Rows that a task skipped because their batch is
-    already done also count. None if a task did not count its rows.
+    """The number of rows and bytes of all tasks. If the batch is already done, these are the rows
+    and bytes that the tasks have skipped. None if a task did not count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -138,9 +139,10 @@ def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payl
 def prepared_transactions(
     messages: Sequence[TaskCommitMessage], owner: Owner
 ) -> tuple[PreparedTransaction, ...]:
-    """The prepared transaction of each task that wrote a row. Raises CommitError if a transaction
-    can't belong to its task. Otherwise a forged message could end another client's transaction with
-    this client's rights.
+    """The prepared transaction of each task that wrote a row.
+
+    Raises CommitError if a transaction can't belong to its task. Without this check, a forged
+    commit message could end another client's transaction with the rights of this client.
     """
     found: dict[str, PreparedTransaction] = {}
     for index, message in enumerate(messages):
@@ -176,8 +178,9 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
-    """The transaction part of a commit message. If the task ran without exactly-once, its message
-    has no such part. The result then has the generation -1, which :func:`_owner` refuses.
+    """The transaction in a task's commit message. If the task ran without exactly-once, its message
+    has no transaction. The result then has the invalid generation -1, and :func:`_owner` raises an
+    error.
     """
     return message.transaction or TaskTransaction(-1)
 
@@ -210,8 +213,8 @@ def _owner(
 
 
 def _key_of_stream(config: SinkConfig) -> str:
-    """The stream's key in the commit log, which is made from a prefix that
-    ``transaction_plan.prefix_of`` has checked.
+    """The key of a stream in the commit log. It is made from the option transactionalIdPrefix,
+    which must be set.
     """
     assert config.transactional_id_prefix is not None
     return log_key(config.transactional_id_prefix)

@@ -1,13 +1,16 @@
 """Plans a batch for exactly-once: reads the state of the batch's key in the commit log.
 
-Owns: :class:`TransactionPlan`, which tasks get; the options of exactly-once that depend on the mode
-(batch or stream); and the first read of the commit log, before step 1 of a record's way
-(DESIGN.md). Never: a transaction (``transactional_producers``), a commit (``transaction_commit``).
+Owns: :class:`TransactionPlan`, which Spark sends to the tasks; the checks of exactly-once options
+that differ between a batch and a stream; the first read of the commit log, which happens before
+step 1 in "The way of a record" (DESIGN.md). Never: a transaction (``transactional_producers``), a
+commit (``transaction_commit``).
 
-Spark creates the writer of a batch job once and pickles it. So the job's run id, which is generated
-here or by ``foreach_batch``, is the same in the tasks and at commit. The number of the batch is
-also checked here. For a stream, Spark generates the run id and the query id, and only tasks can
-read them. So the tasks of a stream make these checks, before they write a row.
+For a batch job, Spark creates the writer once, and pickles it for the tasks and for the commit. The
+run id of the job is generated before that, here or by ``foreach_batch``, so tasks and commit have
+the same run id. The number of the batch is also checked here.
+
+For a stream, Spark generates the run id and the query id, and only tasks can read them. So each
+task of a stream checks run and number, before it writes a row.
 """
 
 from __future__ import annotations
@@ -54,9 +57,11 @@ class TransactionPlan:
     """The plan of one batch or micro-batch. Immutable and picklable. Times are milliseconds.
 
     - ``key`` is the key in the commit log, and ``state`` the key's state at planning.
-    - ``context`` is the run of a batch job, and ``number`` its batch. Both are None in streams.
+    - ``context`` identifies the run and the query of a batch job. ``number`` is the job's
+      txnVersion, or the micro-batch's id in ``foreach_batch``. Both are None in streams.
     - ``driver`` is the token of ``driver_identity``.
-    - ``verify`` is true if the rows of a done batch are to be read and compared.
+    - ``verify`` is true if a replay must count its rows, so that the driver can compare them with
+      the rows that were written.
     - ``digest`` identifies the input of a batch job. For a stream, it identifies the input of the
       last done batch, according to the query's checkpoint. It is empty if the input is unknown.
     """
@@ -92,15 +97,16 @@ class TransactionPlan:
 
     @property
     def is_of_block(self) -> bool:
-        """Whether the write belongs to a ``transaction`` block. The write that ends the block also
-        belongs to it.
+        """Whether the write belongs to a ``transaction`` block. The write without rows that ends
+        the block also belongs to it.
         """
         return self.context is not None and bool(self.context.token)
 
     @property
     def counts_replays(self) -> bool:
-        """Whether the rows of a done batch are read and compared. False if a digest identifies the
-        batch.
+        """Whether the tasks of a replay count their rows, so that the driver can compare them with
+        the rows that were written. False if a digest of the source offsets already shows that the
+        batch is the same.
         """
         return self.verify and not (self.digest and self._done_digest)
 
@@ -111,10 +117,10 @@ class TransactionPlan:
         return "" if done is None else done.digest
 
     def check_digest(self) -> None:
-        """Raises CommitError if the batch id is already done with other source offsets.
+        """Raises CommitError if the batch is already done, but with other source offsets than this
+        query's checkpoint has for it.
 
-        The offsets in this query's checkpoint then belong to another batch, or to another
-        checkpoint.
+        In that case the checkpoint was copied or restored, or belongs to another query.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -148,7 +154,10 @@ class TransactionPlan:
         )
 
     def check_job(self) -> None:
-        """Raises CommitError if the commit log expects another batch job."""
+        """Compares this batch job with the key's state in the commit log. Raises SupersededError if
+        another run has taken over the key. Raises CommitError if the log does not expect the job's
+        number, or if the number is already done with other rows.
+        """
         if self.context is not None and self.number is not None:
             check_run(self.key, self.context.run, self.state)
             check_number(self.key, self.numbering, self.context.query_id, self.number, self.state)
@@ -157,18 +166,22 @@ class TransactionPlan:
             self._refuse_unknown_replay(self.context)
 
     def _refuse_forgotten_version(self, number: int) -> None:
-        """Raises CommitError for a txnVersion that is so old that the commit log no longer has its
-        rows and bytes to compare.
+        """Raises CommitError if the txnVersion is so old that the commit log no longer has its
+        number of rows and bytes. The sink could not find out whether such a version was written
+        with the same rows.
 
-        Micro-batches are never that old: the log expects the last one or the next one.
+        A micro-batch is never that old, because the log only accepts the last or the next
+        micro-batch.
         """
         if self.verify and self.numbering is Numbering.VERSIONS:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """Raises CommitError if a ``foreach_batch`` or ``transaction`` write has a batch id that is
-        already done, unless it is known to repeat the same write. Equal numbers of rows and bytes
-        are no proof, because another DataFrame may have the same numbers.
+        """Raises CommitError if the micro-batch of a ``foreach_batch`` or ``transaction`` write is
+        already done, and nothing shows that this write repeats the earlier write.
+
+        Equal numbers of rows and bytes are no proof, because another DataFrame may have the same
+        numbers.
         """
         is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
         if is_unknown and self.skips and self.verify and not context.abort:
@@ -222,8 +235,8 @@ def check_number(
 ) -> None:
     """Raises CommitError if the commit log does not expect the batch's number.
 
-    A micro-batch must be the last or the next batch of its query. A skipped txnVersion can't be
-    written later.
+    A micro-batch must be the last or the next batch of its query. If a txnVersion was skipped, it
+    can't be written after a later version.
     """
     raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
@@ -328,8 +341,9 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 
 
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
-    """The run id of a batch job. A driver reuses its run for consecutive versions, so that its
-    workers reuse their transactional ids.
+    """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, the
+    job continues the run of that version. So the workers of the driver can reuse their
+    transactional ids.
     """
     if numbering is Numbering.ONCE or not driver:
         return job
@@ -338,8 +352,8 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of a stream's last done batch, because Spark may run that batch again. Empty if it
-    is unknown.
+    """The digest that the checkpoint has for a stream's last done batch, because Spark may run that
+    batch again. Empty if it is unknown.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

@@ -94,12 +94,12 @@ _OF_DRIVER = "."
 
 
 class WorkerIds:
-    """The transactional ids of this process, whose ``token`` is unique. ``_lock`` guards all
-    fields.
+    """The transactional ids that this worker process has used. ``token`` is unique for the process,
+    and is a part of each id. ``_lock`` guards all fields.
 
-    Entries are never removed, because an id without an entry would be reused. Each run has one
-    entry per task of its largest micro-batch. The first micro-batch of a run adds more entries,
-    because its tasks still have the generation of the previous run.
+    An entry is never removed: if an id had no entry, it would be used again. A run has as many
+    entries as its largest micro-batch had tasks in this process. In the first micro-batch of a run,
+    the ids still have the generation of the previous run, so they have separate entries.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -136,8 +136,9 @@ class WorkerIds:
 class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
-    When the first row arrives, it acquires one transactional id for one transaction. ``warm`` are
-    the producers that are kept for later tasks. ``warm`` is None if no later task can use the id.
+    It acquires one transactional id for one transaction, when the first row arrives. ``warm`` are
+    the producers that this process keeps for later tasks. It is None if no later task can use the
+    id.
     """
 
     def __init__(
@@ -201,8 +202,9 @@ class TransactionalProducers:
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
         """Prepares the transaction: flushes, and returns the identity that the driver commits.
 
-        Raises KafkaTimeoutError if an AddPartitionsToTxn timed out. If that request arrives after
-        the commit, the coordinator's state no longer shows that the transaction was committed.
+        Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
+        first request may still arrive after the commit, and would then begin another transaction.
+        The coordinator would no longer show that this transaction was committed.
         """
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(
