@@ -290,10 +290,11 @@ class _Call:
         return {**claimed.facts, **cut, **of_source}
 
     def _check_plan(self, plan: BackfillPlan, claimed: Claimed, *, reads: bool) -> None:
-        """Raises ConfigError if this call has another plan than the first call of the backfill.
+        """Raises ConfigError if the plan of this call differs from the recorded plan of the first
+        call.
 
-        ``reads`` is false for a finished backfill. Its source is not compared, because the source
-        may no longer exist.
+        ``reads`` is false for a finished backfill. The properties of its source are then not
+        compared, because the source may no longer exist.
         """
         facts = self._facts(plan.pin, claimed, reads=reads)
         if not reads:
@@ -307,10 +308,11 @@ class _Call:
             )
 
     def _claimed(self) -> Claimed:
-        """Claims the backfill for this call. Raises ConfigError if another call runs.
+        """Makes this call the owner of the backfill. Raises ConfigError if another call runs.
 
-        This call waits, and watches the recorded heartbeat. If the heartbeat changes or first
-        appears during the wait, another call runs.
+        If another call is recorded as the owner, and its process is not known to have ended, this
+        call watches the owner's recorded heartbeat for some time. If the heartbeat changes, the
+        other call runs.
         """
         found = self._ledger.claim({})
         other = found.progress.caller

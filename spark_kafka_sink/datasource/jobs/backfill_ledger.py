@@ -216,9 +216,9 @@ class Ledger:
         """Makes ``caller`` the owner if the backfill has no other owner. Returns the progress with
         its owner.
 
-        The keys of ``gone`` are the ids of owners that count as dead. The value is None if the
-        owner's process is known to have ended. Otherwise the value is the owner's last heartbeat:
-        the owner is alive after all if its heartbeat has changed since.
+        ``gone`` has owners that may be dead, by id. The value is None if the owner's process is
+        known to have ended. Otherwise it is the owner's last known heartbeat, such as ``{"8c1f":
+        17}``. If the recorded heartbeat is no longer 17, the owner is alive and stays the owner.
         """
 
         def claimed(before: Progress | None) -> Progress:
@@ -281,8 +281,9 @@ class Ledger:
         return self._owned(caller, recorded)
 
     def settle(self, caller: Caller, ms: int) -> Settled:
-        """Records that the step was written in ``ms`` milliseconds. (The commit log has no batch
-        for a step without rows.)
+        """Records that the open step is written, and that this took ``ms`` milliseconds. The caller
+        must know that the step is written: for a step without rows, the commit log has no batch
+        that would show it.
         """
         state = self._state_of(self._key)
         return self._settled(caller, state, ms, is_written=True)
@@ -396,11 +397,12 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """Opens ``key`` in the commit log and returns the result of ``attempt``.
+        """Opens ``key`` in the commit log, and returns the result of ``attempt``, which reads or
+        writes in the opened session.
 
-        ``attempt`` is called again if another process opened the key before the write, or if the
-        write got no clear answer. After an unclear answer, ``attempt`` may find that its own
-        earlier write succeeded. Retries last at least max.block.ms.
+        Opens the key and calls ``attempt`` again in two cases: another process has opened the key
+        before the write, or the write got no clear response. In the second case the first write may
+        have succeeded, so ``attempt`` may find its own record. Retries last at least max.block.ms.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():

@@ -48,8 +48,8 @@ def ranges_of(df: DataFrame, by: str) -> Ranges:
     a Spark job that reads this column.
 
     Each distinct value is a range. If the column has more than 10,000 distinct values, there are
-    about 1,000 ranges of about the same size instead. Raises ConfigError for a column that does not
-    exist, or whose order can't be recorded.
+    about 1,000 ranges of about the same size instead. Raises ConfigError if the column does not
+    exist, or if its type is not a number, a date, a timestamp, a string or a boolean.
     """
     field = next((one for one in df.schema.fields if one.name == by), None)
     if field is None or not isinstance(field.dataType, _TYPES):
@@ -112,7 +112,9 @@ def rows_between(
 
 
 def check_hash(df: DataFrame) -> None:
-    """Raises ConfigError if no column can be hashed, because slices need a hash."""
+    """Raises ConfigError if Spark can't hash any column of ``df``. A backfill with ``steps``
+    divides the rows by a hash of their columns.
+    """
     if not _hashed(df):
         raise ConfigError(
             "steps: none of the columns can be hashed, as a map or a variant can't",
@@ -125,7 +127,9 @@ def _hashed(df: DataFrame) -> list[Column]:
 
 
 def _holds(found: types.DataType) -> bool:
-    """Whether the type is or contains a type that xxhash64 can't hash (map, variant)."""
+    """Whether the type is a map or a variant, or contains a map or a variant. xxhash64 can't hash
+    these types.
+    """
     if isinstance(found, types.StructType):
         return any(_holds(one.dataType) for one in found.fields)
     if isinstance(found, types.ArrayType):

@@ -95,8 +95,9 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
 
 
 def _with_columns(schema: StructType) -> StructType:
-    """The schema with two columns at its end: ``partition``, which replaces a column of that name,
-    and the task.
+    """The schema with two integer columns at its end: ``partition`` with the Kafka partition of a
+    row, and a column with the number of the task that writes the row. A column ``partition`` of
+    ``schema`` is replaced.
     """
     from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -152,7 +153,9 @@ def _key_of(fields: dict[str, Any]) -> ComposedColumns:
 
 
 def _tuples(units: str | list[Any] | None) -> IntervalUnits:
-    """Converts the JSON lists in the interval units of nested columns back to tuples."""
+    """Converts nested lists to nested tuples, because JSON has only lists. ``units`` are the units
+    of interval columns.
+    """
     return tuple(map(_tuples, units)) if isinstance(units, list) else units
 
 
@@ -229,8 +232,8 @@ def _refuse(condition: bool, what: str, hint: str) -> None:
 def _placing(
     places: str, tasks: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Creates the function for ``mapInArrow``. The function imports this package on the
-    executor.
+    """Creates the function for ``mapInArrow``, which adds the Kafka partition and the task to each
+    row. The function imports this package on the executor.
     """
 
     def placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -244,8 +247,8 @@ def _placing(
 def with_partitions(
     batches: Iterator[pa.RecordBatch], places: str, tasks: int
 ) -> Iterator[pa.RecordBatch]:
-    """Replaces the column ``partition`` of each batch, and appends a column with the task of each
-    row.
+    """Replaces the column ``partition`` of each Arrow batch, and appends a column with the number
+    of the task that writes each row.
 
     Raises DataError for a row whose key or partition the write would refuse.
     """
@@ -280,8 +283,8 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """The partitioner's callback for the free space in an open batch. Returns None, because there
-    are no batches here.
+    """The callback that a partitioner calls for the free bytes in a partition's open record batch.
+    Returns None, because this code sends no record batches.
     """
     del tp
 

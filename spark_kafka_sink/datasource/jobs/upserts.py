@@ -117,12 +117,12 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """The column with the names of the keys in its metadata, so that planning can compare them with
-    keyColumns.
+    """The column ``field``, with ``keys`` in its metadata if planning needs them. Planning compares
+    these keys with the option keyColumns.
 
-    This is done for the column with the change type, and for the key columns or the struct columns
-    that contain the keys. A key column may already have the names of an earlier ``upserts``,
-    because a table keeps the metadata of its columns.
+    The keys are added to the column with the change type. They are also added to the key columns,
+    or in a feed of Debezium to the struct with the row. A table keeps the metadata of its columns,
+    so other columns may have the keys of an earlier ``upserts``. These are removed.
     """
     from pyspark.sql import functions as F
 
@@ -139,8 +139,9 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The change type of a key's last change. If the last change is the row before an update, the
-    type is a delete. If the last changes contradict each other, the type is ``TIED``.
+    """The change type of a key's last change, as a column. If the last change is the row before an
+    update, the type is a delete. If several changes come last and their rows differ, the type is
+    ``TIED``.
     """
     from pyspark.sql import functions as F
 
@@ -152,8 +153,11 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Numbers the changes of each key that come last, and compares their rows, because a source may
-    repeat a change.
+    """Adds three columns to ``last``, which has the last changes of each key: their count, a row
+    number, and whether their rows are equal.
+
+    Several last changes with equal rows are repetitions, because a source may send a change twice.
+    If the rows differ, the last change is unknown.
     """
     from pyspark.sql import functions as F
 
@@ -169,7 +173,9 @@ def _compared(
 def _row_text(
     df: DataFrame, log: Changelog, order_by: Sequence[str | Column], type_: Column
 ) -> Column:
-    """A column with the row after each change, as JSON. Null for a delete."""
+    """A column with the row after each change, as JSON. Null for a delete, and for the row before
+    an update.
+    """
     from pyspark.sql import functions as F
 
     if log.images is not None:
