@@ -1,8 +1,8 @@
-"""The open transactions in a topic, which block its read_committed consumers.
+"""Finds the open transactions of a topic, which block its read_committed consumers.
 
 Owns: the search for open transactions of any client, and the advice how to end each of them. Never:
-ending a transaction. The APIs are those of KIP-664: leaders report their producers
-(DescribeProducers), and coordinators report their transactional ids (ListTransactions).
+ending a transaction. The requests come from KIP-664: DescribeProducers to the partition leaders,
+ListTransactions to the coordinators.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from spark_kafka_sink.transactions.transactional_ids import is_drivers, is_once,
 
 
 class Whose(StrEnum):
-    """The kind of owner of an open transaction. The members are in the order in which the command
-    lists transactions.
+    """The kind of client that an open transaction belongs to. The command lists transactions in the
+    order of these members.
     """
 
     #: A run that another run has replaced: no driver ends the transaction.
@@ -58,16 +58,19 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction in a topic, identified by its producer.
+    """An open transaction in ``topic``. Its producer id and epoch identify it.
 
-    ``starts`` has the offset of the transaction's first record, by partition. In the partitions of
-    ``held``, no other open transaction is older, so this transaction holds the last stable offset.
-
-    ``transactional_id`` is None when no coordinator lists the transaction as open. ``committed`` is
-    the transactional id of a transaction that is committed and nevertheless open in a partition:
-    the partition had no leader at the commit, and brokers dropped the marker. ``standing`` is the
-    standing of the transaction's run. It is None for another client's transaction. ``age_ms`` is
-    the age in milliseconds by this machine's clock. It is None if it is unknown.
+    * ``starts``: the offset of its first record, by partition.
+    * ``held``: the partitions in which it is the oldest open transaction, so that it determines the
+      last stable offset.
+    * ``transactional_id``: None if no coordinator lists the transaction as open.
+    * ``found``: its coordinator's description, or None.
+    * ``standing``: whether its run may still commit. None for another client's transaction.
+    * ``decided``: the decision that names it, or None.
+    * ``age_ms``: its age in milliseconds by this machine's clock. None if it is unknown.
+    * ``committed``: usually None. If the coordinator shows the transaction as committed, although a
+      partition shows it as open, its transactional id. In that case the partition had no leader at
+      the commit, and the brokers dropped the marker.
     """
 
     topic: str
@@ -94,7 +97,7 @@ class Blocker:
 
     @property
     def owner(self) -> str:
-        """A description of the transaction's owner."""
+        """The text that describes the owner of the transaction for the operator."""
         if self.whose is Whose.DECIDED and self.decided is not None:
             return f"batch {self.decided.number} of {self.decided.key}, which is decided"
         if self.committed is not None:
@@ -103,7 +106,7 @@ class Blocker:
 
     @property
     def advice(self) -> str:
-        """The advice to end the transaction."""
+        """The text that advises the operator how to end the transaction, usually with a command."""
         name = self.transactional_id
         if name is None:
             partition, offset = min(self.starts.items())
@@ -133,7 +136,7 @@ class Blocker:
         return _ADVICE[self.whose].format(name=name)
 
     def is_older_than(self, age_ms: int) -> bool:
-        """Whether the transaction is older than ``age_ms``; also True if its age is unknown."""
+        """Whether the transaction is older than ``age_ms``. True if its age is unknown."""
         return self.age_ms is None or self.age_ms > age_ms
 
 
@@ -164,11 +167,11 @@ _ADVICE: Final = {
 def blockers(
     client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
-    """Finds every open transaction in ``topic``. The result is sorted by owner.
+    """Finds every open transaction in ``topic``.
 
-    Among the transactions of an owner, those that hold a last stable offset come first. Raises
-    AuthorizationError if the principal may not READ the topic. Also raises KafkaTimeoutError, and
-    the error for a missing topic.
+    The result is sorted by :class:`Whose`. Within a kind, transactions that hold a last stable
+    offset come first. Raises AuthorizationError if the principal may not READ the topic. Also
+    raises KafkaTimeoutError, and the error for a missing topic.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -207,12 +210,13 @@ def blockers(
 def _producers_with_ids(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> tuple[Mapping[TopicPartition, Sequence[ProducerState]], Mapping[int, str]]:
-    """The producers with an open transaction, by partition, and the transactional ids that
-    coordinators list as open, by producer id.
+    """Finds the producers that have an open transaction in ``partitions``. Returns them by
+    partition, and their transactional ids by producer id.
 
-    A transaction may end between the request to the leader and the request to the coordinators. The
-    coordinators then don't list it as open. So a second request is sent to the leader. Only a
-    transaction that is still open there is a hanging transaction::
+    The ids come from the coordinators. A producer without an id has a hanging transaction: the
+    partition shows it as open, and no coordinator does. But a transaction may also end between the
+    request to the leader and the request to the coordinators. So the leader is requested a second
+    time for producers without an id, and only those that it still shows are returned::
 
         leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
         coordinators: 7 is not open      leader, again: 7 is not open
@@ -239,7 +243,7 @@ def _is_there(one: ProducerState, again: Sequence[ProducerState]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The state of a transaction at its coordinator and in the commit log."""
+    """A transaction as its coordinator and the commit log show it."""
 
     found: TransactionDescription
     standing: Standing | None
@@ -288,11 +292,12 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """The transactional ids of the producers in ``identities`` whose transaction is committed.
+    """Finds the transactions in ``identities`` whose coordinator shows them as committed. Returns
+    their transactional ids.
 
-    An identity, the key of the result, is a producer id with the epoch of the transaction. With
+    The key of the result is the identity: (producer id, epoch of the transaction). With
     transactions of version 2, a commit raises the producer's epoch by 1. So a coordinator that
-    reports epoch e may have committed a transaction of epoch e or e - 1.
+    shows epoch 5 may have committed a transaction of epoch 5 (version 1) or 4 (version 2).
     """
     if not identities:
         return {}
@@ -316,11 +321,11 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """The transactions of all clients that are in one of ``states``, from every broker.
+    """Lists the transactions of all clients that are in one of ``states``, from every broker.
     Transactions that the principal may not DESCRIBE are missing.
 
-    If ``producer_ids`` are given, only the transactions of these producers are listed. Raises
-    KafkaTimeoutError if a broker does not respond, because its transactions are then unknown.
+    With ``producer_ids``, lists only the transactions of these producers. Raises KafkaTimeoutError
+    if a broker does not respond, because its transactions are then unknown.
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]
@@ -331,8 +336,8 @@ def every_listed(
 def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-    """The producers with an open transaction, by partition. Partitions without an open transaction
-    are left out.
+    """The producers that have an open transaction, by partition. The result has no partitions
+    without an open transaction.
     """
     calls = [
         Call(

@@ -1,4 +1,4 @@
-"""The offsets after an open transaction, and the consumer groups that wait for it.
+"""The partitions that an open transaction blocks: how many offsets wait, and which consumer groups.
 
 Owns: :class:`HeldPartition`, and the requests ListOffsets, ListGroups and OffsetFetch. Never: the
 owner of the transaction (``blockers.py``).
@@ -31,11 +31,13 @@ _SHARE = "share"
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """A partition whose last stable offset is ``offset``, with ``behind`` further offsets that
-    consumers can't read yet.
+    """A partition in which read_committed consumers can't read beyond ``offset``, the last stable
+    offset.
 
-    ``groups`` are the groups with members that have committed ``offset`` or less, with the number
-    of offsets that they can still read. Groups that the principal may not describe are left out.
+    ``behind`` is the number of offsets after it. ``groups`` are the consumer groups that will be
+    blocked: they have members, and have committed ``offset`` or less. The value for each group is
+    the number of offsets that it can still read. Groups that the principal may not describe are
+    missing.
     """
 
     partition: int
@@ -47,11 +49,10 @@ class HeldPartition:
 def held_partitions(
     client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
 ) -> tuple[HeldPartition, ...]:
-    """Describes the partitions in ``stable``. ``stable`` has the last stable offset of each
-    partition.
+    """Describes the partitions in ``stable``, a map of each partition to its last stable offset.
 
     Raises KafkaTimeoutError, and AuthorizationError if the offsets of a partition may not be read.
-    No groups are returned if brokers can't list groups by state (before 3.0).
+    Brokers before 3.0 can't list groups by state; the results then have no groups.
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)
@@ -93,8 +94,10 @@ def _ends(
 def _committed(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """The committed offsets of every group with members, by group. Groups that brokers can't list,
-    or that the principal may not describe, are left out.
+    """The committed offsets of the consumer groups that have members, by group.
+
+    Empty if the brokers can't list groups by state. Groups that the principal may not describe are
+    missing.
     """
     try:
         groups = _groups(client, deadline_ms)
@@ -118,8 +121,8 @@ def _committed(
 
 
 def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
-    """The OffsetFetch request for the committed offsets of a group, sent to its coordinator. Needs
-    DESCRIBE on the group.
+    """Creates the OffsetFetch request for the committed offsets of a group. It is sent to the
+    group's coordinator, and needs the right DESCRIBE on the group.
     """
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
@@ -129,8 +132,8 @@ def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> Offse
 
 
 def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, int]:
-    """The committed offsets in a response to OffsetFetch. Partitions without a committed offset are
-    left out.
+    """The committed offsets in a response to OffsetFetch. The result has no partitions without a
+    committed offset.
     """
     group = response.groups[0]
     if group.error_code is not ErrorCode.NONE:
@@ -163,7 +166,8 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """The error code to raise for a group. NONE for a group that does not exist any more, or that
-    may not be described. Such a group counts as a group without offsets.
+    """Returns ``code`` if the request must be retried. Returns NONE for errors that a retry can't
+    resolve, such as a group that is missing or may not be described: it counts as a group without
+    offsets.
     """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

@@ -1,11 +1,11 @@
-"""Reads the state of a prefix from brokers and from the commit log, for operators.
+"""Reads the state of exactly-once for a prefix, from brokers and from the commit log, for
+operators.
 
-Owns: :class:`Inspector`, and its findings: open transactions with the standing of their runs, keys
-of the log with the outcome of each decided transaction. Never: a change (``operator.py``), a
-terminal. No write of the sink uses this module.
+Owns: :class:`Inspector`, and its results: open transactions, and keys of the log. Never: a change
+(``operator.py``), a terminal. Writes of the sink don't use this module.
 
-Inspecting fences no driver, so the results may be out of date a moment later. An operator's change
-therefore reads the state again, after fencing.
+Reading fences no driver. So a driver may change the state right after it was read. An operator's
+change therefore first fences the drivers, and then reads the state again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """The key and the batch whose decision names a transaction."""
+    """The decision that names a transaction: its key and the number of its batch."""
 
     key: str
     number: int
@@ -47,10 +47,11 @@ class DecidedBy:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction with the standing of its run, and the decision that names it.
+    """An open transaction of a task.
 
-    ``age_ms`` is the age in milliseconds by this machine's clock. It is None if the coordinator
-    doesn't report a start.
+    ``standing`` shows whether its run may still commit. ``decided`` is the decision that names the
+    transaction, or None. ``age_ms`` is its age in milliseconds by this machine's clock. It is None
+    if the coordinator doesn't return the start of the transaction.
     """
 
     id: TransactionalId
@@ -62,7 +63,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DecidedTransaction:
-    """A transaction of a decision, with its current state at its coordinator and its outcome."""
+    """A transaction of a decided batch, as its coordinator describes it now, and its outcome."""
 
     transaction: PreparedTransaction
     found: TransactionDescription
@@ -71,8 +72,8 @@ class DecidedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """A key of the commit log, with the transactions of the decision in progress. Without a
-    decision in progress, there are no transactions.
+    """The state of a key of the commit log, and the transactions of its decided batch.
+    ``transactions`` is empty if no batch is decided and not done yet.
     """
 
     key: str
@@ -87,8 +88,8 @@ class KeyReport:
 class Overview:
     """The open transactions and the keys of one prefix.
 
-    ``keys`` is None if the log's topic is missing. ``silent`` are the brokers that did not respond,
-    so their open transactions are unknown.
+    ``keys`` is None if the commit log's topic is missing. ``silent`` are the brokers that did not
+    respond: their open transactions are missing in ``open``.
     """
 
     open: tuple[OpenTransaction, ...]
@@ -96,15 +97,15 @@ class Overview:
     silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
-        """The keys of the prefix. Raises RefusedError if the log's topic is missing, because
-        another topic may be the commit log.
+        """Returns ``keys``. Raises RefusedError if the commit log's topic is missing: the decisions
+        may then be in another topic.
         """
         return _known(self.keys)
 
 
 class Inspector:
-    """Reads the state of exactly-once for operators, and changes nothing. max.block.ms limits each
-    step.
+    """Reads the state of exactly-once for operators, and changes nothing. Each request may take
+    max.block.ms.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -112,7 +113,7 @@ class Inspector:
         self._client = client
 
     def overview(self, prefix: str) -> Overview:
-        """The open transactions of ``prefix``, oldest first, and the keys of the log.
+        """Reads the open transactions of ``prefix``, oldest first, and its keys in the commit log.
 
         Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
         """
@@ -128,10 +129,10 @@ class Inspector:
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
-        """Requests the descriptions of the tasks' transactions ``ids`` from their coordinators, and
-        returns them, oldest first.
+        """Reads the state of the tasks' transactions ``ids`` from their coordinators. Returns the
+        open transactions, oldest first. With ``all_``, also returns ended transactions.
 
-        Ended transactions are left out, unless ``all_`` is true.
+        ``states`` are the states of their keys in the commit log.
         """
         if not ids:
             return ()
@@ -149,10 +150,10 @@ class Inspector:
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
     def describe(self, name: str) -> tuple[KeyReport, ...]:
-        """The report of the key ``name``. If ``name`` is a prefix, returns the reports of all keys
-        of that prefix.
+        """The report of the key ``name``, such as ``kprod~nightly``. If ``name`` is only a prefix,
+        the reports of all keys with that prefix.
 
-        Raises RefusedError when there is no such key; the error lists the existing keys.
+        Raises RefusedError if there is no such key. The error lists the keys that exist.
         """
         if SEPARATOR in name:
             return (self.key(name),)
@@ -162,22 +163,24 @@ class Inspector:
         return tuple(self.report(key, state) for key, state in sorted(keys.items()))
 
     def key(self, key: str) -> KeyReport:
-        """The report of exactly this key. Raises RefusedError when the key does not exist."""
+        """The report of the key ``key``. Raises RefusedError if the commit log does not have this
+        key.
+        """
         keys = self.keys(prefix_of_key(check_key(key)))
         if key not in keys:
             raise self._no_such_key(key, keys)
         return self.report(key, keys[key])
 
     def keys(self, prefix: str) -> Mapping[str, CommitState]:
-        """The states of all keys of the prefix. Raises RefusedError if the log's topic is
-        missing.
+        """Reads the states of all keys of ``prefix``. Raises RefusedError if the commit log's topic
+        is missing.
         """
         check_part("PREFIX", prefix)
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """Creates the report of ``key``, whose state is ``state``. The coordinators describe the
-        transactions of the decision.
+        """Creates the report of ``key``. If ``state`` has a decided batch, reads the state of its
+        transactions from their coordinators.
         """
         if state.decision is None:
             return KeyReport(key, state)
@@ -215,8 +218,8 @@ def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
 
 
 def check_key(key: str) -> str:
-    """Returns ``key`` if it is a legal key: a prefix, or a prefix and a name. Raises ConfigError
-    otherwise.
+    """Returns ``key`` if it has a valid form: ``prefix`` or ``prefix~name``. Otherwise raises
+    ConfigError.
     """
     parts = key.split(SEPARATOR)
     if len(parts) > 2:
@@ -230,9 +233,7 @@ def check_key(key: str) -> str:
 
 
 def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
-    """The transactional ids in all decisions in progress, each with the key and the batch of the
-    decision.
-    """
+    """The transactional ids that the decisions in ``states`` name, each with its decision."""
     return {
         one: DecidedBy(key, state.decision.number)
         for key, state in states.items()
@@ -242,6 +243,8 @@ def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
 
 
 def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
-    """The standing of the transaction's run in the state of its key."""
+    """Whether the run of the transaction ``one`` may still commit, according to the state of its
+    key. The standing is UNKNOWN if the key is not in ``states``.
+    """
     state = states.get(one.key)
     return Standing.UNKNOWN if state is None else state.standing(one.run, one.planned)
