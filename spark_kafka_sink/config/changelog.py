@@ -1,13 +1,13 @@
-"""The meaning of a row in a change feed: an insert, an update, the row before an update, or a
-delete.
+"""Change feeds: which column shows whether a row is an insert, an update, the row before an update,
+or a delete.
 
 Owns: :class:`Changelog`, the feeds that have a name, and the reading of the option ``changelog``.
 Never: the columns of a DataFrame (``datasource/write/change_columns.py``), values of rows
 (``records/changes/``), Spark's expressions (``datasource/jobs/upserts.py``).
 
-Names are those of Delta Lake's change data feed, of Debezium's envelope (its module
-``debezium-core``, class ``Envelope``), and of Flink's ``RowKind`` in the column of Paimon's audit
-log.
+The names come from Delta Lake's change data feed, from Debezium's envelope (its module
+``debezium-core``, class ``Envelope``), and from Flink's ``RowKind``, which Paimon's audit log has
+as a column.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 
 class ChangelogMode(StrEnum):
-    """The records that a change of a row becomes."""
+    """The kind of records that the sink writes for a changed row (option ``changelog.mode``)."""
 
     #: The row, or a tombstone.
     UPSERT = "upsert"
@@ -32,13 +32,17 @@ class ChangelogMode(StrEnum):
 class Changelog:
     """A kind of change feed, such as Delta's or Debezium's.
 
-    ``column`` holds the type of each change; the next four fields are its values for an insert, an
-    update and so on. ``order`` names the columns whose values are greater in a later change. The
-    names of nested fields have dots. ``metadata`` names the columns that belong to the feed and not
-    to the table. ``images`` names the columns that hold the row before and after a change.
-    ``images`` is None if the DataFrame's own columns are the row's columns. ``time`` names the
-    column with the time of the commit. ``snapshots`` are the types of inserts that come from a
-    snapshot. Such an insert is older than a change at the same position.
+    * ``column``: the name of the column with the type of each change.
+    * ``inserts``, ``updates``, ``deletes``, ``preimages``: the values of this column for each type.
+      A preimage is the row before an update.
+    * ``order``: the names of the columns that order the changes. A later change has greater values.
+      The name of a nested field has dots.
+    * ``metadata``: the names of the columns that belong to the feed, and not to the table.
+    * ``images``: the names of the two columns that hold the row before and after a change. None if
+      the other columns of the DataFrame are the row.
+    * ``time``: the name of the column with the time of the commit.
+    * ``snapshots``: the types of inserts that come from a snapshot. If such an insert and a change
+      have the same position, the insert is older.
     """
 
     column: str
@@ -54,22 +58,23 @@ class Changelog:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Every known value of ``column``: the types of inserts, updates, deletes and preimages."""
+        """All known values of ``column``: for inserts, updates, deletes and preimages."""
         return (*self.inserts, *self.updates, *self.deletes, *self.preimages)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """The values of the options ``changelog`` and ``changelog.mode``."""
+    """The parsed values of the options ``changelog`` and ``changelog.mode``."""
 
     log: Changelog
     mode: ChangelogMode = ChangelogMode.UPSERT
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
-        """Reads the changelog options in ``values``, the checked options of the sink by attribute.
+        """Reads both options from ``values``, which has the sink's checked options by attribute
+        name.
 
-        Returns None if the option ``changelog`` is not set: the rows are then ordinary rows and not
+        Returns None if the option ``changelog`` is not set. The rows are then ordinary rows, not
         changes.
         """
         text = values["changelog"]
@@ -128,9 +133,10 @@ WORDS: Final = (
 
 
 def changelog_of(text: str) -> Changelog:
-    """The change feed with the name ``text``, or the change feed that the JSON ``text`` describes.
+    """The change feed that the option's text means: a name such as ``debezium``, or JSON that
+    describes a feed.
 
-    Raises ValueError with the reason.
+    Raises ValueError with the reason if the text is neither.
     """
     named = CHANGELOGS.get(text.strip().lower())
     if named is not None:
@@ -145,33 +151,36 @@ def changelog_of(text: str) -> Changelog:
 
 
 def checked_changelog(text: str) -> str:
-    """Returns ``text`` if it is a valid value of ``changelog``. Raises ValueError with
-    the reason.
+    """Returns ``text`` if it is a valid value of the option ``changelog``. Otherwise raises
+    ValueError with the reason.
     """
     changelog_of(text)
     return text
 
 
 def source_position(fields: Collection[str]) -> tuple[str, ...]:
-    """The fields of Debezium's ``source`` that define the order of its events. Empty if the
+    """The fields of Debezium's ``source`` struct that order its events, such as ``("lsn",)`` for
+    PostgreSQL.
+
+    ``fields`` are the names of all fields of the struct, which show the connector. Empty if the
     connector is unknown.
     """
     return next((known for known in _POSITIONS if set(known) <= set(fields)), ())
 
 
 class SparkType(Protocol):
-    """The methods of a Spark data type that ``config`` needs, because ``config`` does not import
-    Spark.
-    """
+    """The method of Spark's data types that this module calls. ``config`` must not import Spark."""
 
     def typeName(self) -> str: ...  # noqa: N802 - Spark's name
 
 
 def unstable_type(data_type: SparkType) -> str | None:
-    """The name of a type within ``data_type`` whose equal values may differ in their bytes.
+    """The name of a type in ``data_type`` that can't be in a key, because two equal values may be
+    written with different bytes. An example is ``double``, with 0.0 and -0.0. None if there is no
+    such type.
 
-    Returns None if there is no such type. A key must not contain such a type: the record of a
-    delete could get other key bytes than the record of the insert.
+    With such a key, the record that deletes a row could have other key bytes than the record that
+    inserted the row.
     """
     name = data_type.typeName()
     if name in _UNSTABLE:

@@ -1,8 +1,8 @@
-"""The columns that options name for keys, values and headers, and the rules for null values.
+"""The options that name columns for a record's key, value and headers.
 
-Owns: the list of columns in an option's text, in SQL's syntax (``id, name, `a,b```),
-:class:`NamedColumns`, and the valid combinations of these options. Never: the existence and the
-types of the columns (``datasource/write/named_columns.py``).
+Owns: the syntax of a list of columns, which is SQL's (``id, name, `a,b```), :class:`NamedColumns`,
+and the rules for null keys and values. Never: whether the columns exist, and their types
+(``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def _name(found: re.Match[str]) -> str:
 
 
 def struct_name(text: str) -> str | None:
-    """The struct column that a text like ``payload.*`` names, here ``payload``. None if the text
-    does not end in ``.*``.
+    """The struct column in a text such as ``payload.*``: here ``payload``. None if the text does
+    not end in ``.*``.
     """
     found = _STRUCT.fullmatch(text)
     return None if found is None else _name(found)
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """Parses the column names in ``text``, in order. Empty if ``text`` is None. Raises ValueError
-    with the reason.
+    """Parses a list of column names, such as ``id, name``. Empty if ``text`` is None. Raises
+    ValueError with the reason.
     """
     names: list[str] = []
     at, more = 0, text is not None
@@ -56,8 +56,10 @@ def column_names(text: str | None) -> tuple[str, ...]:
 
 
 def checked_columns(text: str, *, all_too: bool) -> str:
-    """Returns ``text`` if it is a valid list of columns, otherwise raises ValueError with the
-    reason. With ``all_too`` the texts for all columns, such as ``*``, are also valid.
+    """Returns ``text`` if it is a valid list of columns. Otherwise raises ValueError with the
+    reason.
+
+    With ``all_too``, ``*`` (all columns) and ``payload.*`` (all fields of a struct) are also valid.
     """
     if all_too and struct_name(text) is not None:
         return text
@@ -70,7 +72,9 @@ def checked_columns(text: str, *, all_too: bool) -> str:
 
 
 class ColumnFormat(StrEnum):
-    """The format of a record's key or value, if options name the columns of the key or value."""
+    """The format of a record's value made from ``valueColumns``, or of its key made from
+    ``keyColumns``.
+    """
 
     #: An object with a field for each, as ``to_json(struct(...))`` writes it.
     JSON = "json"
@@ -87,7 +91,9 @@ WITH_SCHEMA: Final = frozenset({ColumnFormat.AVRO, ColumnFormat.PROTOBUF, Column
 
 
 class SubjectStrategy(StrEnum):
-    """The strategy for the subject name of a schema in a registry."""
+    """The rule for the name of a schema's subject in the registry (Confluent's subject name
+    strategy).
+    """
 
     TOPIC = "TopicNameStrategy"
     RECORD = "RecordNameStrategy"
@@ -95,7 +101,7 @@ class SubjectStrategy(StrEnum):
 
 
 class TimestampColumn(StrEnum):
-    """The use of a DataFrame's column ``timestamp`` (option ``timestampColumn``)."""
+    """The use of a column ``timestamp`` in the rows (option ``timestampColumn``)."""
 
     #: The record's timestamp.
     USE = "use"
@@ -104,7 +110,7 @@ class TimestampColumn(StrEnum):
 
 
 class OnNullKey(StrEnum):
-    """The treatment of a key whose columns are all null."""
+    """The key that the sink writes for a row whose key columns are all null."""
 
     #: The record has no key.
     NO_KEY = "no-key"
@@ -113,7 +119,7 @@ class OnNullKey(StrEnum):
 
 
 class OnNullValue(StrEnum):
-    """The treatment of a row whose value is null."""
+    """The record that the sink writes for a row whose value is null."""
 
     #: A record with a null value, which deletes its key from a compacted topic.
     TOMBSTONE = "tombstone"
@@ -124,11 +130,12 @@ class OnNullValue(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """The options that determine how values are written as JSON.
+    """The options for columns that are written as JSON.
 
-    Formats are patterns of ``config/timestamp_pattern.py``. A format of None means the default
-    format of ``to_json``. ``time_zone`` is the session's time zone. It is used for timestamps
-    within a VARIANT, because the timestamps of columns have a time zone in their type.
+    ``timestamp_format`` and ``timestamp_ntz_format`` are patterns of
+    ``config/timestamp_pattern.py``. None means the format that ``to_json`` has by default.
+    ``time_zone`` is the time zone of Spark's session. It is used for timestamps inside of a VARIANT
+    only, because the type of a timestamp column has its own time zone.
     """
 
     ignore_null_fields: bool = True
@@ -139,7 +146,9 @@ class JsonOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> JsonOptions:
-        """Reads the options of JSON in ``values``, the checked options of the sink by attribute."""
+        """Reads the options for JSON from ``values``, which has the sink's checked options by
+        attribute name.
+        """
         return cls(
             ignore_null_fields=values["json_ignore_null_fields"],
             plain_decimals=values["json_plain_decimals"],
@@ -155,11 +164,11 @@ AS_TO_JSON: Final = JsonOptions()
 
 @dataclass(frozen=True, slots=True)
 class NamedColumns:
-    """The columns that options name, spelled as the user writes them. Empty if no option names
-    columns.
+    """The columns that the options name for key, value and headers, as the user writes their names.
 
-    If ``value_is_struct`` is true, the options name a single column, which is a struct. The value
-    of the record consists of the struct's fields.
+    A tuple is empty if the option is not set. If ``value_is_struct`` is true, ``valueColumns`` was
+    a text such as ``payload.*``: ``value`` is then ``("payload",)``, and the record's value is made
+    from the fields of that struct.
     """
 
     key: tuple[str, ...] = ()
@@ -175,8 +184,8 @@ class NamedColumns:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NamedColumns:
-        """Reads the options that name columns in ``values``, the checked options of the sink by
-        attribute.
+        """Reads these options from ``values``, which has the sink's checked options by attribute
+        name.
         """
         struct = struct_name(values["value_columns"] or "")
         return cls(

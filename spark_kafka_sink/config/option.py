@@ -1,8 +1,8 @@
-"""The definition of an option: its type, its rule, its status; and the parsing of its value.
+"""The definition of an option (type, rule, status), and the parsing of its value.
 
 Owns: :class:`Option`, the types and validators of Kafka's ``ConfigDef`` with Java's messages, and
-the reading of one value; :class:`Check`, a rule between several options. Never: the table of
-options (``option_table``), or contradictions between options (``cross_checks``).
+the reading of one value; :class:`Check`, a rule for several options together. Never: the table of
+options (``option_table``), the rules between producer options (``cross_checks``).
 
 Messages are the same as Java's, because users search for them. They contain the value, shortened
 and escaped, but never the value of a secret.
@@ -66,7 +66,7 @@ _BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
 
 
 class Status(Enum):
-    """The treatment of an option."""
+    """The treatment of an option that a user sets."""
 
     #: Read and obeyed.
     HONOURED = "honoured"
@@ -82,10 +82,10 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule for a value (``ConfigDef.Validator``).
+    """A rule for the value of one option (Java's ``ConfigDef.Validator``).
 
-    ``words`` describe the rule in the docs. ``checked`` returns the effective value, or raises
-    ValueError with Java's sentence.
+    ``words`` is its text in the docs. ``checked`` is a function of the value: it returns the
+    effective value, or raises ValueError with Java's message.
     """
 
     words: str
@@ -114,23 +114,24 @@ def within(low: float, high: float | None = None, extra: int | None = None) -> R
 
 
 def any_case(text: str) -> str:
-    """Returns a normal form of ``text``: texts that differ only in case have the same normal
-    form.
+    """Converts ``text`` to a form that is equal for texts that differ only in case: ``"Gzip"`` and
+    ``"gzip"`` both become ``"GZIP"``.
     """
     # The capital of a long s is an S, and of a dotless i an I: those are other words.
     return text.upper() if text.isascii() else text
 
 
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
-    """A rule that accepts one of ``choices`` (``ValidString``).
+    """A rule that accepts one of ``choices`` (Java's ``ValidString``).
 
-    ``same`` returns the normal form of a text. A text is accepted if its normal form is the normal
-    form of a choice, and the result is that choice. :func:`any_case` makes the rule
-    ``CaseInsensitiveValidString``. Values of this package use ``letters``: ``exactly_once`` and
-    ``exactlyOnce`` become ``exactly-once``.
+    ``same`` is a function that removes differences to ignore. A text is accepted if ``same``
+    returns the same for the text and for a choice. The effective value is that choice. With
+    :func:`any_case` the rule is Java's ``CaseInsensitiveValidString``. With ``letters``,
+    ``exactly_once`` and ``exactlyOnce`` become ``exactly-once``.
 
-    ``empty`` describes the meaning of the empty text. If ``empty`` is None, the empty text is
-    invalid. If ``empty`` is "", the code that reads the option checks the empty text.
+    ``empty`` is the meaning of the empty text, for the docs. If it is None, the empty text is
+    invalid. If it is "", the empty text passes this rule, and the code that reads the option checks
+    it.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -162,11 +163,12 @@ NOT_EMPTY = Rule("not empty", _not_empty)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option, declared once.
+    """The definition of an option.
 
-    ``name`` is Java's name for a ``kafka.*`` option (without the prefix), and for other options our
-    own name in camelCase. ``note`` is the reason for a status other than HONOURED. The warning, the
-    error and the docs show it. The purpose of an option is in ``cli/options.toml``.
+    ``name`` is Java's name for a producer option, without the prefix ``kafka.``. Other options have
+    names of this package in camelCase. ``note`` is the reason for any status except HONOURED: it is
+    shown in the warning, in the error and in the docs. The description of the option is in
+    ``cli/options.toml``.
     """
 
     name: str
@@ -193,15 +195,17 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """The name of the option's field in a configuration: ``batch_size``, ``report_path``."""
+        """The name of the field that has this option's value in a configuration, such as
+        ``batch_size`` for ``batch.size``.
+        """
         return _attribute_of(self.name)
 
     def read(self, given: object, spelled: str) -> OptionValue:
-        """The parsed value of ``given``, by Java's rules (``ConfigDef.parseType``).
+        """Parses ``given`` by Java's rules (``ConfigDef.parseType``), and returns the effective
+        value.
 
-        ``given`` is usually text. A value that already has the option's type is also accepted.
-        ``spelled`` is the option's name as the user writes it, for the hint. Raises ConfigError
-        with Java's message.
+        ``given`` is usually text, but may already have the option's type. ``spelled`` is the
+        option's name as the user writes it, for the hint. Raises ConfigError with Java's message.
         """
         if given is None:
             raise self.error(given, "Value must be non-null", spelled)
@@ -214,10 +218,11 @@ class Option:
     def error(
         self, given: object, rule: str, spelled: str, meant: str | None = None
     ) -> ConfigError:
-        """The error with the text of Java's ConfigException: "Invalid value X for configuration Y:
-        rule".
+        """Creates the error for a wrong value, with the text of Java's ConfigException: "Invalid
+        value X for configuration Y: ...".
 
-        The hint begins with ``meant``, the value that was probably intended.
+        ``rule`` is the end of that text. ``meant`` is the value that the user probably meant, for
+        the hint.
         """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
         takes = f"{spelled} takes {self._taken()}" + (self.advice and f": {self.advice}")
@@ -235,7 +240,9 @@ class Option:
         return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
 
     def _meant(self, text: str) -> str | None:
-        """The valid value that is most similar to ``text``. None if no valid value is similar."""
+        """The valid value that is most similar to the wrong value ``text``. None if no valid value
+        is similar.
+        """
         if self.rule is not None and self.rule.choices:
             return nearest_value(text, self.rule.choices)
         if self.type is OptionType.BOOLEAN:
@@ -248,8 +255,8 @@ class Option:
         return meant
 
     def _taken(self) -> str:
-        """Describes the accepted values and the default, such as "int, at least 0; the default is
-        5".
+        """The text in a hint about the valid values and the default, such as "int, at least 0; the
+        default is 5".
         """
         taken = "true or false" if self.type is OptionType.BOOLEAN else self.type.value
         taken += "" if self.rule is None else f", {self.rule.words}"
@@ -269,7 +276,9 @@ class Option:
         return str(given)
 
     def _parsed(self, text: str) -> OptionValue:
-        """Parses ``text`` as a value of this option. Raises ValueError with Java's message."""
+        """Parses ``text`` as a value of this option, and applies its rule. Raises ValueError with
+        Java's message.
+        """
         value: OptionValue = text.strip(_JAVA_BLANKS)
         trimmed = str(value)
         match self.type:
@@ -304,8 +313,8 @@ def alike(
     status: Status = Status.HONOURED,
     note: str = "",
 ) -> Iterator[Option]:
-    """Yields an option for each of ``names``. The options have no default, and differ in their
-    names only.
+    """Yields an option for each name in ``names``, which are separated by blanks. The options have
+    no default, and differ only in their names.
     """
     return (Option(name, type_, None, None, status, note) for name in names.split())
 
@@ -313,8 +322,9 @@ def alike(
 #: Effective values by the options' names.
 @cache
 def _attribute_of(name: str) -> str:
-    """The attribute name for an option name: ``batch_size`` for ``batch.size``. Cached, because
-    each process converts the same names again and again.
+    """Converts an option name to an attribute name: ``batch.size`` to ``batch_size``,
+    ``reportPath`` to ``report_path``. Cached, because each process converts the same names again
+    and again.
     """
     return _CAPITAL.sub("_", name.replace(".", "_")).lower()
 
@@ -324,8 +334,8 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on one option: the option was set. If ``value`` is not None, the condition is
-    that the effective value equals ``value``.
+    """A condition about one option. If ``value`` is None, the condition is that the user has set
+    the option. Otherwise it is that the option's effective value equals ``value``.
     """
 
     name: str
@@ -334,12 +344,14 @@ class Condition:
     @staticmethod
     @cache  # the texts are those of the tables of checks
     def in_text(text: str) -> tuple[Condition, ...]:
-        """Parses conditions of the forms ``name`` and ``name=value``, with blanks between them."""
+        """Parses conditions such as ``batch.size acks=all``, which are separated by blanks."""
         items = (item.partition("=") for item in text.split())
         return tuple(Condition(name, value if equals else None) for name, equals, value in items)
 
     def holds(self, given: Container[str], values: Values) -> bool:
-        """Whether the condition holds; values are compared without regard to case."""
+        """Whether the condition is true. ``given`` are the names of the options that the user has
+        set, and ``values`` all effective values. Case is ignored.
+        """
         if self.value is None:
             return self.name in given
         return text_of(values.get(self.name)).lower() == self.value.lower()
@@ -347,12 +359,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A combination of options that is an error, or a warning if ``warns`` is set.
+    """A combination of options that is an error, or a warning if ``warns`` is true.
 
-    A combination is wrong if all conditions of ``given`` hold, none of ``unless`` holds, and
-    ``broken`` is true of the effective values; see :meth:`Condition.in_text`. In the message and
-    the hint, ``{option}`` is replaced by the option's value, and ``<option>`` by the option's name
-    as the user wrote it.
+    The combination is found if all conditions in ``given`` are true, no condition in ``unless`` is
+    true, and the function ``broken`` returns true for the effective values. (For the conditions see
+    :meth:`Condition.in_text`.) ``sentence`` and ``hint`` are the texts of the error: in them,
+    ``{option}`` is replaced by the option's value, and ``<option>`` by the option's name as the
+    user wrote it.
     """
 
     given: str
@@ -364,7 +377,7 @@ class Check:
     warns: bool = False
 
     def applies(self, given: Container[str], values: Values) -> bool:
-        """Whether the options have the wrong combination that this check describes."""
+        """Whether the options have this combination."""
         needed, excuses = Condition.in_text(self.given), Condition.in_text(self.unless)
         return (
             all(one.holds(given, values) for one in needed)
@@ -373,7 +386,7 @@ class Check:
         )
 
     def names(self) -> Iterator[str]:
-        """Every option name in the check, also the names in its texts."""
+        """All option names that occur in the check's conditions and texts."""
         for text in (self.given, self.unless):
             yield from (one.name for one in Condition.in_text(text))
         for text in (self.sentence, self.hint):
@@ -387,8 +400,8 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """Raises ConfigError for the first of ``checks`` that the options fail. Returns the warnings of
-    checks that only warn.
+    """Raises ConfigError for the first of ``checks`` whose combination the options have. Checks
+    with ``warns`` raise nothing: their texts are returned as warnings.
     """
 
     def filled(text: str) -> str:
@@ -406,10 +419,10 @@ def refuse(
 
 
 def takes_references(option: Option) -> bool:
-    """Whether the value of an option may be a reference.
+    """Whether an option's value may be a reference such as ``${env:NAME}``.
 
-    True for secrets, users, paths and addresses of TLS, SASL and a registry; false for a choice
-    among known words.
+    That is so for secrets, user names, paths and addresses of TLS, SASL and a schema registry,
+    unless the option has a fixed set of values.
     """
     if not option.name.startswith(REFERABLE) or option.rule is not None:
         return False
@@ -417,11 +430,11 @@ def takes_references(option: Option) -> bool:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """Raises ConfigError if an option contains a reference but accepts no references, or if the
-    form of the reference is unsupported.
+    """Raises ConfigError if a value contains a reference that this option does not accept, or a
+    reference of an unsupported form.
 
-    References are not looked up, because an executor may have files and variables that the driver
-    lacks.
+    References are not looked up here, because an executor may have files and environment variables
+    that the driver lacks.
     """
     text = value.value if isinstance(value, Password) else value
     if isinstance(text, str):

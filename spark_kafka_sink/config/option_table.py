@@ -1,8 +1,9 @@
-"""Every option, declared once: the producer's under Java's names, and our own in camelCase.
+"""The definitions of all options: the producer's options under Java's names, and the sink's options
+in camelCase.
 
 Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
-partitioners. Never: the meaning of two options together (``cross_checks``), names of other
-components (``foreign_options.toml``), or the purpose of an option (``cli/options.toml``).
+partitioners. Never: rules for several options together (``cross_checks``), names of other software
+(``foreign_options.toml``), or the descriptions of options (``cli/options.toml``).
 
 Names, types, bounds and defaults come from ``ProducerConfig`` of Kafka 4.3. ``cli/options.toml``
 lists the defaults that differ, with the reasons. One bound is stricter than Java's: Java accepts a

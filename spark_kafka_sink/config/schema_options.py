@@ -1,7 +1,8 @@
-"""Options of the formats with a schema, and of the registry that keeps schemas.
+"""The options of the formats with a schema (Avro, Protobuf, JSON Schema), and of the schema
+registry.
 
-Owns: :class:`SchemaOptions`, and the valid combinations of these options. Never: the rows of the
-options (``option_table``), a request (``network/schema_registry.py``), a schema.
+Owns: :class:`SchemaOptions`, and the valid combinations of these options. Never: the definitions of
+the options (``option_table``), a request (``network/schema_registry.py``), a schema.
 
 The names are Confluent's, because users and their files already have these names.
 """
@@ -48,7 +49,9 @@ from spark_kafka_sink.config.option_table import (
 
 @dataclass(frozen=True, slots=True)
 class PayloadOptions:
-    """The schema options of keys or of values."""
+    """The schema options for the record's value or for its key. ``part`` is ``"value"`` or
+    ``"key"``.
+    """
 
     part: str
     format: ColumnFormat
@@ -60,16 +63,16 @@ class PayloadOptions:
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether the registry's subject of the schema is named after a topic."""
+        """Whether the name of the topic is a part of the schema's subject in the registry."""
         return self.use_id is None and self.strategy is not SubjectStrategy.RECORD
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """The options that the driver needs for a write with a schema.
+    """The schema options of one write. Only the driver uses them.
 
-    ``registry`` are the options for the registry's client, by name. References to secrets in them
-    are not looked up yet.
+    ``registry`` are the options for the connection to the schema registry, as pairs of name and
+    value. They may contain references to secrets, which are not looked up yet.
     """
 
     payloads: tuple[PayloadOptions, ...]
@@ -83,11 +86,11 @@ class SchemaOptions:
 def schema_options(
     own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
 ) -> SchemaOptions | None:
-    """Reads the schema options. Returns None if neither the key's nor the value's format has a
+    """Reads and checks the schema options. Returns None if the formats of key and value need no
     schema. Raises ConfigError.
 
-    ``own`` are the options that the user has set, and ``options`` all effective options, with
-    defaults.
+    ``own`` are the options that the user has set. ``options`` are the effective values of all
+    options.
     """
     formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
     parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
@@ -181,7 +184,9 @@ _CHECKS: Final = (
 
 
 def _check_registry(own: Mapping[str, OptionValue]) -> None:
-    """Raises ConfigError for a secret that Spark would show, or that would be sent unencrypted."""
+    """Checks the options for the schema registry. Raises ConfigError, for example for a secret that
+    Spark would show, or that would be sent without TLS.
+    """
     for one in REGISTRY_OPTIONS:
         check_references(one, own.get(one.name), one.name)
     for name in (USER_INFO, *(REGISTRY + n for n in NOT_HIDDEN_BY_SPARK if n.startswith("ssl."))):
@@ -191,17 +196,20 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
 
 
 def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
-    """The TLS options for the registry, under the names that the same options have for brokers."""
+    """The TLS options for the schema registry, without their prefix: under
+    ``ssl.truststore.location`` and so on, like the brokers' TLS options.
+    """
     of = f"{REGISTRY}ssl."
     return {n.removeprefix(REGISTRY): value for n, value in values.items() if n.startswith(of)}
 
 
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
-    """The registry's addresses, without a slash at the end.
+    """The addresses of the schema registry, such as ``("https://host:8081",)``, without a slash at
+    the end.
 
-    Empty if the option is a reference to a secret: the address is then checked later, after the
-    lookup of the reference. Raises ConfigError for an invalid address, for an address without TLS
-    that would get a secret, and for TLS options without effect.
+    Empty if the option is a reference to a secret: the address is then checked after the lookup.
+    Raises ConfigError for an invalid address, for an address without TLS that would get a secret,
+    and for TLS options without an effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):

@@ -1,9 +1,9 @@
-"""The combinations of the sink's options that are errors, or that lead to a warning.
+"""The combinations of sink options that are an error or a warning.
 
-Owns: :data:`CHECKS`, a row for each wrong combination, in the order in which they are checked;
-:data:`GUARANTEES` and :data:`KEYLESS`, the rows that also need options of the producer. Never: the
-rule of one option (``option_table``), the producer's options together (``cross_checks``). Only the
-driver imports this module, when it parses options.
+Owns: :data:`CHECKS`, with a row for each combination, in the order in which they are checked;
+:data:`GUARANTEES` and :data:`KEYLESS`, the rows that also need producer options. Never: the rule of
+one option (``option_table``), combinations of producer options (``cross_checks``). Only the driver
+imports this module, when it parses options.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ _IS_LOG = (
 
 
 def _not_the_commit_log(name: str) -> Iterator[Check]:
-    """The checks that the topic of option ``name`` is not a commit log. The commit logs are the log
-    of this write, and the default log that other writes use.
+    """The checks that the option ``name`` does not name a commit log: neither the commit log of
+    this write nor the default commit log.
     """
     yield _one_topic(name, "commitLogTopic", _IS_LOG)
     default = f"{name} is '{COMMIT_LOG_TOPIC}', the topic of the commit log"

@@ -1,4 +1,4 @@
-"""Patterns of timestamps, with the letters of Java's DateTimeFormatter.
+"""Patterns for timestamps, such as ``yyyy-MM-dd``, with the letters of Java's DateTimeFormatter.
 
 Owns: :func:`pattern_parts`. Never: a timestamp (``records/json/json_times.py``).
 """
@@ -13,8 +13,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a timestamp pattern: the letter ``text``, repeated ``count`` times. If ``count`` is
-    0, ``text`` is literal text.
+    """A part of a pattern. ``Part("y", 4)`` is ``yyyy``. If ``count`` is 0, ``text`` is literal
+    text.
     """
 
     text: str
@@ -33,7 +33,11 @@ _PIECE: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]+")
 
 
 def pattern_parts(pattern: str, *, has_zone: bool = True) -> tuple[Part, ...]:
-    """The parts of ``pattern`` in order. Raises ValueError with the reason."""
+    """Splits a pattern into its parts. Raises ValueError with the reason if the pattern is not
+    supported.
+
+    With ``has_zone`` false, letters for a time zone are not supported.
+    """
     parts: list[Part] = []
     at = 0
     while at < len(pattern):
@@ -59,6 +63,6 @@ def pattern_parts(pattern: str, *, has_zone: bool = True) -> tuple[Part, ...]:
 
 
 def checked_pattern(pattern: str, *, has_zone: bool) -> str:
-    """Returns ``pattern`` if it is a valid pattern. Raises ValueError with the reason otherwise."""
+    """Returns ``pattern`` if it is supported. Otherwise raises ValueError with the reason."""
     pattern_parts(pattern, has_zone=has_zone)
     return pattern

@@ -1,7 +1,7 @@
-"""The combined meaning of the ``ssl.`` and ``sasl.`` options of a client.
+"""The ``ssl.`` and ``sasl.`` options of a client, read and checked together.
 
-Owns: ``security_rules`` (the conditions under which options count, and the options of login
-modules), ``sasl_settings`` (one mechanism and its settings) with ``oauth_settings`` (the source of
-a token). Never: a row of the table (``option_table``), a connection, a secret's lookup
+Owns: ``security_rules`` (when these options have an effect, and the options of login modules),
+``sasl_settings`` (the mechanism and its settings) and ``oauth_settings`` (the source of a token).
+Never: a row of the table (``option_table``), a connection, the lookup of a secret
 (``base/security``).
 """

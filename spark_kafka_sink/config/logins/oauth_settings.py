@@ -1,4 +1,4 @@
-"""The source of a token for OAUTHBEARER, and of AWS credentials, from the options.
+"""The settings of OAUTHBEARER and AWS_MSK_IAM: where a token or AWS credentials come from.
 
 Owns: the sources of tokens as values (:data:`TokenSource`), the options that name each source, and
 the check that there is exactly one source. Never: fetching (``network/auth/token_sources.py``).
@@ -82,7 +82,7 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """A token that an option contains."""
+    """Source of a token: an option contains the token itself."""
 
     words: ClassVar = "the options themselves"
     token: Password
@@ -90,9 +90,7 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file with the token. The file is read again whenever a token is needed, because another
-    program renews the token in it.
-    """
+    """Source of a token: a file that another program renews. It is read again for each login."""
 
     words: ClassVar = "a file"
     path: Text
@@ -100,8 +98,8 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredToken:
-    """Kafka's unsigned tokens for development: JSON claims, and the lifetime of a token
-    in seconds.
+    """Source of a token: Kafka's unsigned tokens for development. The token is made from JSON
+    ``claims``, and is valid for ``life_s`` seconds.
     """
 
     words: ClassVar = "unsecuredLogin... in sasl.jaas.config"
@@ -111,9 +109,10 @@ class UnsecuredToken:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """A client id and secret, for tokens from the endpoint ``url`` (RFC 6749, 4.4).
+    """Source of a token: the token endpoint ``url``, with a client id and secret (client
+    credentials grant, RFC 6749, 4.4).
 
-    ``tls`` are the ``ssl.`` options for the token endpoint only.
+    ``tls`` are the ``ssl.`` options for the connection to the endpoint.
     """
 
     words: ClassVar = "a token endpoint"
@@ -130,8 +129,10 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenProvider:
-    """The import path of a user's class or function that returns tokens. ``options`` are the
-    options of the login module in ``sasl.jaas.config``.
+    """Source of a token: a user's Python class or function, with the import path ``path``.
+
+    ``option`` is the option that names it. ``options`` are the options of the login module in
+    ``sasl.jaas.config``, which the class gets.
     """
 
     words: ClassVar = "your own class"
@@ -142,9 +143,11 @@ class TokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """The source of AWS credentials: the default credential chain, a profile, or a role to assume.
+    """Source of AWS credentials: a role to assume, a profile, or the default credential chain if no
+    field is set.
 
-    ``provider`` is the import path of a provider of a botocore or boto3 session, or of credentials.
+    ``provider`` is the import path of a user's function that returns a botocore or boto3 session,
+    or credentials.
     """
 
     words: ClassVar = "AWS's credentials"
@@ -164,7 +167,9 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """The options that determine when a token is refreshed: Java's ``sasl.login.refresh.*``."""
+    """The values of the options ``sasl.login.refresh.*``, which determine when a token is
+    refreshed.
+    """
 
     window_factor: float
     window_jitter: float
@@ -184,8 +189,8 @@ class OAuthSettings:
 
 
 def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSettings:
-    """Reads the settings of OAUTHBEARER from the ``sasl.`` options and the login module. Raises
-    ConfigError.
+    """Reads the settings of OAUTHBEARER from the ``sasl.`` options, and from ``module``, the login
+    module in ``sasl.jaas.config``. Raises ConfigError.
     """
     _check_names(options, module)
     source = _source(options, module)
@@ -201,8 +206,8 @@ def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSet
 
 
 def aws_login(module: JaasEntry) -> AwsLogin:
-    """The AWS login that the login module IAMLoginModule configures. All of its options are
-    optional.
+    """Reads the source of AWS credentials from the options of the login module IAMLoginModule. All
+    of these options are optional.
     """
     external_id = module.get("awsRoleExternalId")
     return AwsLogin(
@@ -216,32 +221,35 @@ def aws_login(module: JaasEntry) -> AwsLogin:
 
 
 def names_own_class(options: Mapping[str, object]) -> bool:
-    """Whether the options name a user's class that returns the token. The options of the login
-    module then belong to that class.
+    """Whether an option names a user's class as the source of the token. The options of the login
+    module are then passed to that class, and not checked here.
     """
     names = (_class_of(options, option) for option in (_HANDLER, _RETRIEVER))
     return any(name != _AWS and is_import_path(name) for name in names)
 
 
 def is_known_handler(name: str) -> bool:
-    """Whether ``name``, without a vendor's package prefix, is a Java class of OAUTHBEARER that this
-    package replaces.
+    """Whether ``name`` is one of the Java callback handler classes for OAUTHBEARER that this
+    package replaces by its own code. ``name`` has no package prefix of a vendor.
     """
     return name in _ORDINARY or name == _AWS
 
 
 def _class_of(options: Mapping[str, object], option: str) -> str:
-    """The class that ``option`` names, without a vendor's package prefix.
+    """The class that ``option`` names, without a vendor's package prefix. Empty if it names no
+    class.
 
-    Empty if the option names no class, or names a class that this package replaces (``_ORDINARY``).
+    Also empty for Kafka's own classes (``_ORDINARY``), because this package does their work without
+    that option.
     """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
-    """Raises ConfigError for invalid option names. Runs before other checks, which would report a
-    misspelt option as missing.
+    """Checks the names of the login module's options. Raises ConfigError.
+
+    This is the first check, because later checks would report a misspelt option as missing.
     """
     if text_of(options.get("sasl.username")):
         raise _refused(
@@ -256,8 +264,8 @@ def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
 def _refuse_what_is_of_another_source(
     options: Mapping[str, object], module: JaasEntry, source: TokenSource
 ) -> None:
-    """Raises ConfigError for options that ``source`` does not use, such as a client id when the
-    token comes from a file.
+    """Raises ConfigError for options that have no effect with ``source``. An example is a client id
+    when the token comes from a file.
     """
     idle = []
     if not isinstance(source, ClientCredentials):
@@ -282,8 +290,8 @@ def _refuse_what_is_of_another_source(
 
 
 def _source(options: Mapping[str, object], module: JaasEntry) -> TokenSource:
-    """The source of tokens that the options name. Raises ConfigError if they name no source or
-    several sources.
+    """The source of the token, according to all options. Raises ConfigError if the options name no
+    source or several sources.
     """
     token = shown_text(options.get("sasl.password"))
     inline = module.get("oauth.access.token")
@@ -359,8 +367,8 @@ def _by_url(options: Mapping[str, object], module: JaasEntry) -> TokenSource | N
 
 
 def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
-    """The ``ssl.`` options for the token endpoint, after the same checks as for the brokers'
-    ``ssl.`` options.
+    """Reads the ``ssl.`` options for the token endpoint from the login module. The checks are the
+    same as for the brokers' ``ssl.`` options.
     """
     found: dict[str, Text] = {}
     for name in module.options:
@@ -375,8 +383,8 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
 
 
 def _checked_url(given: Text) -> SplitResult:
-    """The parsed URL of the endpoint. Raises ConfigError, which does not show the URL, when it is
-    not usable.
+    """Parses the URL of the token endpoint. Raises ConfigError if it is not usable. The error does
+    not show the URL, which may contain a secret.
     """
     parts = url_parts(text_of(given))
     if parts is None or not (parts.scheme == "file" and parts.netloc in ("", "localhost")):
@@ -392,8 +400,8 @@ def _checked_url(given: Text) -> SplitResult:
 
 
 def _either(options: Mapping[str, object], option: str, module: JaasEntry) -> Text:
-    """The value of an option, which may also be given under another name in the login module.
-    Raises ConfigError for two different values.
+    """The value of an option that has a second name in the login module. Raises ConfigError if the
+    two values differ.
     """
     inline = {name: module.get(name) for name in _IN_MODULE[option]}
     given = {option: shown_text(options.get(option))} | inline
@@ -459,8 +467,8 @@ def _two_values(what: str) -> ConfigError:
 
 
 def checked_extension(name: str, value: str) -> tuple[str, str]:
-    """Returns the SASL extension ``name`` with its ``value`` if they are valid (KIP-342). Raises
-    ConfigError otherwise.
+    """Returns ``(name, value)`` if this SASL extension is valid (KIP-342). Otherwise raises
+    ConfigError.
     """
     if name == "auth" or _EXTENSION_NAME.fullmatch(name) is None:
         raise _refused(
@@ -477,6 +485,8 @@ def _refused(what: str, hint: str | None = None) -> ConfigError:
 
 
 def _effective(options: Mapping[str, object]) -> Values:
-    """The given value of an option, converted to its type, or the default of the option table."""
+    """The values of the producer's options: the value in ``options``, converted to its type, or the
+    default.
+    """
     given = {name: value for name, value in options.items() if value is not None}
     return {name: option.default for name, option in PRODUCER_OPTIONS.items()} | given

@@ -1,11 +1,11 @@
-"""The combined ``sasl.`` options: one mechanism, and its settings.
+"""Reads the ``sasl.`` options together: the mechanism, and its settings.
 
-Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` that it may have, the
-short form ``sasl.username`` and ``sasl.password``, and contradictions between them. Never: a
+Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` for each mechanism, the
+short form ``sasl.username`` and ``sasl.password``, and contradictions between these. Never: a
 connection, a token, a file; the source of a token (``oauth_settings.py``).
 
-The driver reads the settings only to find mistakes before any task starts. Each producer reads the
-settings again, on the machine where references to secrets can be resolved.
+The driver reads the settings only to find mistakes before a task starts. Each producer reads them
+again, on the machine on which references to secrets can be looked up.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class UserAndPassword:
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """The settings of GSSAPI. If ``keytab`` is not set, the credentials come from the ticket cache
-    of ``kinit``.
+    """The settings of GSSAPI (Kerberos). If ``keytab`` is None, the ticket comes from the cache
+    that ``kinit`` has filled.
     """
 
     service_name: Text
@@ -70,17 +70,17 @@ class KerberosSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """A SASL mechanism, by its registered name, and its settings."""
+    """A SASL mechanism, such as ``SCRAM-SHA-512``, and its settings."""
 
     mechanism: str
     login: UserAndPassword | OAuthSettings | AwsLogin | KerberosSettings
 
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
-    """Reads the SASL settings from ``options``: the ``sasl.`` options that were set, by Java's
-    names.
+    """Reads the mechanism and its settings from ``options``, the ``sasl.`` options that the user
+    has set. Their names are Java's, without a prefix.
 
-    Raises ConfigError that names the options and never shows a secret.
+    Raises ConfigError. The error names the options and never shows a secret.
     """
     entry = options.get(_JAAS)
     if not isinstance(entry, JaasEntry):
@@ -98,18 +98,19 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """Whether the whole value of ``sasl.jaas.config`` is a reference that is looked up later.
+    """Whether the whole value of ``sasl.jaas.config`` is a reference to a secret, such as
+    ``${file:/path}``, which is looked up later.
 
-    If only the value of an option of the login module is a reference, the login module can be read.
-    The checks then treat the reference as the value.
+    If only the value of one option in it is a reference, the text can be parsed and the result is
+    False.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
 
 
 def names_a_known_module(login_module: str) -> bool:
-    """Whether the text begins with the name of a known login module. An error may show such a name,
-    but no other part of the text.
+    """Whether the text begins with the class name of a known login module. An error message may
+    show that name, but no other part of the text, which may be a secret.
     """
     first = login_module.split(None, 1)[:1]
     return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
@@ -147,8 +148,8 @@ def _check_module(entry: JaasEntry, mechanism: str) -> None:
 
 
 def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
-    """Raises ConfigError for a Java callback handler class that this package does not replace,
-    because there is no JVM to run the class.
+    """Raises ConfigError if an option names a Java callback handler class that this package can't
+    replace. There is no JVM to run the class.
     """
     client, login = (without_shading(text_of(options.get(name))) for name in _HANDLERS)
     if client and not _is_known(client, mechanism):
@@ -168,8 +169,8 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
 
 
 def _is_known(handler: str, mechanism: str) -> bool:
-    """Whether this package replaces the Java class ``handler`` for the mechanism. ``handler`` is
-    the class name without a vendor's package prefix.
+    """Whether this package has a replacement for the Java class ``handler`` with this mechanism.
+    ``handler`` has no package prefix of a vendor.
     """
     if mechanism == OAUTHBEARER:
         return is_known_handler(handler)

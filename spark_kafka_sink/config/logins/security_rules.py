@@ -1,8 +1,10 @@
-"""The conditions under which the ``ssl.`` and ``sasl.`` options of Kafka's clients have an effect.
+"""Rules for the ``ssl.`` and ``sasl.`` options: when they have an effect, and which can't be
+combined.
 
 Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
-checks, and the rules for the effect of options: ``security.protocol``, the mechanism, a key store
-or trust store given in two ways. Never: a row of the option table, a certificate, a connection.
+checks; which options count for a ``security.protocol`` or a mechanism; the rules against a key
+store or trust store that is given in two ways. Never: a row of the option table, a certificate, a
+connection.
 """
 
 from __future__ import annotations
@@ -78,11 +80,11 @@ TLS_1_3_SUITES: Final = frozenset(
 
 
 def _rule(given: str, unless: str, message: str) -> Check:
-    """A rule against options without effect.
+    """Creates a check for options that make no sense together.
 
-    It is an error to set all options of ``given`` and no option of ``unless``. An item such as
-    ``type=PEM`` counts as set only if the option ``type`` has the value PEM. ``message`` is the
-    text of Java's error, if Java has an error for this.
+    The check fails if all options in ``given`` are set and no option in ``unless`` is set. Both are
+    lists such as ``ssl.keystore.key ssl.keystore.type=PEM``. ``name=value`` counts as set only with
+    that value. ``message`` is the text of the error, which is Java's text if Java has this check.
     """
     items = sorted(given.split())
     shown = [
@@ -101,8 +103,8 @@ def _rule(given: str, unless: str, message: str) -> Check:
 def check_rules(
     rules: Iterable[Check], values: Mapping[str, object], spelled: Callable[[str], str] = str
 ) -> None:
-    """Raises ConfigError for the first of ``rules`` that ``values`` break. An empty value counts as
-    not set.
+    """Raises ConfigError for the first of ``rules`` that fails. An option with an empty value
+    counts as not set.
     """
     refuse(rules, {name for name, value in values.items() if text_of(value)}, values, spelled)
 
@@ -155,9 +157,9 @@ MANY: Final = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module of ``sasl.jaas.config``, with its mechanisms, and its options by name.
+    """A known login module of ``sasl.jaas.config``: its mechanisms, and its options by name.
 
-    An option name that ends in ``_`` or ``.`` is the prefix of many names.
+    An option name that ends in ``_`` or ``.`` stands for all names with this beginning.
     """
 
     mechanisms: tuple[str, ...]
@@ -172,10 +174,10 @@ class LoginModule:
 
 
 def _of_endpoint() -> Iterator[Option]:
-    """The options of TLS for the token endpoint, which gets a secret.
+    """The TLS options of a login module for the token endpoint.
 
-    They have the same names as the brokers' options of TLS. But the host name of the endpoint is
-    always verified, and options without an effect are an error.
+    They have the names of the brokers' TLS options. Two rules are stricter, because the endpoint
+    gets a secret: its host name is always verified, and an option without an effect is an error.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -189,8 +191,8 @@ def _of_endpoint() -> Iterator[Option]:
 
 @cache
 def login_modules() -> Mapping[str, LoginModule]:
-    """The login modules by class name, without the package. Read from ``login_modules.toml`` at the
-    first use.
+    """The known login modules by class name, without the package. Read from ``login_modules.toml``
+    at the first use.
     """
     import tomllib
     from importlib.resources import files
@@ -233,17 +235,19 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """The inline secrets (:func:`inline_secrets`) of ``text`` that Spark's redaction would show,
-    because none of the words that Spark redacts is in ``text``.
+    """The names of options in the login module ``text`` whose secrets Spark would show.
+
+    Spark hides the whole text if it contains a word such as "password" (``spark.redaction.regex``).
+    Then the result is empty. Otherwise it is the result of :func:`inline_secrets`.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
 
 def refuse_inline(value: object, spelled: str, file: str) -> None:
-    """Raises ConfigError if ``value`` is a secret that is given inline and that Spark's redaction
-    would not hide.
+    """Raises ConfigError if ``value`` is a secret as plain text, not a reference to it. Called only
+    for options whose values Spark shows in plans and event logs.
 
-    The hint proposes to put ``file`` into a file instead.
+    ``file`` is a part of the hint: it describes the content to put into a file instead.
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -256,10 +260,11 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """The names of login module options that may be secrets and are inline in ``text``.
+    """The names of the options in the login module ``text`` that may be secrets, and are given as
+    plain text instead of a reference.
 
-    Empty if ``text`` can't be parsed. ``own_options`` is true if the options of the module belong
-    to a user's class.
+    Empty if ``text`` can't be parsed. ``own_options`` is true if a user's class gets the options:
+    then every unknown option may be a secret.
     """
     try:
         entry = parse_jaas_config(text)
@@ -276,10 +281,8 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
 
 
 def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
-    """Yields the TLS options in the login module that have no effect in this package, each with the
-    reason.
-
-    The caller logs a warning for each option.
+    """Yields the options of the login module that have no effect in this package, each with the
+    reason. The caller logs a warning for each.
     """
     module = login_modules().get(entry.name)
     for name in entry.options if module is not None else ():
@@ -289,10 +292,10 @@ def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
 
 
 def check_options(entry: JaasEntry, module: LoginModule) -> None:
-    """Raises ConfigError for an invalid option of the login module.
+    """Checks all options in ``entry``, the parsed ``sasl.jaas.config``. Raises ConfigError.
 
-    An option is invalid if ``module`` does not have its name, or if its value breaks the option's
-    rule. A combination in which an option has no effect is also invalid.
+    An option is invalid if ``module`` has no option of this name, if the value breaks the option's
+    rule, or if the option has no effect together with the other options.
     """
     for name in entry.options:
         option, value = module.find(name), entry.get(name)
@@ -329,5 +332,5 @@ def _unknown(name: str, entry: JaasEntry, module: LoginModule) -> ConfigError:
 
 
 def wrong_module(what: str, hint: str) -> ConfigError:
-    """Creates the error for a wrong login module, or for a wrong option of a login module."""
+    """Creates the error for a wrong login module or for a wrong option in it."""
     return ConfigError(what, hint=hint, kind=Kind.LOGIN_MODULE)

@@ -1,11 +1,11 @@
-"""The option ``configFile``: reading a client's properties file, and merging it with the options.
+"""The option ``configFile``: a client's properties file, whose lines are added to the options.
 
-Owns: the choice of the lines that count, and the file's secrets, which are replaced by references
-to their lines. Never: an option of the write (``given_options``), or a value (``cross_checks``).
+Owns: which lines are used. A secret in the file is replaced by a reference to its line. Never: an
+option of the write (``given_options``), or a value (``cross_checks``).
 
-An option overrides a line of the file. The file may serve other clients: a line that belongs to a
-consumer, an admin client, Connect or a schema registry is ignored, and a warning names it. A line
-with any other name is treated like an option of the write: it is accepted, or it is an error.
+An option of the write overrides a line of the file. Other clients may use the same file. So a line
+for a consumer, an admin client, Connect or a schema registry is ignored, and a warning names it.
+Every other line is treated like an option of the write: if its name is unknown, it is an error.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _AS_COLUMNS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer", "By
 
 
 def add_file(found: GivenOptions, location: str) -> None:
-    """Adds the options of the file at ``location`` to ``found``. Skips the lines that an option in
-    ``found`` overrides.
+    """Adds the options in the file at ``location`` to ``found``. An option that is already in
+    ``found`` stays unchanged.
     """
     shown = safe_text(location)
     where = f" (in {shown})"
@@ -75,8 +75,8 @@ def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[st
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
-    """Whether a line of the file is to be ignored: it belongs to another client, or it sets a
-    serializer, which only Java's producer needs.
+    """Whether a line of the file is ignored, because it is for another client. Also true for a line
+    with a serializer for bytes or text: Java's producer needs that line, the sink does not.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS
@@ -107,8 +107,8 @@ def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None
 
 
 def read_lines(location: str) -> list[tuple[str, str]]:
-    """The (name, value) pairs of the file's lines, with names as written. Raises ConfigError for a
-    line that can't be parsed.
+    """Reads the lines of the file as pairs (name, value). Raises ConfigError for a line that can't
+    be parsed.
     """
     shown = safe_text(location)
     if "://" in location or location.startswith("dbfs:"):

@@ -1,6 +1,6 @@
-"""The option names of other components: a consumer, Connect, a schema registry, librdkafka.
+"""The option names of other software: a consumer, Connect, a schema registry, librdkafka.
 
-Owns: reading ``foreign_options.toml``, and finding the component that a name belongs to. Never: an
+Owns: reading ``foreign_options.toml``, and finding the software that a name belongs to. Never: an
 option of this package, or an error.
 """
 
@@ -19,10 +19,11 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component that owns option names, and the advice for its names.
+    """A client or program that has its own options, such as a consumer.
 
-    If ``in_files`` is true, lines with these names are skipped in a client's properties file,
-    because the file may serve several clients.
+    ``names`` and ``beginnings`` are its option names, complete or by their beginning. ``instead``
+    is the advice for a user who sets such an option. If ``in_files`` is true, these names may be in
+    a properties file that several clients share: such lines are then ignored.
     """
 
     component: str
@@ -43,8 +44,10 @@ _MISSPELT = 0.9
 
 @dataclass(frozen=True, slots=True)
 class ForeignOptions:
-    """The other components by key, and a map from librdkafka's option names to Java's names. The
-    map has None if Java has no such option.
+    """The content of ``foreign_options.toml``.
+
+    ``owners`` are the components by a short name. ``librdkafka`` maps librdkafka's option names to
+    Java's names, or to None if Java has no such option.
     """
 
     owners: Mapping[str, Component]
@@ -53,9 +56,7 @@ class ForeignOptions:
 
 @cache
 def foreign_options() -> ForeignOptions:
-    """Returns the option names of other components. Reads them from ``foreign_options.toml`` at the
-    first use.
-    """
+    """Reads ``foreign_options.toml`` at the first call, and keeps the result."""
     data = tomllib.loads(files(__package__).joinpath("foreign_options.toml").read_text("utf-8"))
     owners = {
         key: Component(
@@ -72,7 +73,7 @@ def foreign_options() -> ForeignOptions:
 
 
 def is_left_out_of_files(key: str) -> bool:
-    """Whether ``key``, in lower case and without prefix, is an option of another client that may
-    stand in a shared properties file.
+    """Whether ``key`` is an option of another client that shared properties files often contain.
+    ``key`` is in lower case and has no prefix.
     """
     return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())

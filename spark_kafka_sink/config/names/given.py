@@ -1,7 +1,7 @@
-"""The options that a user gave, by name, each with its source.
+"""The options that the user has set, by name, each with the place it was set in.
 
-Owns: :class:`GivenOptions`, names that differ in case, and accepting or refusing a producer's
-option. Never: a file (``config_file``), or a value (``cross_checks``).
+Owns: :class:`GivenOptions`, the check for names that are given twice, and which producer options
+are accepted. Never: a file (``config_file``), or a value (``cross_checks``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The value of a given option, with its name for messages and its source.
+    """The value of an option that the user has set, with its name and its place for messages.
 
-    The name of a sink's option is in the documented spelling. Other names are as the user wrote
-    them. ``where`` names the file of the option. It is empty if the option is not from a file. If
-    ``value`` is a reference to a line of a file, ``content`` is the secret in that line.
-    ``content`` serves checks in this process only, and is never pickled or logged.
+    ``name`` is as the user wrote it, or as documented for the sink's options. ``where`` is a text
+    with the file's name, and empty if the option is not from a file. If the option is a secret in a
+    file, ``value`` is a reference to its line, and ``content`` is the secret itself. ``content`` is
+    only for checks in this process: it is never pickled or logged.
     """
 
     value: object = field(repr=False)
@@ -48,7 +48,7 @@ class Given:
         return safe_text(self.name)
 
     def no_effect(self, why: str) -> str:
-        """The text of a warning that the option has no effect. ``why`` is the reason."""
+        """Creates the text of the warning that this option has no effect. ``why`` is the reason."""
         return coded(
             Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
         )
@@ -56,9 +56,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """All given options: ``producer`` by Java's names, ``own`` (the sink's options) by their names.
+    """All options that the user has set.
 
-    ``prefix`` precedes a producer's options in their source: ``kafka.``, or empty.
+    ``producer`` has the producer's options by Java's names, ``own`` the sink's options by their
+    names. ``prefix`` is the prefix that users write in front of a producer's option: ``kafka.`` for
+    a write, empty for a producer without Spark.
     """
 
     prefix: str
@@ -67,8 +69,11 @@ class GivenOptions:
     warnings: list[str] = field(default_factory=list)
 
     def as_options(self) -> dict[str, str]:
-        """The options as a map, including the lines of ``configFile`` but not ``configFile``
-        itself. A secret from the file is a reference to its line.
+        """All these options as one map from name to text, as if the user had set all of them on the
+        write.
+
+        The map has the lines of ``configFile``, and not ``configFile`` itself. A secret from the
+        file is a reference to its line.
         """
         texts = {self.prefix + name: given.value for name, given in self.producer.items()}
         texts |= {n: given.value for n, given in self.own.items() if n != CONFIG_FILE}
@@ -76,8 +81,10 @@ class GivenOptions:
 
 
 def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
-    """Adds an option of the producer to ``found``. Returns False if ``name`` is not an option of
-    the producer. Raises ConfigError if the sink does not accept the option.
+    """Adds an option to ``found.producer`` if ``name`` is an option of the producer. Otherwise
+    returns False.
+
+    Raises ConfigError for an option that the sink refuses, such as ``transactional.id``.
     """
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
@@ -95,11 +102,11 @@ def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
 def folded(
     options: Iterable[tuple[str, object]], prefix: str = "", where: str = ""
 ) -> Iterator[tuple[str, str, object]]:
-    """Yields each option as (lower-case name without ``prefix``, name as written, value).
+    """Yields each option as (name in lower case without ``prefix``, name as written, value).
 
-    Raises ConfigError for a name that is given twice, even in different letter case, because the
-    choice of a value would be arbitrary. (Spark itself converts option names to lower case before;
-    the later value then wins.)
+    Raises ConfigError if two names are equal or differ only in case: it would be arbitrary which
+    value counts. (Options of Spark have passed a map without regard to case before. There the later
+    value has already replaced the earlier one.)
     """
     seen: dict[str, str] = {}
     for name, value in options:

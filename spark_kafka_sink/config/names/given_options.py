@@ -1,8 +1,8 @@
-"""Reads the given options from every source, and checks their names.
+"""Reads the options that the user has set, from every source, and checks their names.
 
-Owns: the one entry point for the options of a write, a ``configFile``, ``KafkaProducer`` and
-``kprod``. Never: a value (``cross_checks``), a line of a file (``config_file``), the error for a
-wrong name (``unknown_options``).
+Owns: the only function that reads the options of a write, of ``KafkaProducer`` and of ``kprod``,
+with their ``configFile``. Never: a value (``cross_checks``), a line of a file (``config_file``),
+the error for a wrong name (``unknown_options``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Checks every name in ``options`` and in their ``configFile``, and returns the options.
+    """Returns the options in ``options`` and in their ``configFile``, after a check of every name.
 
     ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write also
     accepts the sink's options. Raises ConfigError for a name that is not an option, and for a file

@@ -1,8 +1,7 @@
-"""The error for a name that is not an option where it was given, with a suggestion.
+"""The error for a wrong option name, with a suggestion.
 
-Owns: the reason why a name is wrong (it belongs to another component, is refused, is in the wrong
-place or is misspelt), and whether it may be the name of a secret. Never: a value of an option, a
-file.
+Owns: the reason why a name is wrong (it belongs to other software, is refused, has the wrong prefix
+or is misspelt), and whether the name may belong to a secret. Never: a value of an option, a file.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The place in which an option name was found.
+    """The place in which the user has set an option: a write, a producer without Spark, or a file.
 
-    ``prefix`` precedes a producer's option in this place. ``sink`` is true for the options of a
-    write, and false for a producer without Spark. ``where`` is the file. It is empty if the name is
-    not from a file.
+    ``prefix`` is the prefix of a producer's option in this place (``kafka.`` or empty). ``sink`` is
+    true if the options are for a write. ``where`` is a text with the file's name, and empty if the
+    place is no file.
     """
 
     prefix: str
@@ -40,12 +39,12 @@ class OptionSource:
 
     @property
     def takes_own(self) -> bool:
-        """Whether the sink's own options are valid in this source."""
+        """Whether the sink's own options may be in this place: in a write, and in every file."""
         return self.sink or bool(self.where)
 
 
 def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
-    """Creates the error for an option of Java's producer that the sink does not accept."""
+    """Creates the error for an option that Java's producer has, and the sink refuses."""
     if option.name == "transactional.id":
         return ConfigError(
             f"Option '{shown}'{where} is not supported by the sink: all tasks would share one id"
@@ -57,10 +56,11 @@ def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
 
 
 def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
-    """Creates the error for a name that is not an option in its place.
+    """Creates the error for a name that is no valid option in this place.
 
-    ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the value may
-    be a secret, the hint warns that other programs may already have shown it.
+    ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the option
+    may be a secret, the hint advises to replace that secret, because other programs may have shown
+    it.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
@@ -82,8 +82,8 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
 
 
 def may_be_secret(key: str) -> bool:
-    """Whether the name, in lower case, may be the name of a secret, of this package or of another
-    client. The name may be misspelt.
+    """Whether a name, which may be misspelt, looks like the name of a secret. ``key`` is in lower
+    case.
     """
     name = key.removeprefix(PREFIX)
     if name not in PRODUCER_OPTIONS and _SECRET.search(name) is not None:
@@ -93,8 +93,8 @@ def may_be_secret(key: str) -> bool:
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
-    """Creates the error for a name that is an option in another place. None if the name is no
-    option anywhere. ``name`` has no prefix.
+    """Creates the error for a name that other software has as an option, or that is valid in
+    another place. None if the name is unknown. ``name`` has no prefix.
     """
     kind, where = Kind.CONFIG, place.where
     option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), SINK_BY_KEY.get(name)
@@ -123,8 +123,8 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
 
 
 def _right_name(name: str, place: OptionSource) -> str | None:
-    """A hint with the name that the user probably meant: the same name in the spelling of this
-    place, or the most similar name.
+    """Creates a hint with the name that the user probably meant: the same name as this place needs
+    it (with or without a prefix), or the most similar name.
     """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:
@@ -153,7 +153,9 @@ _PUBLIC = ("username", "certificates", "chain")
 
 
 def _nearest(name: str, place: OptionSource) -> str | None:
-    """The hint with the option name that is most similar to the lower-case ``name``."""
+    """Creates a hint with the option name that is most similar to ``name`` (in lower case). None if
+    no name is similar.
+    """
     own = SINK_OPTIONS if place.takes_own else {}
     options = (PRODUCER_OPTIONS | own).values()
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
