@@ -1,13 +1,15 @@
 """The table of metrics: name, kind, unit, labels, and the field of the value.
 
 Owns: :data:`INSTRUMENTS`, from which docs/metrics.md and the tests of dashboard and alert rules are
-generated, and their names in Prometheus. Never: a value.
+generated, and the metrics' names in Prometheus. Never: a value.
 
-Names and units follow OpenTelemetry: dotted names, UCUM units, no unit in the name. Exception:
-``ratio``, which only some exporters to Prometheus add for the unit 1. Prometheus' names are derived
-as OpenTelemetry's exporters derive them (the unit as a suffix, then ``_total``), so that one
-dashboard and one set of rules serve both. Labels are bounded: a query, a broker, a topic, an
-outcome, an error's code, a phase of a micro-batch; never a partition, a task, a batch or a run.
+Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name.
+Exception: ``ratio`` is a part of the name, because only some exporters to Prometheus add it for the
+unit 1. The names in Prometheus are made as OpenTelemetry's exporters make them: the unit is a
+suffix, then ``_total``. So one dashboard and one set of rules work for both libraries.
+
+Each label has few values: a query, a broker, a topic, an outcome, an error's code, or a phase of a
+micro-batch. No label is a partition, a task, a batch or a run.
 """
 
 from __future__ import annotations

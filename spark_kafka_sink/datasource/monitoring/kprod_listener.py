@@ -195,8 +195,8 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """Takes the reports of a micro-batch, and drops the reports of older micro-batches of the
-        query.
+        """Returns the waiting reports of the micro-batch ``batch_id``. Removes them and the reports
+        of the query's older micro-batches from the waiting reports.
         """
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]

@@ -1,4 +1,7 @@
-"""The error when a library of an extra is missing. Owns: its message. Never: the libraries."""
+"""The error when a library of an extra is missing.
+
+Owns: the message of the error. Never: an import of the library.
+"""
 
 from __future__ import annotations
 

@@ -122,8 +122,9 @@ def _value(value: object, label: object) -> Iterator[_Value]:
 
 
 def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator[_Value]:
-    """Yields the upper bound of each bucket with its count. A value above the last bound is counted
-    as twice the last bound.
+    """Yields the value, the label and the count of each bucket of a histogram that is not empty.
+    The value is the upper bound of the bucket. For the last bucket, which has no upper bound, it is
+    twice the last bound.
     """
     if not isinstance(counts, list) or len(counts) != len(bounds) + 1 or label is None:
         return
@@ -184,8 +185,8 @@ class Metrics:
         self._record([MetricValue(BY_NAME[name], value, (query, *label))])
 
     def begin(self, query: str) -> None:
-        """Sets the query's counters to 0, because Prometheus needs two values to see an
-        increase.
+        """Sets the query's counters and histograms to 0. Prometheus needs two values of a series to
+        see an increase, so the first value must be 0.
         """
         for one in INSTRUMENTS:
             if one.kind is not InstrumentKind.GAUGE:

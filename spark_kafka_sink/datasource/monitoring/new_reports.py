@@ -134,8 +134,8 @@ class _Folder:
         self._known.update(self._names())
 
     def new_files(self) -> list[bytes]:
-        """The contents of new files. A directory that has not changed is not listed: it may have
-        many files.
+        """Returns the contents of the files that are new since the last call. The directory may
+        have many files, so it is listed only if it has changed.
         """
         if self._unchanged():
             return []

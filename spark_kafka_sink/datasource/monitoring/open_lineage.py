@@ -125,8 +125,11 @@ def _event(
 
 
 def _parent(report: WriteReport) -> parent_run.ParentRunFacet | None:
-    """The parent run, from Spark's properties or the environment, as ``namespace/name/uuid``. A
-    name may have slashes, a namespace may not.
+    """The parent run of the job, for example a task of Airflow. It comes from Spark's properties or
+    the environment, as ``namespace/name/uuid``. None if there is no valid parent run.
+
+    The name may contain slashes, but the namespace may not. So the text up to the first slash is
+    the namespace.
     """
     given = report.parent_run or os.environ.get(_PARENT, "")
     namespace, _, rest = given.partition("/")

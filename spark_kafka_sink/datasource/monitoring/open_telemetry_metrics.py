@@ -1,7 +1,7 @@
 """Metrics through OpenTelemetry's API.
 
-Owns: :class:`OpenTelemetryMetrics`. Never: the destination of metrics. The user, the platform or
-``opentelemetry-instrument`` configures the meter provider.
+Owns: :class:`OpenTelemetryMetrics`. Never: the destination of the metrics. It is a part of the
+meter provider, which the user, the platform or ``opentelemetry-instrument`` configures.
 """
 
 from __future__ import annotations

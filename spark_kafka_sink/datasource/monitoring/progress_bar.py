@@ -149,8 +149,8 @@ def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
 
 
 class _ConnectTasks:
-    """The numbers of tasks of the active stages over Spark Connect. Spark Connect passes them to a
-    handler while an operation runs.
+    """The numbers of finished and of all tasks of the active stages, over Spark Connect. Spark
+    passes the numbers to a progress handler of the session while an operation runs.
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """Metrics in Prometheus' client library.
 
-Owns: :class:`PrometheusMetrics`. Never: an HTTP server: the user calls
-``prometheus_client.start_http_server`` with an address and a port.
+Owns: :class:`PrometheusMetrics`. Never: the HTTP server. The user starts it by
+``prometheus_client.start_http_server``.
 """
 
 from __future__ import annotations

@@ -162,8 +162,8 @@ class RunningWrites:
                 del self._writes[key]
 
     def _so_far(self, query: str, now: float) -> RunningWrite:
-        """Sums the figures of all writes of a query, because concurrent batch jobs share a query
-        label.
+        """The sums of the figures of all running writes of a query. Concurrent batch jobs have the
+        same label ``query``, so their figures are added as well.
         """
         keys = [key for key in self._writes if key[0] == query]
         came = [one for key in keys for one in self._writes[key].values()]

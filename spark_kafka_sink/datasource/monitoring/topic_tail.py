@@ -1,7 +1,7 @@
-"""Reads the records that are added to a topic: partition 0, without transactions.
+"""Reads the new records of a topic's partition 0, without a consumer group.
 
-Owns: :class:`TopicTail`, which reads the records of :func:`driver_transactions.write_record`.
-Never: a consumer group or a committed offset. Each reader begins at the end of the topic.
+Owns: :class:`TopicTail`. Each reader begins at the end of the topic. The records are written
+without a transaction, by :func:`driver_transactions.write_record`. Never: a committed offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_kafka_sink.records.log_records import read_batches
 
 class TopicTail:
     """Reads new records of a topic's partition 0. ``option`` is the name of the option that sets
-    the topic; errors show it.
+    the topic, for the messages of errors.
     """
 
     def __init__(self, client: AdminClient, topic: str, option: str) -> None:
