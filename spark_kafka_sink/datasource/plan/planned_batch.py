@@ -97,8 +97,8 @@ class PlannedBatch:
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
-        """The error class for a batch whose commit messages are incomplete. It differs by
-        guarantee, because with at-least-once the rows of that batch are visible.
+        """The error class for a batch whose commit messages are incomplete: DeliveryError with
+        at-least-once, because rows of the batch are visible, and CommitError with exactly-once.
         """
         return CommitError if self.plan.config.is_exactly_once else DeliveryError
 
@@ -149,7 +149,9 @@ class PlannedBatch:
         batch_id: int | None,
         error: KafkaError | None = None,
     ) -> WriteReport:
-        """The report of a batch, even if commit messages of some tasks are missing."""
+        """The report of a batch, from the commit messages of the tasks that have sent a message.
+        The other tasks are listed as unfinished.
+        """
         return report_of_batch(
             self.plan.config,
             finished_messages(messages),
@@ -208,7 +210,7 @@ class PlannedBatch:
         return report
 
     def _identified(self, report: WriteReport) -> WriteReport:
-        """Completes the report with the driver's own data: query name and application."""
+        """Adds data that the driver has to a report: the name of the query and the application."""
         name = report.query_name or safe_text(self.plan.query_name) or None
         application = report.application_id, report.application_name
         if report.application_id is None:
@@ -221,9 +223,10 @@ class PlannedBatch:
         )
 
     def _of_its_query(self, report: WriteReport) -> WriteReport:
-        """Adds the query id from the checkpoint, if no task has sent a query id. Runs after the
-        transactions are aborted, because the object store of the checkpoint may not respond for
-        minutes.
+        """Adds the query id from the checkpoint to the report, if no task has sent a query id.
+
+        Call this after the transactions are aborted: the checkpoint may be in an object store that
+        does not respond for minutes.
         """
         checkpoint = self.plan.config.checkpoint_location
         if report.query_id is not None or report.batch_id is None or checkpoint is None:
@@ -294,7 +297,9 @@ def _unfinished(messages: Sequence[WriterCommitMessage | None]) -> list[int]:
 
 
 def _names(report: WriteReport) -> str:
-    """The numbers of some unfinished tasks, as text for a log line."""
+    """The numbers of unfinished tasks as text for a log line, such as `` (not task 3, 7)``. Empty
+    if every task has finished.
+    """
     if not report.unfinished:
         return ""
     return f" (not task {named(report.unfinished, _NAMED_TASKS)})"

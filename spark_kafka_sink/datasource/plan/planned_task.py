@@ -105,8 +105,8 @@ class PlannedTask:
             freeze_modules()
 
     def _leave(self, task: WriteTask | None, error: BaseException) -> None:
-        """Stores the attempt's error for the report of its batch. Never raises, because Spark must
-        get the attempt's error.
+        """Stores a report of this failed attempt in a file, from which the driver adds it to the
+        batch's report. Never raises, because Spark must get the error of the attempt.
         """
         from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
         from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -154,7 +154,7 @@ class PlannedTask:
         return RateLimit(config, tasks_at_once(config, local_property))
 
     def _dead_letters(self, identity: TaskIdentity) -> DeadLetters | None:
-        """The dead letters of the task. None with errors.tolerance=none."""
+        """The collector of the task's dead letters. None with errors.tolerance=none."""
         options, config = self.plan.config.dead_letters, self.plan.config
         transactions = self.plan.transactions
         if options is None:
