@@ -49,11 +49,11 @@ def schema_with_answer(answer: Mapping[str, str]) -> StructType:
 def text_or_error(
     spark: SparkSession, options: Mapping[str, str | float | bool], function: str
 ) -> str:
-    """Sends a request to the driver. Returns the text of :func:`schema_with_text`, or raises its
-    error here.
+    """Sends a request to the driver, which answers with :func:`schema_with_text`. Returns the
+    answer's text. If the answer is an error, raises this error.
 
-    ``function`` is the name of the public function that sends the request, for the error if the
-    driver's package is too old.
+    ``function`` is the name of the user's function that sends the request. If the driver's package
+    is too old for the request, the error shows this name.
     """
     found = answer_of_driver(spark, options)
     if found is None:

@@ -2,12 +2,16 @@
 
 Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
 
-Each query runs in a clone of its session, and the DataFrames of a micro-batch have the clone as
-their session, in every thread. The user may also write a DataFrame of another session. Then Spark's
-local properties name query and micro-batch, but only on the stream's own thread. A thread that the
-user starts has no local properties. A thread of a pool has the properties of the query that created
-the thread. So the properties count only if they name the micro-batch that is written. A Connect
-server starts a Python process for each run of a query, and passes no id.
+Spark runs each query in a clone of the user's session. The DataFrames of a micro-batch have this
+clone as their session, in every thread. So the session identifies the query.
+
+The user may also write a DataFrame of another session in the foreachBatch function. Then the query
+is found by Spark's local properties, which name a query and a micro-batch. They are set only on the
+stream's own thread. A thread that the user starts has no local properties, and a thread of a pool
+may have the properties of an earlier micro-batch or of another query. So the properties count only
+if they name the micro-batch that is written.
+
+A Connect server starts a Python process for each run of a query, and passes no id to it.
 """
 
 from __future__ import annotations
@@ -61,8 +65,8 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in this session. If there is none, the query that this thread's
-    local properties name.
+    """The active query that runs in this session. If no active query runs in it, the query in the
+    local properties of this thread.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

@@ -2,12 +2,13 @@
 
 Owns: :func:`driver_token`. Never: a transaction.
 
-Spark runs a stream's planning, commits and aborts in separate Python processes, without the run id
-or the query id. If all tasks of a batch were killed, the abort gets no commit message, and so no
-list of the batch's open transactions. But planning and abort share an ancestor process, the
-driver's JVM, and the options of the write. A token of both is in the transactional ids
-(``exactly_once/transactional_producers.py``). An abort ends all open transactions whose ids have
-the token of its driver.
+Spark plans, commits and aborts a stream's micro-batch in separate Python processes, and gives them
+neither the run id nor the query id. If all tasks of a batch were killed, the abort gets no commit
+message, and so no list of the batch's open transactions. But these processes have two things in
+common: their ancestor process, which is the driver's JVM, and the options of the write. The token
+is a hash of both, and is a part of each transactional id
+(``exactly_once/transactional_producers.py``). An abort ends all open transactions whose ids contain
+the token.
 """
 
 from __future__ import annotations

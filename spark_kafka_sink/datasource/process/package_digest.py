@@ -74,22 +74,24 @@ def digest_of_files(root: Path) -> str:
 
 
 def digest_of(of_files: list[tuple[str, int]]) -> str:
-    """The digest of pairs of a file name and a number. The number is the file's checksum or
-    size.
+    """Hashes pairs of a file name and a number, such as ``[("source.py", 7213)]``. The number is
+    the checksum or the size of the file.
     """
     return hashlib.sha256(repr(sorted(of_files)).encode()).hexdigest()[:_LENGTH]
 
 
 def package_record(root: Path) -> Path:
-    """The path of the wheel's RECORD, if the package in ``root`` was installed from a wheel."""
+    """The path of the RECORD file that an installation from a wheel writes next to the package in
+    ``root``. The file may not exist.
+    """
     from spark_kafka_sink.base.version import __version__
 
     return root.parent / f"{_PACKAGE}-{__version__}.dist-info" / "RECORD"
 
 
 def sources(directory: Path | str, below: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yields the path below the package (with slashes) and the directory entry of each source
-    file.
+    """Yields each source file of the package: the path below the package, such as
+    ``producer/batch.py``, and the directory entry.
     """
     with os.scandir(directory) as entries:
         for entry in entries:

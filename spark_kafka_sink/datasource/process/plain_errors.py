@@ -2,15 +2,18 @@
 
 Owns: :func:`without_traceback`, for the methods that Spark calls. Never: a message.
 
-Spark puts the formatted traceback of a Python exception before the exception itself. This package's
-errors name the cause, the place and the remedy. The frames below Spark's call add nothing, push
-that line off the screen, and are repeated for each task and in each log. So these errors are raised
-without frames and causes; the message contains the cause. The frames of Spark's own worker are
-hidden as by its setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``, so that code and
-message come first. An error that is a bug keeps its frames and causes. Bugs are every other
-exception, IllegalStateError, and an error that was caused by a foreign exception, except for errors
-of files and of the network. At DEBUG the removed frames are logged. If memory is exhausted under a
-limit of Spark, the error names the setting (``worker_memory``).
+Spark prints the traceback of a Python exception before its message. For an error of this package,
+the message already has the cause, the place and the remedy. The traceback would push the message
+off the screen, and each task and each log would repeat the traceback. So these errors are raised
+without a traceback and without ``__cause__``. The frames of Spark's worker are hidden as well, like
+with Spark's setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. At DEBUG, the
+removed traceback is logged.
+
+A bug keeps its traceback and its cause. A bug is an IllegalStateError, an exception that is not of
+this package, or an error whose cause is such an exception. Exception: errors of files and of the
+network are no bugs.
+
+If memory is exhausted under a limit of Spark, the error names Spark's setting (``worker_memory``).
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ _log = logging.getLogger(__name__)
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorator that raises the expected errors of ``method`` without frames."""
+    """Decorator for a method that Spark calls. Errors of this package leave the method without a
+    traceback. Bugs keep their traceback.
+    """
 
     @functools.wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,8 +76,8 @@ def _hide_frames_of_spark() -> None:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Whether the error is a bug. The frames of a bug are kept, because they show more than its
-    message.
+    """Whether the error is a bug, so that its traceback is kept. A bug is an IllegalStateError, an
+    exception of foreign code, or an error that was caused by one of these.
     """
     if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
         return not isinstance(error, _EXPECTED)
