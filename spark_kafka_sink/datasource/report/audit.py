@@ -1,8 +1,8 @@
 """``audit``: compares the report of a write with the rows in Kafka.
 
-Owns: :func:`audit` and its result, and the ranges that are read, topic by topic. Never: a count
-(``admin/partition_count.py``), a verdict on a partition (``audit_verdict.py``). An audit runs after
-a write, never in a commit, and changes nothing.
+Owns: :func:`audit` and its result, and the offset ranges that it reads in each topic. Never:
+counting rows (``admin/partition_count.py``), the verdict on a partition (``audit_verdict.py``). An
+audit runs after a write, never in a commit, and changes nothing.
 """
 
 from __future__ import annotations
@@ -266,8 +266,8 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """For each range that lacks rows, counts the rows of a longer range. Some rows of the write
-        have no known offset, and may be just outside the range.
+        """Counts again the ranges that lack rows, with more offsets before and after each range.
+        Some rows of the write may be just outside the range, because their offsets are not known.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}
@@ -293,8 +293,8 @@ class _Topic:
     def _judged(
         self, audits: list[PartitionAudit], settings: Mapping[str, str | None]
     ) -> list[PartitionAudit]:
-        """Completes the verdicts of a topic's partitions. If the report has no rows by partition,
-        compares the rows of the whole topic.
+        """Completes the verdicts on a topic's partitions. If the report has the number of rows of
+        the topic, but not of each partition, compares the rows of the whole topic.
         """
         claimed = self.claims.topic_rows.get(self.topic)
         found = sum(one.found for one in audits)

@@ -1,6 +1,6 @@
 """The verdict of an audit: compares the counted rows of a partition with the rows in the report.
 
-Owns: :class:`AuditVerdict`, :func:`verdict_of`. Never: Kafka, the counts
+Owns: :class:`AuditVerdict`, :func:`verdict_of`. Never: a request to Kafka, counting rows
 (``admin/partition_count.py``).
 """
 
@@ -163,8 +163,8 @@ def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
 
 
 def _not_read(found: RangeCount) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a range that was not read to its end. None if the range was read, or if the
-    log ends within the range.
+    """The verdict on a range that could not be read to its end. None if it was read, or if the log
+    itself ends within the range.
     """
     if found.damaged_at >= 0:
         return AuditVerdict.DAMAGED, _damage(found)
@@ -180,8 +180,8 @@ def _damage(found: RangeCount) -> str:
 def _not_in_sequence(
     claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a partition whose batches have a gap or a repetition in their sequence
-    numbers. None if they have neither.
+    """The verdict on a partition whose batches have a gap in their sequence numbers, or a batch
+    that is in the log twice. None if there is neither.
     """
     if 0 < missing <= claims.rows_without_offset:
         return AuditVerdict.UNCLEAR, _NOT_FOUND

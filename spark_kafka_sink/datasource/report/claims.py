@@ -1,7 +1,7 @@
 """The claims of a report: the rows and checksums that an audit compares with Kafka.
 
-Owns: :class:`Claims`, parsed from a report's JSON. Reports of older versions are accepted. Never:
-Kafka.
+Owns: :class:`Claims`, parsed from a report's JSON. Reports of older versions are accepted. Never: a
+request to Kafka.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _UNDECIDED: Final = frozenset({WriteOutcome.UNKNOWN, WriteOutcome.PREPARED})
 
 @dataclass(frozen=True, slots=True)
 class PartitionClaim:
-    """The claimed rows of a partition between two offsets, dead letters included. ``checksum`` is
-    the sum of the checksums of their batches, modulo 2^64. ``rows`` and ``checksum`` are None in a
-    report without ``audit``.
+    """The rows that a report claims for a partition between two offsets, dead letters included.
+    ``checksum`` is the sum of the checksums of their record batches, modulo 2^64. ``rows`` and
+    ``checksum`` are None if the report has no field ``audit``.
     """
 
     tp: TopicPartition
@@ -80,15 +80,19 @@ class Claims:
 
     @property
     def undecided(self) -> bool:
-        """Whether the report leaves open whether all rows are in Kafka or none of them."""
+        """Whether the outcome of the write was unknown when the report was created. All rows may be
+        in Kafka, or none of them.
+        """
         return self.outcome in _UNDECIDED
 
     @property
     def unlisted(self) -> int:
-        """The number of rows in partitions that the report does not list.
+        """The number of rows in partitions that the report does not list. 0 if this number is
+        unknown.
 
-        If the report has no rows by partition, it is the number of rows of the topics that have no
-        partition in the report. It is 0 if the report lacks the row count of a topic that it lists.
+        If the report has the number of rows of each listed partition, these numbers are subtracted
+        from the number of all rows. If it has only the number of rows of each topic, the rows of
+        the topics with a listed partition are subtracted.
         """
         if self.of_nothing:
             return 0

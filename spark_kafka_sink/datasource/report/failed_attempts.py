@@ -52,8 +52,9 @@ _FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """The directories for the failed attempts of a batch. ``named`` is next to reportPath,
-    ``local`` is the application's. An empty name means no directory.
+    """The directories for the reports of a batch's failed attempts. ``named`` is a directory next
+    to reportPath, and ``local`` is a directory in the application's local directory. Empty if there
+    is no such directory.
     """
 
     named: str = ""
@@ -61,11 +62,13 @@ class FailedAttempts:
 
     @classmethod
     def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
-        """The directories for a write with this ``token``, which is the same at planning, in tasks,
-        and at commit or abort.
+        """The directories of a write. ``token`` is the token of ``driver_identity``, which is the
+        same at planning, in the tasks, and at commit or abort. Without a token there are no
+        directories.
 
-        Two queries with the same options may have the same token, if their checkpoints are set by
-        the session's config and not by an option. The query's name distinguishes them.
+        Two queries with the same options have the same token if their checkpoint is set in Spark's
+        configuration instead of an option. So the directories' names also contain a hash of the
+        query's name.
         """
         if not token:
             return cls()
@@ -86,8 +89,8 @@ class FailedAttempts:
         return found
 
     def begin(self) -> None:
-        """Creates empty directories, on the driver before any task. Removes files of an earlier run
-        that Spark did not abort.
+        """Creates the directories, empty. Called on the driver before any task. Directories of an
+        earlier run may still exist if Spark did not abort that run, and are removed first.
         """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))
@@ -97,10 +100,10 @@ class FailedAttempts:
                 Path(folder).mkdir(mode=0o700)
 
     def tell(self, identity: TaskIdentity) -> None:
-        """Stores the identity of the write, in the first task. Never raises.
+        """Stores the identity of the write in a file, at the start of the first task. Never raises.
 
-        If a user stops a write, Spark kills every attempt before the attempt can store anything. So
-        the first task stores the identity at its start. The identity is written to the
+        If a user stops a write, Spark kills every attempt, and a killed attempt stores nothing. The
+        report of the write then gets its identity from this file. The file is written to the
         application's directory only, because that is cheapest.
         """
         if self._sees_local():
@@ -109,8 +112,8 @@ class FailedAttempts:
 
     @property
     def told(self) -> TaskIdentity | None:
-        """The identity that the first task stored. Must be called before :meth:`take`. Returns None
-        if no identity is stored.
+        """The identity that the first task has stored by :meth:`tell`. None if there is none. Read
+        it before :meth:`take`, which removes the directories.
         """
         with contextlib.suppress(UnusableFileError, TypeError, ValueError, RecursionError):
             if self._sees_local():
@@ -121,11 +124,11 @@ class FailedAttempts:
         return None
 
     def leave(self, attempt: WriteReport) -> None:
-        """Stores the report of a failed attempt, in the task. Never raises.
+        """Stores the report of a failed attempt. Called in the task. Never raises.
 
-        Does nothing on a machine that can't access the driver's directories. Also does nothing if
-        the driver has already removed the directories: the batch has then failed because of another
-        task, and this report is not needed.
+        Stores nothing on a machine that has no access to the driver's directories. Also stores
+        nothing if the directories no longer exist: another task has then failed the batch, and the
+        driver has already created the batch's report.
         """
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"
@@ -138,17 +141,19 @@ class FailedAttempts:
 
     @property
     def begun_ms(self) -> int | None:
-        """The time when the batch was planned, in milliseconds since the epoch. It is the time
-        stamp of the batch's directories. None if unknown.
+        """The time when the batch was planned, in milliseconds since the epoch. None if it is
+        unknown. It is the modification time of the batch's directories, which :meth:`begin`
+        created.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
     def left(self, batch_id: int | None) -> list[WriteReport]:
-        """The reports of failed attempts of a micro-batch or of a batch job (``batch_id`` is None).
-        Never raises.
+        """The stored reports of failed attempts: of the micro-batch ``batch_id``, or of a batch job
+        if ``batch_id`` is None. Never raises.
 
-        For a batch job all reports count, because the job has its own directories. (In a
-        foreachBatch function, the tasks of the job have a batch id although ``batch_id`` is None.)
+        For a batch job all reports in its directories are returned. A batch job of a foreachBatch
+        function also has ``batch_id`` None here, although its tasks have the batch id of the
+        micro-batch.
         """
         from spark_kafka_sink.base.described_fields import from_json
         from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -183,8 +188,9 @@ class FailedAttempts:
         return any(folder == self.local for folder, _ in self._ours())
 
     def _ours(self) -> Iterator[tuple[str, int]]:
-        """Yields the existing directories of this user, with their times in milliseconds. In a
-        directory like /tmp, another user may have created a directory or a link with the same name.
+        """Yields the directories that exist and belong to this user, with their modification times
+        in milliseconds. Links, and directories of other users, are skipped: in a directory like
+        /tmp, anyone can create a directory with the expected name.
         """
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):
@@ -194,8 +200,8 @@ class FailedAttempts:
 
 
 def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None = None) -> None:
-    """Adds the file ``name`` to the directory ``folder``, and restores the time stamp of the
-    directory. Raises UnusableFileError.
+    """Adds the file ``name`` to the directory ``folder``. Then restores the directory's
+    modification time, which is the time of planning (``begun_ms``). Raises UnusableFileError.
     """
     with contextlib.suppress(OSError):
         made = Path(folder).stat()

@@ -86,10 +86,11 @@ def kept(query_id: str | None) -> str | None:
 
 
 def known_application() -> tuple[str | None, str | None]:
-    """The id and name of the application, from an earlier report. Each is None if it is unknown.
+    """The id and the name of the application, from an earlier report. Each is None if it is
+    unknown.
 
-    Before the first report, the id comes from Spark's environment on Kubernetes, or from the names
-    of YARN's application directories.
+    If there is no report yet, the id comes from Spark's environment: on Kubernetes from a variable,
+    and on YARN from the path of the local directory.
     """
     known = {}
     with contextlib.suppress(UnusableFileError, ValueError):
@@ -101,17 +102,18 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether the stored report of the query is this report, or another report of the same
-    tasks.
+    """Whether the report with this id is stored. Two reports have the same id if they are about the
+    same task attempts, such as a failed commit and the abort that follows.
     """
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query id of a report. If no task has finished, the report has no query id, and the query
-    id of the last report with the same options is returned. ``every`` has the paths of the stored
-    reports, the oldest first.
+    """The query id of a report. If no task of a micro-batch has finished, the report has no query
+    id. The result is then the query id of the last stored report with the same options.
+
+    ``every`` has the paths of the stored reports, the oldest first.
     """
     if report.query_id is not None:
         return _fit(report.query_id)
@@ -124,7 +126,7 @@ def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
 
 
 def _fit(query_id: str) -> str:
-    """The query id if it is valid in a file name, otherwise ``none``."""
+    """Returns the query id if it can be a part of a file name, and otherwise ``none``."""
     return query_id if _QUERY_ID.fullmatch(query_id) else _NO_QUERY
 
 

@@ -2,7 +2,7 @@
 
 Owns: the names of the files, and the form of a report in a file. Never: the list of writable paths
 (``base/security/allow_lists.py``), system calls (``base/security/local_files.py``). This module
-renames or deletes no file: logrotate does that, or a rule of the object store.
+renames or deletes no file: the user does that with logrotate, or with a rule of the object store.
 """
 
 from __future__ import annotations

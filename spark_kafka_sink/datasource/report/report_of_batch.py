@@ -131,8 +131,8 @@ _REPORTED = frozenset(_names_of(WriteReport))
 
 
 def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
-    """The values of all fields of a producer's report that exist in a batch's report under the same
-    name.
+    """The fields of a producer's report that a batch's report has under the same name, with their
+    values.
     """
     return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
 
@@ -260,11 +260,12 @@ def with_failures(
     begun_ms: int | None,
     told: TaskIdentity | None = None,
 ) -> WriteReport:
-    """Adds the failed attempts, their error, and the identity of the write to the report of an
-    aborted batch.
+    """Completes the report of an aborted batch: adds the failed attempts, their error, and the
+    identity of the write.
 
-    ``told`` is the identity that the first task stored. The batch's elapsed time counts from
-    ``begun_ms``, the time of its planning, or from an attempt that began earlier.
+    ``told`` is the identity that the first task stored, or None. The batch's elapsed time begins at
+    ``begun_ms``, when the batch was planned. If an attempt began earlier, it begins with that
+    attempt.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -349,8 +350,8 @@ def after_commit(
 
 
 def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
-    """The report's id, a hash of the task attempts. So the report of a failed commit and the report
-    of the following abort have the same id.
+    """The report's id: a hash of the task attempts. The report of a failed commit and the report of
+    the abort that follows are about the same attempts, so they have the same id.
     """
     if not messages:
         return uuid.uuid4().hex

@@ -1,7 +1,7 @@
 """Describes the cause of a failure, or the longest wait of the tasks, in a sentence for a report.
 
-Owns: that sentence, the names of the fields with waits, and the advice where to look. Never: the
-measurement of a wait.
+Owns: the sentence, the names of the report's fields with waits, and the advice for each wait.
+Never: the measurement of a wait.
 """
 
 from __future__ import annotations

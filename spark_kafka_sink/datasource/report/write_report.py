@@ -57,8 +57,9 @@ class WriteOutcome(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """Whether every row of the batch is in Kafka, or is prepared and will be decided together
-        with other writes.
+        """Whether the write succeeded: every row of the batch is in Kafka, or is prepared. Prepared
+        rows of a ``transaction`` block are committed later, together with the other writes of the
+        block.
         """
         return self in _SUCCESSES
 
