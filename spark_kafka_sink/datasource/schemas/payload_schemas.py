@@ -1,8 +1,8 @@
 """Chooses the schema of keys and values and the schema's id, on the driver, once per start.
 
-Owns: :func:`with_encoders`, the subjects, the process's cache of a registry's responses, and the
-use of the cache's files (``schema_cache``). Never: a format (``records/formats/``), the registry's
-API (``network/schema_registry.py``), or a task, which gets a finished encoder in its plan.
+Owns: :func:`with_encoders`; the subjects; the process's cache of a registry's responses; the moment
+when a cache file (``schema_cache``) is used. Never: a format (``records/formats/``), the registry's
+API (``network/schema_registry.py``), or a task. A task gets a finished encoder in its plan.
 """
 
 from __future__ import annotations
@@ -241,7 +241,9 @@ class _Way:
             )
 
     def _kept(self, question: tuple[object, ...], ask: _Ask) -> RegisteredSchema:
-        """The registry's response, or a cached response if the registry does not respond."""
+        """Returns the registry's response to a request. A recent response is taken from memory. If
+        the registry does not respond, an earlier response is used, from memory or from a file.
+        """
         key = (self._options.registry, self._payload.format, *question)
         until_ms, answer = _kept.get(key, (0, None))
         if answer is not None and _clock.now_ms() < until_ms:
@@ -314,8 +316,8 @@ class _Way:
 
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
-    """The type of a key or value as a struct of its columns. If the options name a single struct
-    column whose fields are written, it is the type of that column.
+    """The type of a key or value: a struct with a field for each of its columns. If the key or
+    value is made from the fields of one struct column, it is the type of that column.
     """
     from pyspark.sql.types import StructType
 
@@ -339,8 +341,8 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
 
 
 def given_schema(payload: PayloadOptions) -> str:
-    """The schema text of ``keySchema`` or ``valueSchema``, or of the file that it names. Raises
-    ConfigError.
+    """The text of the schema in the option ``keySchema`` or ``valueSchema``. If the option names a
+    file, the text of the file. Raises ConfigError if the file can't be read.
     """
     text = payload.schema or ""
     option = f"{payload.part}Schema"

@@ -1,19 +1,23 @@
-"""Stores responses of registries in files of this user, so that a stream continues while its
-registry is down.
+"""Stores responses of schema registries in files, so that a stream continues while its registry is
+down.
 
-Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. Only
-Spark writes to the checkpoint, which is usually in an object store. So the files are on the
-driver's machine, in ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default), or in
-the directory for temporary files if the home can't be written to. ``KPROD_SCHEMA_CACHE`` names
-another directory, or is ``off``.
+Owns: :class:`SchemaCache`. Never: the requests to a registry, and the moment when a file is used
+(``payload_schemas``).
 
-Owns: :class:`SchemaCache`. Never: the requests to a registry, and the use of a file
-(``payload_schemas``). A schema is no secret, but a registry's address may contain a secret. So the
-file has only a digest of the request, and is used for that request only. No other user may write
-the file, because a wrong schema would make records unreadable: directory and file must belong to
-this user, must not be writable for others, and must not be links. The file also has a digest of its
-text, because a power failure may leave half of a file. Writers replace the whole file, and write
-the same content. This module raises no error, because a write works without the cache while the
+Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. The
+checkpoint can't hold the files, because only Spark writes to it. So the files are on the driver's
+machine, in ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default). If the home
+directory can't be written to, they are in the directory for temporary files. ``KPROD_SCHEMA_CACHE``
+names another directory, or is ``off``.
+
+A schema is no secret, but a registry's address may contain a secret. So a file has only a digest of
+the request, and is used for an equal request only.
+
+No other user may write the file, because a wrong schema would make records unreadable. So the
+directory and the file must belong to this user, must not be writable for others, and must not be
+links. The file also has a digest of its text, because a power failure may leave half of a file.
+Several processes may write a file at the same time: each replaces the whole file, and all write the
+same content. This module raises no error, because a write does not need the cache while the
 registry responds.
 """
 
@@ -90,8 +94,8 @@ class SchemaCache:
             _log.info("schemas can't be cached for an outage of the registry: %s", why)
 
     def is_first_use(self) -> bool:
-        """Whether no process has used the stored response since the registry last responded. The
-        call itself counts as a use.
+        """Whether this is the first use of the stored response since the registry last responded. A
+        call counts as a use, in every process of this user.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
