@@ -28,8 +28,8 @@ def _to_format(
 def _to_table(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """Calls a writer's method for a table while the DataFrame's session is active. The session is
-    activated for every table, because the table's format is not known here.
+    """Calls ``method``, a writer's method that writes to a table, while the DataFrame's session is
+    active. This is done for every table, because the format of a table is not known here.
     """
     with active_session(getattr(writer, "_spark", None)):
         return method(writer, *args, **kwargs)

@@ -1,17 +1,21 @@
 """Makes ``df.write.format("kprod").save()`` append if the user has set no mode, or the mode
 errorifexists.
 
-Owns: the default mode of this format in this process. Never: any other format, or another mode that
+Owns: the default mode of this format in this process. Never: another format, or another mode that
 the user has set.
 
 Spark's default mode is ErrorIfExists. Spark refuses that mode for every Python data source, before
 any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts
-the mode, explicit or not, and appends. So code that moves from ``kafka`` to ``kprod`` would fail on
-``.save()``. The mode can only be set in the DataFrameWriter of the user's Python process; classic
-Spark and Spark Connect have one class each. Over Connect, a foreachBatch function runs in a process
-of the server, where no code calls ``register``. So the user's function is wrapped in another
-function, which installs the patch in that process. Code that runs elsewhere (other languages, SQL)
-needs ``mode("append")``.
+the mode, and appends. So if a user replaced the format ``kafka`` by ``kprod``, ``.save()`` would
+fail.
+
+The mode can only be set in the DataFrameWriter of the user's Python process. Classic Spark and
+Spark Connect have one such class each. Code in other languages and SQL does not use these classes,
+and needs ``mode("append")``.
+
+Over Connect, a foreachBatch function runs in a process of the server, where no code calls
+``register``. So the user's function is wrapped in another function, which installs the patch in
+that process.
 """
 
 from __future__ import annotations

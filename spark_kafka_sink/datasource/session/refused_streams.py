@@ -3,17 +3,17 @@ output modes update and complete.
 
 Owns: the refusal, in the user's process. Never: any other trigger, mode or format.
 
-**The continuous trigger**: with it, Spark never calls a Python sink's ``write``. It builds an error
-for every row and does not throw the error, so the rows are lost while the query seems healthy.
-Python only gets a call of ``commit`` with None for every task. That call raises, but Spark's epoch
-coordinator logs the error and continues ("Inbox: Ignoring error": the query stays active and its
-``exception()`` stays None; seen on 4.2). So the only place that protects the user's rows is
-``DataStreamWriter.start``, in classic Spark and in Spark Connect.
+**The continuous trigger**: with it, Spark never calls a Python sink's ``write``. Spark builds an
+error for every row and does not throw the error, so the rows are lost while the query seems
+healthy. Python only gets a call of ``commit`` with None for every task. The sink's ``commit``
+raises an error, but Spark's epoch coordinator logs the error and continues ("Inbox: Ignoring
+error": the query stays active, and its ``exception()`` stays None; seen on 4.2). So rows can only
+be protected in ``DataStreamWriter.start``, in classic Spark and in Spark Connect.
 
-**Update mode**: Spark does not support it for Python sinks. Spark's own refusal comes after the
-query has started and the first rows have arrived, with a stack trace of the JVM and no remedy.
-**Complete mode** reaches the sink as an overwrite, and the sink refuses an overwrite at planning
-(``source.py``). With this module, both modes are an error before the query starts.
+**Update mode**: Spark does not support it for Python sinks. Without this module, Spark refuses the
+mode after the query has started and the first rows have arrived, with a stack trace of the JVM and
+no remedy. **Complete mode** reaches the sink as an overwrite, and the sink refuses an overwrite at
+planning (``source.py``). With this module, both modes raise an error before the query starts.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def _output_mode(method: Callable[..., object], writer: object, outputMode: str)
 def _function(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """Calls foreachBatch or foreach, and records that the format that was set on the writer no
-    longer has an effect.
+    """Wraps foreachBatch and foreach of a stream's writer: records that the stream calls a user's
+    function. The format that was set on the writer then has no effect, so the stream is not
+    refused.
     """
     made = method(writer, *args, **kwargs)
     note_other_format(writer)

@@ -21,8 +21,8 @@ _UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
 
 def tune(spark: SparkSession) -> dict[str, str]:
-    """Sets the configs that the user has not set, and returns them by name. Skips configs that this
-    Spark does not have.
+    """Sets the configs that the user has not set. Returns the configs that were set, by name. Skips
+    a config that this version of Spark does not have.
     """
     conf = spark.conf
     given = conf.getAll

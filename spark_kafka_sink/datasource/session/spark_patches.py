@@ -1,8 +1,8 @@
 """Wraps methods of pyspark's classes with functions, and restores the methods.
 
-Owns: the wrapping. Never: the content of a wrapper (``default_mode``, ``refused_streams``,
-``any_thread``). Those modules explain why the patches are needed. Wrappers are minimal: they may
-set an attribute on the object, and call the method unchanged.
+Owns: the wrapping. Never: the functions that wrap a method (``default_mode``, ``refused_streams``,
+``any_thread``). Those modules explain why the patches are needed. The functions do little: they may
+set an attribute on the object, and they call the method unchanged.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Patches:
                 wrap(cls, name, around)
 
     def uninstall(self) -> None:
-        """Restores Spark's methods. The wrapper of ``format`` stays, because other patches
-        need it.
+        """Removes the wrappers from Spark's methods. The wrapper of the method ``format`` stays,
+        because the patches of other modules need it.
         """
         for cls in self._classes():
             for name, around in self._arounds.items():
@@ -62,25 +62,26 @@ def _note_format(method: Callable[..., object], writer: object, source: str) -> 
 
 
 def note_other_format(writer: object) -> None:
-    """Records that the writer calls a user's function (foreachBatch, foreach). A ``format`` that
-    was set before then has no effect.
+    """Records that the stream calls a user's function (foreachBatch, foreach). A ``format`` that
+    was set on the writer earlier then has no effect.
     """
     setattr(writer, _FORMAT_SEEN, "")
 
 
 def writes_kprod(writer: object, source: object) -> bool:
-    """Whether ``source`` names this format. If ``source`` is None, the format that was set on
-    ``writer`` is used instead.
+    """Whether the writer writes with the format ``kprod``. ``source`` is the format in the call. If
+    it is None, the format that was set on ``writer`` counts.
     """
     source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
     return isinstance(source, str) and source.lower() == FORMAT
 
 
 def wrap(cls: type, name: str, around: Around) -> None:
-    """Replaces the method ``cls.name`` by a call of ``around(method, self, ...)``. Idempotent.
+    """Replaces the method ``cls.name`` by a wrapper, which calls ``around(method, self, ...)``.
+    Does nothing if the method has this wrapper already.
 
-    If a method has several wrappers, the last added wrapper is called first. Does nothing if the
-    class does not define the method (another Spark version).
+    A method may have several wrappers: the wrapper that was added last is called first. If the
+    class does not define the method, as in another version of Spark, nothing is done.
     """
     method = cls.__dict__.get(name)
     if method is None or around in _arounds_of(method):
