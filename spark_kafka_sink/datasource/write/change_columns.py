@@ -44,9 +44,13 @@ _SOURCE = "source"
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """The columns of a change feed. ``rows`` is the schema with the columns that options may name.
-    It is the DataFrame's schema, or the schema of the struct with the row (``before`` or
-    ``after``). ``first`` is the index of the first of these columns in a batch of the task.
+    """The columns of a change feed.
+
+    ``rows`` is the schema of the table's rows, whose columns the options keyColumns and
+    valueColumns may name. In a feed with one row per change, this is the DataFrame's schema. In a
+    feed with the structs ``before`` and ``after``, it is the schema of the struct. A task appends
+    the struct's fields as columns to Spark's batch: ``first`` is the index of the first of them.
+    Without structs, ``first`` is 0.
     """
 
     plan: ChangePlan
@@ -62,8 +66,8 @@ class FeedColumns:
 
 
 def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None:
-    """Adds ``first`` to the column indices of a key or value, because a task's batch has the
-    columns of the row at a later position.
+    """Adds ``first`` to the index of each column of a key or value. In a task's batch, the columns
+    of the table's row begin at the index ``first``.
     """
     if part is None or not first:
         return part
@@ -108,8 +112,9 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """The schema, extended by the columns that a task adds to Spark's batches. The column that
-    marks unusable changes is left out.
+    """The schema of the batches in a task: Spark's schema, and the columns that the task appends.
+    These are the fields of the feed's struct, and the fields of a Debezium envelope. The column
+    that marks unusable changes is not in the result.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 
@@ -138,7 +143,9 @@ def _source_type() -> StructType:
 
 
 def with_envelope(feed: FeedColumns, schema: StructType, plan: ColumnPlan) -> FeedColumns:
-    """The feed with Debezium envelopes as values, which contain the columns of ``plan``'s value."""
+    """The feed, for records whose values are Debezium envelopes. The envelopes contain the columns
+    of ``plan``'s value.
+    """
     assert plan.value is not None
     log = feed.plan.changelog
     names = schema.names
@@ -154,15 +161,18 @@ def with_envelope(feed: FeedColumns, schema: StructType, plan: ColumnPlan) -> Fe
 
 
 def value_names(feed: FeedColumns | None, named: NamedColumns) -> tuple[str, ...]:
-    """The column names of ``valueColumns``. For ``*`` these are the columns of the table."""
+    """The names of the columns in the option ``valueColumns``. With a change feed, ``*`` stands for
+    the columns of the table, without the columns of the feed.
+    """
     if feed is None or named.value != (ALL_COLUMNS,):
         return named.value
     return feed.all_columns
 
 
 def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError for a change feed without key columns, and for a key column of a type
-    whose equal values may have different bytes.
+    """Raises SchemaError if a change feed has no key columns, or if a key column has a type whose
+    equal values may have different bytes. For example, 0.0 and -0.0 are equal, but a delete of 0.0
+    would not find a record with the key -0.0.
     """
     if plan.key is None and plan.key_column is None:
         raise SchemaError(
@@ -184,9 +194,9 @@ def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
 
 
 def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) -> None:
-    """Raises SchemaError if a timestamp in a JSON key would be cut to milliseconds.
+    """Raises SchemaError if a JSON key contains a timestamp that JSON shortens to milliseconds.
 
-    Two keys of the table could then become one key of the topic.
+    Two rows of the table with different keys could then have the same key in the topic.
     """
     if plan.key is None or plan.key.format is not ColumnFormat.JSON:
         return
@@ -207,13 +217,17 @@ def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) ->
 
 
 def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -> None:
-    """Raises SchemaError if ``upserts`` was called with other keys than ``keyColumns``.
+    """Raises SchemaError if ``upserts`` was called with other keys than the option keyColumns
+    names.
 
-    ``upserts`` puts the names of its keys into the metadata of columns. A cast removes the
-    metadata, so a column that was cast after ``upserts`` is not checked. A renamed column keeps the
-    metadata. The names are compared only if the column with the change type has them, too. If the
-    result of ``upserts`` was written to a table, the key columns of that table keep the names. But
-    the column with the change type is new in each change feed of the table, and has no names.
+    ``upserts`` adds the names of its keys to the metadata of the key columns and of the column with
+    the change type. The keys are compared only if both have the same names in their metadata.
+
+    - A renamed column keeps its metadata, so it is checked.
+    - A cast removes the metadata, so a column that was cast after ``upserts`` is not checked.
+    - A table keeps the metadata of its columns. If the result of ``upserts`` was written to a
+      table, the key columns of a feed of that table have the old names. But the column with the
+      change type is new in the feed and has no names, so nothing is compared.
     """
     given = _keys_of_upserts(schema[feed.plan.column])
     if plan.key is None or not given:
@@ -244,8 +258,8 @@ def _keys_of_upserts(field: StructField) -> list[str]:
 
 
 def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
-    """Raises SchemaError if a column differs from a column of the feed only in letter case, because
-    it would count as a column of the table.
+    """Raises SchemaError if a column has the name of one of the feed's columns in other letter
+    case, such as ``_Change_Type``. The sink would treat that column as a column of the table.
     """
     columns = (log.column, *log.metadata, *(name.split(".")[0] for name in log.order))
     for name in columns:
@@ -260,8 +274,8 @@ def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
 
 
 def not_compacted(topic: str | None, limits: Mapping[str, TopicLimits]) -> list[str]:
-    """A list with a warning if ``topic`` is known not to be compacted: old records of a key then
-    stay in the topic. Otherwise an empty list.
+    """The warning that ``topic`` is not compacted, in a list: brokers then keep the old records of
+    a key. The list is empty if the topic is compacted, or if this is not known.
     """
     found = limits.get(topic or "")
     if found is None or found.compacted:
@@ -289,8 +303,8 @@ def _index(schema: StructType, name: str, what: str) -> int:
 
 
 def _order(schema: StructType, log: Changelog) -> tuple[OrderColumn, ...]:
-    """The columns that order the changes of a feed. If a column is missing, the result is empty,
-    and the order is not checked.
+    """The columns that order the changes of a feed. Empty if the DataFrame lacks one of them; the
+    task then does not check the order.
     """
     names = schema.names
     if log.images is not None and not log.order and _SOURCE in names:

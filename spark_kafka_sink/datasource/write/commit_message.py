@@ -1,10 +1,11 @@
-"""The commit message that a task sends to the driver: step 13 of a record's way (DESIGN.md).
+"""The commit message that a task sends to the driver: step 13 in "The way of a record" (DESIGN.md).
 
 Owns: :class:`TaskCommitMessage` with its parts, and the driver's check of a batch's messages.
 Never: the use of the messages (``planned_batch``, ``report/``).
 
-Spark pickles a message on the executor and unpickles it on the driver. Both have the same package:
-a task with another package fails before it writes (``_check_package`` in ``planned_task.py``).
+Spark pickles a message on the executor and unpickles it on the driver. Both have the same version
+of this package: a task with another version fails before it writes (``_check_package`` in
+``planned_task.py``).
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class TaskTransaction:
       nothing.
     - ``generation`` is the commit log's generation in the driver's plan.
     - ``start_ms`` is the wall time of the first row in milliseconds. It is -1 if there was no row.
-    - ``payload`` has the numbers of rows and bytes that the task wrote. If the batch was committed
-      before, it has the numbers that the task would have written. It is None if the task did not
-      count.
-    - ``letters`` is the number of dead letters that a repeated write of the batch would produce
-      again (``DeadLetters.check``).
+    - ``payload`` is the number of rows and the number of bytes that the task wrote, such as
+      ``(1000, 52000)``. If the batch is already done, the task writes nothing, and these are the
+      rows and bytes that it skipped. It is None if the task did not count.
+    - ``letters`` is the number of dead letters that a replay of the batch would find again. Dead
+      letters because of a timestamp are not included (``DeadLetters.check``).
     """
 
     generation: int
@@ -78,8 +79,8 @@ class TaskCommitMessage(WriterCommitMessage):
 
     @property
     def rows(self) -> int:
-        """The number of rows that brokers acknowledged. It equals the number of rows that Spark
-        passed to the task, except for skipped and added rows.
+        """The number of rows that brokers acknowledged. It is the number of rows that Spark passed
+        to the task, minus the skipped rows, plus the rows that a change feed added.
         """
         return self.produced.rows
 

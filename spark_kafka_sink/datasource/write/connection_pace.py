@@ -3,14 +3,15 @@
 Owns: :func:`paced`, the wait of a task before it creates its producer. Never: a connection.
 
 All tasks of a stage begin at the same time, and each task connects to each broker that it writes
-to: 2000 tasks open 2000 connections to a broker within a second. Brokers limit that rate: Amazon
-MSK with IAM accepts 100 a second. A task opens at most one connection to a broker. So a broker gets
-at most as many new connections per second as tasks begin per second. If T tasks run at the same
-time, the task with number n waits (n modulo T) / rate seconds before it connects. The tasks need no
-communication.
+to. So 2000 tasks open 2000 connections to a broker within a second. Some brokers limit that rate:
+Amazon MSK with IAM accepts 100 a second.
 
-If the worker has kept a producer for the next task, the producer is connected already, and the task
-does not wait.
+A task opens at most one connection to a broker. So if R tasks connect per second, each broker gets
+at most R new connections per second. If T tasks run at the same time, the task with number n waits
+(n modulo T) / R seconds before it connects. The tasks need no communication for this.
+
+A task does not wait if its worker has kept a producer from an earlier task, because that producer
+is connected already.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def wait_ms(number: int, tasks: int, per_second: int) -> int:
 
 
 def paced(factory: ProducerFactory, delay_ms: int, clock: Clock | None = None) -> ProducerFactory:
-    """Returns a producer factory that waits ``delay_ms`` before it creates the first producer. An
-    interrupt ends the wait.
+    """Returns a producer factory that waits ``delay_ms`` before it creates its first producer, and
+    does not wait before the others. An interrupt ends the wait.
     """
     waits = [delay_ms] if delay_ms else []
 

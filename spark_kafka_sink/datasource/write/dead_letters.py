@@ -70,9 +70,10 @@ _OF_CODE = {
 class DeadLetters:
     """The dead letters of a task attempt. Used on the writer's thread only.
 
-    ``topic`` is the option ``topic``, or None if the topic is a column. ``limits`` are the size and
-    time limits of a row. ``counts`` are by reason. ``topics`` is the source of metadata for a task
-    without a producer: a task has no producer if its batch is already done.
+    ``topic`` is the option ``topic``, or None if the topic is a column. ``limits`` are the size
+    limits and time limits of a row. ``counts`` are the numbers of dead letters by reason.
+    ``topics`` is the source of topic metadata for a task that has no producer, because its batch is
+    already done.
     """
 
     writer: LetterWriter
@@ -97,11 +98,11 @@ class DeadLetters:
         return sum(count.rows for count in self.counts)
 
     def check(self, columns: RecordColumns, bad: BadRows, topics: Topics, now_ms: int) -> int:
-        """Adds the rows that the topic or the producer would reject to ``bad``. Waits for the
-        metadata of new topics, as sending does.
+        """Finds the rows that the topic or the producer would reject, and adds them to ``bad``.
+        Waits for the metadata of new topics, as sending does.
 
-        Returns the number of these rows that a repeated write of the batch would also find. Rows
-        with a forbidden timestamp are not counted, because the topic may allow them later.
+        Returns the number of bad rows that a replay of the batch would find again. Rows with a
+        forbidden timestamp are not counted, because the topic may allow their timestamps later.
         """
         self._check_topics(columns, bad, topics)
         self.limits.check_sizes(columns, bad)
@@ -110,8 +111,8 @@ class DeadLetters:
         return compared
 
     def count(self, columns: RecordColumns, bad: BadRows) -> int:
-        """Adds to ``bad`` and counts the same rows as :meth:`check`, in a task whose batch is
-        already done and is not written again.
+        """Finds the rows that :meth:`check` would count, for a task that writes nothing because its
+        batch is already done. Adds them to ``bad``, and returns their number.
         """
         self._check_topics(columns, bad, self.topics)
         self.limits.check_sizes(columns, bad)
@@ -137,10 +138,11 @@ class DeadLetters:
     def note(
         self, batch: pa.RecordBatch, columns: RecordColumns, bad: BadRows, numbers: Int64s
     ) -> None:
-        """Counts the ``bad`` rows of ``batch``, and holds them until their dead letters are sent.
+        """Counts the ``bad`` rows of ``batch``, and keeps them until :meth:`letters` returns their
+        dead letters.
 
-        ``columns`` are the converted rows, and ``numbers`` the numbers of the bad rows within the
-        task. Raises DataError if there are too many dead letters.
+        ``columns`` are the converted rows, and ``numbers`` are the numbers of the bad rows within
+        the task. Raises DataError if there are too many dead letters.
         """
         rows, options, task = bad.rows, self.writer.options, self.writer.task
         unsent, which = rows_of(batch, rows), bad.which.take(rows) - 1
@@ -166,10 +168,10 @@ class DeadLetters:
         self._found += bad.found
 
     def letters(self, columns_of: ColumnsOf, now_ms: int, *, last: bool) -> Iterator[RecordColumns]:
-        """Yields the dead letters of the held rows, in parts of at most 8192.
+        """Yields the dead letters of the rows that :meth:`note` has kept, in parts of at most 8192.
 
-        Each part has a fixed cost. So if only a few rows are held, they wait for more rows, unless
-        ``last`` is true.
+        Each part has a fixed cost. If only a few rows are kept, the method yields nothing, and they
+        wait for more rows. With ``last``, it yields all of them.
         """
         if not self._held or not (last or self._held_size > _HELD_BYTES):
             return
@@ -181,8 +183,8 @@ class DeadLetters:
 
     @property
     def said(self) -> str:
-        """Describes the dead letters of this task, for the message of an error. The dead letters
-        may be sent, held or aborted.
+        """Describes the numbers and reasons of this task's dead letters, for the message of an
+        error. It is not known here whether brokers have accepted the dead letters.
         """
         return (
             f"{self.rows} rows of partition {self.writer.task} of the DataFrame can't be sent, and"
@@ -190,13 +192,15 @@ class DeadLetters:
         )
 
     def not_sent(self, error: ApiError) -> DeliveryError:
-        """The error that is raised if dead letters can't be sent."""
+        """Creates the error for dead letters that can't be sent, because brokers answered with
+        ``error``.
+        """
         text = f"{self.said}; their dead letters can't be sent either: {error.message}"
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
-        """Finds out whether rows can be written to the topics ``names``. Requests the metadata of
-        all these topics together.
+        """Requests the metadata of the topics ``names`` with one call, and stores for each topic
+        whether rows can be written to it.
         """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])
@@ -208,7 +212,9 @@ class DeadLetters:
 
 
 def _topics_of_good_rows(columns: RecordColumns, bad: BadRows) -> tuple[dict[int, str], Int64s]:
-    """The topics of good rows by number, and an array with the topic number of each row."""
+    """Returns the topics that have good rows, by number, such as ``{0: "orders", 2: "payments"}``.
+    Also returns an array with the topic number of each row.
+    """
     topic = columns.topic
     index = np.zeros(columns.rows, np.int64) if isinstance(topic, str) else topic.indices.to_numpy()
     good = index[bad.which == 0] if bad.found else index

@@ -1,7 +1,7 @@
 """The number of dead letters, and its limits.
 
 Owns: :class:`LetterCount`, and the limits errors.max.records and errors.max.fraction. Never: the
-choice of the rows. Never: Arrow, because the driver also imports this module.
+choice of the rows, or an import of Arrow, because the driver imports this module too.
 """
 
 from __future__ import annotations

@@ -160,8 +160,10 @@ def _struct_problem(data_type: DataType) -> _Problem:
 
 
 def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
-    """The nested type that can't be written as JSON. None if the whole type can be written.
-    ``in_key`` is true if the type is part of a map's key.
+    """Finds the first type within ``data_type`` that can't be written as JSON. Returns its path and
+    the type, or None if the whole type can be written.
+
+    ``in_key`` is true if the type is a part of a map's key.
     """
     from pyspark.sql import types
 

@@ -1,25 +1,25 @@
 """Keeps warm producers between the tasks of one worker process (rule R4 of DESIGN.md).
 
-Owns: the idle producers that a process keeps, their key, and their eviction. Never: whether a
-producer is reusable (the producer decides), connections.
+Owns: the idle producers that a process keeps, their key, and their eviction. Never: connections, or
+the decision whether a producer can be used again, which the producer makes.
 
 A Spark worker process runs one task after the other. With a warm producer a micro-batch needs no
 new connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute,
 so no timer is needed here. Rules:
 
-- the key is the whole effective ProducerConfig: two writes that differ in one option never share a
-  producer. With exactly-once, the key includes the transactional id (``transactional_producers``);
-- a producer in use is not in the cache; :meth:`ProducerCache.keep` takes it back only if it is
-  reusable, and parks it (no buffers, no timers);
-- the cache keeps at most two idle producers with transactions, and two without. Of the producers
-  without transactions, the producer that was idle for the longest time is evicted first. Of the
-  producers with transactions, the producer whose id has the greatest number is evicted first,
-  because tasks take the smallest numbers first.
+- The key is the whole effective ProducerConfig. Two writes that differ in one option never share a
+  producer. With exactly-once, the key includes the transactional id (``transactional_producers``).
+- A producer in use is not in the cache. :meth:`ProducerCache.keep` takes it back only if it can be
+  used again, and frees its buffers and timers.
+- The cache keeps at most two idle producers with transactions, and two without. If there are more
+  producers without transactions, the producer that was idle for the longest time is closed. If
+  there are more producers with transactions, the producer whose id has the greatest number is
+  closed, because tasks take the smallest numbers first.
 
-**client.id.** Its default becomes ``spark-kafka-sink-<application id>`` (:func:`effective_config`):
-the same for all tasks of an application. So broker quotas, metrics and request logs show the
-application, and tasks of different queries, micro-batches and partitions still share a key. If
-client.id contained the query or the partition, no task would find a warm producer.
+**client.id.** If the user sets none, it is ``spark-kafka-sink-<application id>`` for all tasks of
+an application (:func:`effective_config`). So broker quotas, metrics and request logs show the
+application. The client.id is a part of the config, which is the key. If it contained the query or
+the partition, each task would have another key, and no task would find a warm producer.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether a producer with the id ``wanted`` makes a kept producer with the id ``other``
-    useless. The kept producer is useless if both ids are equal, or if they belong to different runs
-    of the same key.
+    """Whether a kept producer with the id ``other`` will not be used again, because a task takes
+    the id ``wanted``. That is so if both ids are equal, or if they belong to different runs of the
+    same key of the commit log.
     """
     return other is not None and (
         other == wanted or (other.key == wanted.key and other.run != wanted.run)
@@ -126,7 +126,7 @@ process_cache = ProcessLocal(ProducerCache)
 
 
 def new_producer(config: ProducerConfig, cluster: Cluster | None) -> KafkaProducer:
-    """Creates a producer with real connections."""
+    """Creates a producer that connects to brokers over the network."""
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
     return KafkaProducer(config, cluster=cluster)
@@ -157,8 +157,8 @@ class CachedProducers:
 
 
 def close(producer: KafkaProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
-    """Closes a producer. Never raises, because either the rows are acknowledged, or the caller
-    raises the cause.
+    """Closes a producer. Never raises, because an error of closing changes nothing: if the task
+    succeeded, its rows are acknowledged already, and if it failed, the caller raises the cause.
     """
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)

@@ -3,16 +3,15 @@
 Owns: :class:`RateLimit`, a token bucket in units of time, and the number of tasks that share a
 rate. Never: the sending (``write_task``), a clock.
 
-**The bucket.** A row costs the time that it takes at the task's share of the rate. A row is sent
-when that time has passed since the previous row. For the first row, the time counts from the
-arrival of the first rows. The bucket starts empty, so that a write of many short tasks does not
-exceed the rate. Later, the time in which the task waits for input counts as credit, for at most a
-second.
+**The bucket.** At the task's share of the rate, each row takes some time: its cost. A row is sent
+when its cost has passed since the previous row. For the first row, the time counts from the arrival
+of the first rows. So a write of many short tasks does not exceed the rate. While the task waits for
+input later, the waiting time is saved as credit, at most a second.
 
 **The share.** A Python writer can't find out how many partitions its write has, and where Spark
-runs them. But tasks can read Spark's configuration, which determines the number of tasks that the
-application can run at the same time. The rate is divided by that number. So the sum over all tasks
-is never above the rate. It is below the rate if fewer tasks run.
+runs them. But tasks can read Spark's configuration. It determines how many tasks the application
+can run at the same time, and the rate is divided by that number. So the sum over all tasks is never
+above the rate. If fewer tasks run, the sum is below the rate.
 """
 
 from __future__ import annotations
@@ -92,14 +91,14 @@ class RateLimit:
 
 
 def _limits(config: SinkConfig) -> list[str]:
-    """The rate limits that are set, as ``option=value``."""
+    """The rate limits that the user has set, as texts such as ``maxRecordsPerSecond=1000``."""
     records, size = config.max_records_per_second, config.max_bytes_per_second
     named = {"maxRecordsPerSecond": records, "maxBytesPerSecond": size}
     return [f"{name}={value}" for name, value in named.items() if value is not None]
 
 
 def _pace(config: SinkConfig) -> list[str]:
-    """The option connectionsPerSecond, as ``option=value``."""
+    """The option connectionsPerSecond as a text, such as ``connectionsPerSecond=100``."""
     return [f"connectionsPerSecond={config.connections_per_second}"]
 
 

@@ -1,8 +1,8 @@
 """Converts Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
 
-Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: any other column, any
-rule about values (``records/record_columns`` has these). This is the only module that handles rows
-one by one, because Spark passes them one by one.
+Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: another column, or a
+check of values (``records/record_columns``). Spark 4.0 passes a stream's rows one by one, and only
+this module handles single rows.
 """
 
 from __future__ import annotations

@@ -83,9 +83,9 @@ def plan_columns(
     sink.
 
     ``topic`` is the option, or None. ``named`` are the columns that options name for key, value and
-    headers. ``log_topics`` are the topics of commit logs, which no row may have. The order of the
-    checks is Spark's: topic, key, value, headers, partition; then timestamp, then columns that
-    Spark can't pass to a Python sink.
+    headers. ``log_topics`` are the topics of commit logs, to which no row may be written. The order
+    of the checks is Spark's: topic, key, value, headers, partition. The last checks are for the
+    timestamp, and for columns that Spark can't pass to a Python sink.
     """
     topic = None if topic is None else topic.strip()
     feed = None if changes is None else feed_columns(schema, changes.log)
@@ -159,8 +159,8 @@ def _with_changes(
     mode: ChangelogMode,
     feed: FeedColumns,
 ) -> tuple[ColumnPlan, StructType]:
-    """Adds the columns of a change feed to the plan. Returns the plan, and the schema of a task's
-    batches.
+    """Adds the columns of a change feed to the plan. Returns the plan, and the schema of the
+    batches in a task, which has more columns than the DataFrame.
     """
     from pyspark.sql.types import StructType
 
@@ -220,8 +220,8 @@ def batch_schema(schema: StructType, plan: ColumnPlan) -> StructType:
 
 
 def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
-    """The plan for a compacted topic, whose brokers reject records without a key (INVALID_RECORD).
-    Raises SchemaError if there is no column for the key.
+    """The plan for a compacted topic: a row without a key is an error, because brokers would reject
+    the record (INVALID_RECORD). Raises SchemaError if the DataFrame has no column for the key.
     """
     if plan.key_column is None and plan.key is None:
         raise SchemaError(
@@ -235,8 +235,9 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if a column of the sink, such as ``value``, would be dropped silently: an
-    option replaces this column, and no option names it.
+    """Raises SchemaError if the DataFrame has a column such as ``value``, and the option for the
+    same part of the record, such as valueColumns, does not name it. The sink would drop that column
+    silently.
     """
     used = _named_indices(plan)
     replaced = {
@@ -303,8 +304,8 @@ def _as_column(field: StructField) -> str:
 
 
 def _near_name(schema: StructType, name: str) -> str | None:
-    """A hint that another column differs from the missing column ``name`` only in letter case. None
-    if there is no such column.
+    """A hint for the missing column ``name``: another column has the same name in other letter
+    case. None if there is no such column.
     """
     for field in schema.fields:
         if field.name.lower() == name:
@@ -313,8 +314,8 @@ def _near_name(schema: StructType, name: str) -> str | None:
 
 
 def near_names(schema: StructType, plan: ColumnPlan) -> list[str]:
-    """A warning for each column that is ignored because its letter case differs from a column of
-    the sink. (Spark's sink ignores such a column silently.)
+    """A warning for each column that is ignored because of its letter case, such as ``Key`` instead
+    of ``key``. Spark's sink ignores these columns without a warning.
     """
     names = {field.name for field in schema.fields}
     named = {schema.names[i] for i in _named_indices(plan) if i < len(schema.names)}

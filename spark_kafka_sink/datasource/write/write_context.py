@@ -24,10 +24,11 @@ class WriteContext:
 
     - ``run`` identifies the writer: one run of a query, as far as Python can see it.
     - ``query_id`` is the query's id. It is empty if it is unknown.
-    - ``digest`` identifies a micro-batch that runs again (``exactly_once/checkpoint.py``). It is
-      empty if it is unknown.
-    - ``known`` is true if a batch id that is already done shows a repetition of this same write,
-      and not another write under the same batch id.
+    - ``digest`` is a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). If
+      the micro-batch runs again, its digest is the same. It is empty if it is unknown.
+    - ``known`` is true if this write is surely the same write as an earlier write with this batch
+      id, and not another write. The query, the digest, or an equal write of this process shows it.
+      If the batch id is already done, the write is then a replay.
     - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
 
     In a block of writes that are committed together:

@@ -1,13 +1,13 @@
 """Runs one task attempt: writes Arrow batches, and returns a commit message. These are steps 2 and
-13 of a record's way (DESIGN.md).
+13 in "The way of a record" (DESIGN.md).
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
 without an error. Never: columns (``records/``), delivery (``producer/``), the source of a producer
 (``producer_cache``).
 
-``write`` returns only when every row is acknowledged and the counts agree (rule R8). A failed
-attempt closes its producer, which is not reused: Spark writes the whole partition again in another
-attempt.
+``write`` returns only when every row is acknowledged and the counts agree (rule R8 of DESIGN.md). A
+failed attempt closes its producer, which is not used again. Spark then writes the whole partition
+again in another attempt.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class ProducerSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
-    """The time limit of a task's transaction in milliseconds. It is ``timeout_ms``
-    (transaction.timeout.ms) minus ``margin_ms``, the time that the driver's commit needs.
-    ``generation`` is the commit log's generation, which the task returns to the driver.
+    """The time limit of a task's transaction, in milliseconds. The transaction must end within
+    ``timeout_ms`` (transaction.timeout.ms), and the driver's commit needs the last ``margin_ms`` of
+    it. ``generation`` is the commit log's generation, which the task returns to the driver.
     """
 
     timeout_ms: int
@@ -235,7 +235,9 @@ class WriteTask:
 
     @property
     def so_far(self) -> TaskCommitMessage:
-        """The commit message of the work so far, for the report of a failed attempt."""
+        """A commit message with the rows that the attempt has written until now. Used for the
+        report of a failed attempt.
+        """
         producer = self._producer
         report = ProduceReport() if producer is None else producer.progress().report
         return self._message(self._begun_ms, report, None)
@@ -265,7 +267,9 @@ class WriteTask:
             yield last
 
     def _last(self) -> pa.RecordBatch | None:
-        """The rows that a change feed held back until the end. None if there are no such rows."""
+        """The rows of a change feed that the task can only write after the end of its input. None
+        if there are no such rows.
+        """
         found = None if self._changes is None else self._changes.last()
         return None if found is None else self._counted(*found)
 
@@ -279,8 +283,9 @@ class WriteTask:
         return batch
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows to write for ``batch``. With a change feed, these are the records that result
-        from the changes. Otherwise, onNullValue=skip drops rows. Counts the dropped rows.
+        """The rows of ``batch`` that the task writes. With a change feed, these are the records
+        that result from the changes. With onNullValue=skip, rows with a null value are left out.
+        Rows that are left out are counted.
         """
         if self._changes is not None:
             return self._counted(*self._changes.changed(batch))
@@ -308,8 +313,8 @@ class WriteTask:
             self._counts.input_wait_ms += self._monotonic_ms() - begun
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
-        """A context manager around the wait for Spark's rows. It informs the producer of the wait,
-        if a producer exists already.
+        """A context manager for the time in which the task waits for Spark's rows. If the task has
+        a producer already, the producer counts this time.
         """
         producer = self._producer
         return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
@@ -391,13 +396,15 @@ class WriteTask:
             raise
 
     def _bad_rows(self, batch: pa.RecordBatch) -> BadRows:
-        """A new container for the bad rows of a batch. With errors.tolerance=none, the first bad
-        row raises an error instead.
+        """Creates the collector for the bad rows of a batch. With errors.tolerance=none, the
+        collector raises an error at the first bad row.
         """
         return BadRows(None if self._letters is None else batch.num_rows)
 
     def _numbers(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Converts the indices of kept rows to row numbers within Spark's batch."""
+        """Converts row indices in the batch of :meth:`_kept` to row indices in Spark's batch, which
+        may have more rows.
+        """
         return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
