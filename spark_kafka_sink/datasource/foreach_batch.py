@@ -353,16 +353,16 @@ class _MicroBatch:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
         id (``NamedWrites.check``).
 
-        Exception: a write whose query is unknown is not checked if the user has set
-        verifyReplays=false.
+        Exception: if the user has set verifyReplays=false, and the query of the write is unknown,
+        nothing is checked.
         """
         if written.query_run or not self._is_replay:
             _runs().check(self.place, self._name, written, whole=whole)
 
     @property
     def _is_replay(self) -> bool:
-        """Whether the user has set verifyReplays=false, and so states that a repeated batch has the
-        same rows.
+        """Whether the user has set verifyReplays=false. With this option, the user guarantees that
+        a batch which runs again has the same rows.
         """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
@@ -411,8 +411,9 @@ class _MicroBatch:
 
 
 def _divided(version: int) -> str:
-    """The warning that a micro-batch has read only a part of a Delta table version. The next
-    micro-batch may then delete keys that this micro-batch inserts.
+    """The warning that a micro-batch has read only a part of the changes in Delta table version
+    ``version``. The next micro-batch reads the other part, which may contain deletes of keys that
+    this micro-batch has inserted.
     """
     return coded(
         Kind.DIVIDED_VERSION,
@@ -445,8 +446,9 @@ def _save(
 
 
 def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
-    """A hash that identifies a write: the DataFrame's plan, its schema, and the options that may
-    differ between writes. (The plan's own hash does not include column names.)
+    """A hash that identifies a write of this process. It is made from the DataFrame's plan, its
+    schema, and the options that may differ between writes. The schema is included because the
+    plan's own hash ignores the names of columns.
     """
     found: list[object] = [
         (name, str(value)) for key, value in options.items() if (name := key.lower()) in _IDENTITY
@@ -458,7 +460,9 @@ def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
 
 
 def _described(function: str, name: str) -> str:
-    """Describes the running call of ``function``: the line of the user's code, and the thread."""
+    """Describes a running call for messages, such as ``transaction('orders') at job.py:12 in thread
+    MainThread``. The line is the user's line that has called ``function``.
+    """
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack reads the files of all callers
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
         frame = frame.f_back

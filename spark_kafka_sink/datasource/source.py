@@ -152,15 +152,17 @@ class KprodDataSource(DataSource):
 
     @cached_property
     def _given(self) -> GivenOptions:
-        """The options and the lines of ``configFile``, which is read once per process."""
+        """The options of the write, together with the options in the file of ``configFile``. The
+        file is read once per process.
+        """
         from spark_kafka_sink.config.names.given_options import given_options
         from spark_kafka_sink.config.names.unknown_options import PREFIX
 
         return given_options(self.options, PREFIX)
 
     def _pickled_options(self) -> dict[str, str]:
-        """The options and the lines of ``configFile``, so that a commit does not depend on the
-        file.
+        """The options of the write, together with the options in the file of ``configFile``. They
+        are pickled with the data source, so that a commit does not need the file.
         """
         try:
             given = self._given.as_options()
@@ -204,8 +206,8 @@ class KprodDataSource(DataSource):
         return plan if self._unpickled else self._checked(plan, schema, streaming=streaming)
 
     def _checked(self, plan: WritePlan, schema: StructType, *, streaming: bool) -> WritePlan:
-        """The plan for the tasks, after the driver's checks of brokers, registries, files and the
-        commit log.
+        """Completes the plan with the results of the driver's checks: of brokers, registries, files
+        and the commit log.
         """
         from spark_kafka_sink.datasource.checks.dead_letter_checks import refuse_compacted
         from spark_kafka_sink.datasource.checks.own_code import check_own_code
@@ -358,8 +360,8 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
 
 
 def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
-    """Removes column options from the config of the write that ends a ``transaction`` block: that
-    write has no rows and needs no schema.
+    """Removes the column options from the config if the write only ends a ``transaction`` block.
+    That write has no rows, so it has neither these columns nor a schema.
     """
     if config.txn_context is None:
         return config
