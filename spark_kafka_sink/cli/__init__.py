@@ -1,8 +1,10 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: the commit of a batch (``transactions/``). All commands need the extra
-``cli``, except ``explain``, which every error message names. Typer and Rich are imported when a
-command runs. No other part of the package imports ``cli``.
+Owns: the commands. Never: the commit of a batch (``transactions/``). No other part of the package
+imports ``cli``.
+
+All commands except ``explain`` need the extra ``cli``. ``explain`` works without the extra, because
+every error message refers to it. Typer and Rich are imported when a command runs.
 
 ``app`` is the tree of commands, and ``arguments`` has the options that commands share. Each command
 has a file: ``check``, ``options`` (with ``option_texts``), ``convert``, ``report``, and so on. The

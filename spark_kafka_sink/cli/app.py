@@ -1,8 +1,8 @@
 """The tree of commands under ``kprod``.
 
 Owns: the application, its version, and names, arguments and help of the commands outside ``txn``.
-Never: the work of a command. The code for a command's work is imported when the command runs, so
-that help, version and completion return immediately.
+Never: the work of a command. The code for the work is imported when a command runs, so that help,
+version and completion are fast.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The options that several commands share, and the decorators that add the options to a command.
 
-Owns: names, help and values of the shared options. Never: the effect of an option, except for
-``--within``, which ends the command.
+Owns: names, help and values of the shared options. Never: the effect of an option. Exception:
+``--within``, which ends the command after a time.
 
-Nothing of the package is imported, so help and completion return immediately.
+This module imports nothing of the package, so that help and completion are fast.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The Kafka cluster, as given on the command line. ``timeout_s`` is the time limit of each
-    step. If ``log_topic`` is not set, the commit log is the topic that the config file names, or
-    the default topic.
+    """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
+    time limit of each step. ``log_topic`` is the topic of the commit log. If it is not set, it
+    comes from the config file, or is the default topic.
     """
 
     bootstrap_servers: str | None
@@ -101,8 +101,8 @@ class Where:
             raise typer.BadParameter("--timeout is a number of seconds")
 
     def again(self) -> str:
-        """The command-line options that make another command use the same cluster and
-        commit log.
+        """The options of this command line for the cluster and the commit log, such as ``-b
+        host:9092``. Suggested commands contain them, so that they use the same cluster.
         """
         given = {
             "-b": self.bootstrap_servers,
@@ -119,8 +119,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options of a command that changes something: whether it prints JSON, only shows the
-    change, or skips the confirmation.
+    """The options of a command that changes something: ``--json`` prints JSON, ``--dry-run`` only
+    shows the change, and ``--yes`` skips the confirmation.
     """
 
     as_json: bool
@@ -143,21 +143,25 @@ _ASKED: Final[Mapping[str, tuple[object, object]]] = {
 
 
 def to_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator that replaces a command's first parameter by the options of the cluster and
-    ``--within``.
+    """Decorator for a command that uses a cluster. Typer shows the options of the cluster and
+    ``--within`` in place of the command's first parameter, which gets a :class:`Where`.
     """
     return _with_where(command, _CLUSTER)
 
 
 def to_commit_log(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator like :func:`to_cluster` that adds ``--log-topic``."""
+    """Decorator for a command that uses a commit log: :func:`to_cluster` with the option
+    ``--log-topic`` in addition.
+    """
     return _with_where(command, {**_CLUSTER, **_LOG})
 
 
 def _with_where(
     command: Callable[..., None], added: Mapping[str, tuple[object, object]]
 ) -> Callable[..., None]:
-    """Replaces the first parameter of ``command`` by the options ``added``."""
+    """Wraps ``command`` in a function with the options ``added`` in place of its first parameter.
+    The function passes a :class:`Where`, made from the values of these options, to ``command``.
+    """
 
     @wraps(command)
     def with_options(**given: object) -> None:
@@ -168,8 +172,9 @@ def _with_where(
 
 
 def changing(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator for a command that changes something. The first parameter is replaced by the
-    options of :func:`to_commit_log`, the second by ``--json``, ``--dry-run`` and ``--yes``.
+    """Decorator for a command that changes something. Typer shows the options of
+    :func:`to_commit_log` in place of the first parameter, and ``--json``, ``--dry-run`` and
+    ``--yes`` in place of the second. The command gets a :class:`Where` and an :class:`Asked`.
     """
 
     @wraps(command)
@@ -182,8 +187,8 @@ def changing(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _where(given: dict[str, object]) -> Where:
-    """Removes the options of the cluster from ``given``, and returns them as a :class:`Where`. The
-    command's own options stay in ``given``.
+    """Makes a :class:`Where` from the values of the cluster's options in ``given``, and removes
+    them from ``given``. The values of the command's own options stay.
     """
     names = ("bootstrap_servers", "config", "log_topic", "timeout")
     return Where(*(given.pop(name, None) for name in names))  # type: ignore[arg-type]  # Typer's
@@ -196,8 +201,8 @@ def _taking(
     *,
     places: int,
 ) -> Callable[..., None]:
-    """Gives ``function`` the signature of ``command``, with the first ``places`` parameters
-    replaced by ``added``.
+    """Gives ``function`` a signature for Typer: the options ``added``, and the parameters of
+    ``command`` without its first ``places`` parameters.
 
     Typer reads the options from the signature, and their types from the annotations.
     """

@@ -36,8 +36,8 @@ _MOST_ROWS: Final = 100
 def audit(
     where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
 ) -> None:
-    """Audits the last report of ``source``. With a ``seed``, only a sample of the rows is
-    audited.
+    """Audits the last report of ``source``, or the last report of the batch number ``batch``. With
+    a ``seed``, reads only a sample of the rows.
     """
     with one_line_errors():
         claims = claims_of(last_of(source, batch, as_json=as_json))

@@ -1,6 +1,7 @@
-"""``kprod backfill``: shows the progress of a backfill, or deletes its record.
+"""``kprod backfill``: shows the progress of a backfill, or deletes its progress and its plan.
 
-Owns: the command and its output. Never: the record (``datasource/jobs/backfill_ledger.py``).
+Owns: the command and its output. Never: the records of progress and plan in the commit log
+(``datasource/jobs/backfill_ledger.py``).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
 
 
 def _to_forget(ledger: Ledger, prefix: str, name: str) -> tuple[Json, str]:
-    """The record of the backfill as JSON, and the text of the confirmation."""
+    """The progress and the plan of the backfill as JSON, and the question for the confirmation."""
     again = "and the next call of that name writes all rows once more."
     try:
         progress = ledger.progress()

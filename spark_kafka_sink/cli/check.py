@@ -112,8 +112,9 @@ def _here(
 
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
-    """Returns two values: whether exactly-once works, and the reason if it does not work. The first
-    value is None if the trial did not finish.
+    """The result of ``--exactly-once``: whether exactly-once works, and the reason if it is not
+    True. The first value is None if a check failed that is not about transactions, or if the trial
+    did not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):

@@ -1,4 +1,4 @@
-"""The connection of a command to a Kafka cluster, and errors as one line.
+"""Connects a command to a Kafka cluster, and prints an error as one line.
 
 Owns: the client options of a command line, and the format of an error. Never: a command.
 """
@@ -57,9 +57,9 @@ def connected(
     """Connects to the cluster while the block runs. An error is printed as one line and ends the
     command with an exit code.
 
-    ``check`` is called before connecting, and raises an error for arguments that are wrong in every
-    cluster. After connecting, a first request checks that a broker responds, so that the error of a
-    later request is not misleading.
+    ``check`` is called before the connection is opened. It raises an error for arguments that are
+    wrong for every cluster. Then a first request checks that a broker responds. Without it, the
+    error of a later request could be misleading.
     """
     with one_line_errors():
         config, log_topic = settings_of(cluster, writes=False)
@@ -81,8 +81,8 @@ def connected(
 def operator_and_log(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[tuple[Operator, str]]:
-    """Connects to the cluster. Yields the operator, which inspects and repairs transactions, and
-    the topic of the commit log.
+    """Connects to the cluster while the block runs. Yields an :class:`Operator`, which inspects and
+    repairs transactions, and the topic of the commit log.
     """
     with connected(cluster, check, as_json=as_json) as to:
         yield Operator(to.log, to.client), to.log_topic
@@ -92,15 +92,17 @@ def operator_and_log(
 def operator_of(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[Operator]:
-    """Connects to the cluster. Yields the operator, which inspects and repairs transactions."""
+    """Connects to the cluster while the block runs. Yields an :class:`Operator`, which inspects and
+    repairs transactions.
+    """
     with operator_and_log(cluster, check, as_json=as_json) as (operator, _):
         yield operator
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Prints errors of this package as one line, and ends the command. A bug keeps its
-    traceback.
+    """Prints an error of this package as one line, and ends the command. An error that is a bug
+    keeps its traceback.
     """
     try:
         yield
@@ -120,8 +122,8 @@ def _end(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
-    """After two seconds, prints the brokers that the command waits for, and the longest wait in
-    seconds.
+    """While the block runs: after two seconds, prints the brokers that the command waits for, and
+    ``limit_s``, the longest wait.
     """
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
@@ -137,9 +139,11 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
 def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
-    """The settings of a write with the cluster's config file and the options ``more``, and the
-    topic of the commit log. ``writes`` is false for a command that ends existing transactions.
-    ``transaction.timeout.ms`` is then ignored, because each of these transactions has its own
+    """The settings of a write, from the cluster's config file and the options ``more``. Also
+    returns the topic of the commit log.
+
+    ``writes`` is false for a command that only ends existing transactions. The option
+    ``transaction.timeout.ms`` is then ignored, because each existing transaction has its own
     timeout.
     """
     config = _config(cluster, more or {}, writes=writes)

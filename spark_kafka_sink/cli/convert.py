@@ -1,7 +1,8 @@
-"""``kprod convert``: converts another client's properties, and lists the options that are lost.
+"""``kprod convert``: converts the properties file of another client to a configFile.
 
 Owns: the command, and the conversion of units. Never: an option's name (``given_options.py``). The
-output contains no secret. Instead it refers to the line with the secret in the given file.
+output contains no secret: it has a reference to the line of the given file that has the secret.
+Options that can't be converted are listed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MOST_SHOWN: Final = 300
 
 class _Line(NamedTuple):
     """The conversion of one line: the new name and value, and a remark. ``name`` is None if the
-    option is lost in the conversion.
+    option can't be converted.
     """
 
     before: str
@@ -47,7 +48,9 @@ class _Line(NamedTuple):
 
 
 def convert(file: Path) -> None:
-    """Prints the properties on standard output, and the lost options on standard error."""
+    """Prints the converted properties on standard output, and the options that can't be converted
+    on standard error.
+    """
     with one_line_errors():
         lines = list(_converted(file))
     kept: dict[str, _Line] = {}
@@ -115,7 +118,9 @@ def _librdkafkas(name: str, key: str, value: str, file: Path) -> _Line:
 
 
 def _value(option: Option, name: str, value: str, file: Path) -> str:
-    """The value of an option. A secret becomes a reference to its line."""
+    """The value of an option in the converted file. For a secret, it is a reference to the property
+    ``name`` of ``file``, so that the secret is not copied.
+    """
     if option.type is not OptionType.PASSWORD or is_one_reference(value):
         return value
     return file_reference(str(file.resolve()), name)

@@ -27,11 +27,11 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     counts: Counter[tuple[object, object]] = Counter()
 
     def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
-        """Yields and counts the dead letters, each with the time and offset that define their
-        order.
+        """Counts the dead letters, and yields each with two numbers for sorting: a time and its
+        offset.
 
-        A dead letter has the timestamp of its row, which may be old. So the order uses another
-        time: the greatest timestamp in the partition up to the dead letter's offset.
+        The timestamp of a dead letter is the timestamp of its row, which may be old. So the time is
+        the greatest timestamp of all dead letters in the partition up to this offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1

@@ -1,7 +1,8 @@
-"""``kprod explain``: the meaning and the remedy of an error as text, without a network or an extra.
+"""``kprod explain``: the meaning and the remedy of an error as text. Works without a network, and
+without the extra ``cli``.
 
 Owns: reading ``errors.toml`` and ``words.toml``, the search for an entry by words, and the display
-of an entry. Never: the texts, which are in these two files and, for brokers' errors, in
+of an entry. Never: the texts. They are in these two files, and for brokers' errors in
 ``base/errors.py``.
 """
 
@@ -48,8 +49,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """Words that users type together in a search, and the result: an error code, or a section of
-    the runbook.
+    """Words that users type when they search, such as "connection refused", and the result of the
+    search: an error code, or a section of the runbook.
     """
 
     words: frozenset[str]
@@ -71,7 +72,7 @@ def _phrases() -> tuple[_Phrase, ...]:
 
 
 def sections() -> set[str]:
-    """The anchors of the runbook's sections that a phrase of ``words.toml`` leads to."""
+    """The anchors of all runbook sections that are results of phrases in ``words.toml``."""
     return {phrase.section for phrase in _phrases() if phrase.section}
 
 
@@ -88,11 +89,12 @@ def entries() -> Mapping[Kind, Entry]:
 
 
 def explanation(code: str) -> str:
-    """The explanation of an error code (also in a pasted message), or of a broker's error by name.
+    """The explanation of an error. ``code`` is an error code, a message that contains an error
+    code, or a broker's name of an error.
 
-    If ``code`` is neither, it is searched as words, and the result is a list of the codes whose
-    texts have most of the words. If no text has any of the words, raises LookupError, which names
-    the most similar code or name.
+    Otherwise ``code`` is searched as words, and the result is a list of the codes whose texts have
+    most of the words. If no text has any of the words, raises LookupError, which names the most
+    similar code or name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()
@@ -129,8 +131,9 @@ def _titles() -> dict[str, str]:
 
 
 def _by_phrase(text: str) -> dict[str, str]:
-    """The codes and runbook sections that have a phrase whose words all stand in ``text``. Longer
-    phrases come first.
+    """Searches the phrases of ``words.toml``. Returns the error codes and runbook sections of each
+    phrase whose words are all in ``text``, with their titles. The results of longer phrases come
+    first.
     """
     typed = _every_word(text)
     hits = [phrase for phrase in _phrases() if phrase.words <= typed]
@@ -192,8 +195,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _names_like(requested: str) -> list[str]:
-    """The codes and names that ``requested`` may be a misspelling of. A complete code is compared
-    only with codes that have the same first four characters.
+    """The known codes and names that are compared with ``requested`` to find a misspelling. If
+    ``requested`` is a complete code such as ``KP0399``, only codes with the same first four
+    characters are compared.
     """
     codes = [*Kind, *(c.kp_code for c in _ANSWERS)]
     if _CODE.fullmatch(requested):
@@ -202,8 +206,8 @@ def _names_like(requested: str) -> list[str]:
 
 
 def _shown(code: str, title: str, *paragraphs: str) -> str:
-    """Formats the explanation of an error code, with the address of its page. While the
-    documentation has no site, names the section of the runbook instead.
+    """Formats the explanation of an error code, with the address of its documentation page. If the
+    documentation has no website, names the section of the runbook instead.
     """
     section = documentation.RUNBOOK.get(code, "").replace("-", " ")
     more = f"In the runbook: {section}." if section else ""
@@ -213,8 +217,8 @@ def _shown(code: str, title: str, *paragraphs: str) -> str:
 
 
 def _addressed(markdown: str) -> str:
-    """Replaces links to the documentation by addresses, because a terminal can't resolve relative
-    links. While the documentation has no site, replaces them by the names of the pages.
+    """Replaces relative links to the documentation by addresses, because a terminal can't resolve
+    relative links. If the documentation has no website, replaces them by the names of the pages.
     """
 
     def address(link: re.Match[str]) -> str:

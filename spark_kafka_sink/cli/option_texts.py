@@ -1,7 +1,7 @@
-"""The purpose of each option in words, for ``kprod options`` and docs/options.md.
+"""The description of each option, for ``kprod options`` and docs/options.md.
 
-Owns: reading ``options.toml``. Never: a text; a default or a legal value
-(``config/option_table.py``).
+Owns: reading ``options.toml``, which has the descriptions. Never: a default or a legal value of an
+option (``config/option_table.py``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class OptionTexts:
     """Texts about options, by option name.
 
     * ``what`` describes each option.
-    * ``spark`` explains the options that are ignored.
-    * ``importance`` is Java's importance (high, medium, low) of Kafka's options that have an
-      effect.
-    * ``java_defaults`` has the options whose default differs from Java's default: Java's default,
-      and the reason for the difference.
+    * ``spark`` explains why the sink ignores an option of Spark.
+    * ``importance`` is the importance that Java's client documents (high, medium, low), for Kafka's
+      options that have an effect.
+    * ``java_defaults`` has Java's default and the reason for the difference, for each option whose
+      default differs from Java's.
     """
 
     what: Mapping[str, str]

@@ -64,8 +64,8 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
 
 
 def _none(search: str | None) -> NoReturn:
-    """Ends the command with an error because no option matches, so that a script can detect
-    this.
+    """Ends the command with an error and exit code 1, because no option matches ``search``. A
+    script can detect this by the exit code.
     """
     named = {name: _named(o) for o in _known() for name in (o.name, _named(o))}
     near = nearest_name((search or "").lower(), named)
@@ -107,7 +107,9 @@ def _values(option: Option) -> str:
 
 
 def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
-    """Yields the effective values of all options, including values that other options change."""
+    """Yields the effective value of each option. It may differ from the given value: some values
+    are computed from other options.
+    """
     for option in _known():
         own = option.name in SINK_OPTIONS
         one = (given.own if own else given.producer).get(option.name)

@@ -1,7 +1,8 @@
-"""Progress of a command: a bar on standard error when it takes longer than a second.
+"""Shows the progress of a command: a bar on standard error, if the command takes longer than a
+second.
 
-Owns: the time and form of the display. Never: the counts. The bar is not drawn into a file or a
-pipe, and not with ``--json``.
+Owns: the time and form of the display. Never: the counts. No bar is drawn into a file or a pipe, or
+with ``--json``.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _AFTER_S: Final = 1.0
 
 class Bar:
     """A progress bar. It is called with the number of finished requests and the number of all
-    requests.
+    requests, such as ``bar(3, 12)``.
 
-    The bar disappears when all requests are finished. Only a call draws the bar, so no thread
-    writes between the lines of a command.
+    The bar disappears when all requests are finished. It is drawn only during such a call, and not
+    by a thread. So it is never drawn while the command prints a line.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Bar:
 
 
 def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
-    """A progress bar, or a no-op if standard error is not a terminal."""
+    """A progress bar with the text ``what``. If standard error is not a terminal, the result is a
+    function that does nothing.
+    """
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         return lambda _done, _total: None
@@ -86,7 +89,9 @@ def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str, *, as_json: bool) -> Iterator[None]:
-    """Shows a spinner while the block runs, for steps that can't be counted."""
+    """Shows a spinner with the text ``what`` while the block runs. Used if the number of steps is
+    not known.
+    """
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
         yield

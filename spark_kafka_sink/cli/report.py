@@ -100,8 +100,8 @@ def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
 
 
 def _summary(report: Json) -> Iterator[str]:
-    """The five lines of a summary: outcome and rate, time and place, tasks, bytes, and the main
-    cause of waiting or failure.
+    """The five lines of a summary: outcome and rate; time and place; tasks; bytes; and the cause of
+    the failure or the longest wait.
     """
 
     def number(field: str) -> str:
@@ -185,10 +185,11 @@ def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) ->
 
 
 def _every_report(source: Source, others: list[str], *, as_json: bool) -> Iterator[Json]:
-    """Yields all reports of the source, one by one, because there may be a hundred thousand. Raises
+    """Yields all reports of the source one by one, because there may be a hundred thousand. Raises
     ConfigError or KafkaError.
 
-    The place of each line or record that is not a report is added to ``others``.
+    A line or a record that is not a report is skipped, and its place, such as ``partition 0, offset
+    17``, is added to ``others``.
     """
     if source.path is not None:
         yield from _reports_of_files(source.path, others, as_json=as_json)
@@ -231,8 +232,8 @@ def _reports_of_files(path: Path, others: list[str], *, as_json: bool) -> Iterat
 
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
-    """Yields the reports of a file. The place of each line that is not a report is added to
-    ``others``. (A full disk may have cut off a line.)
+    """Yields the reports of a file. A line that is not a report is skipped, and its place is added
+    to ``others``. For example, a full disk may have cut off a line.
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)

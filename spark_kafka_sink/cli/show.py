@@ -1,8 +1,9 @@
 """The output of commands: a table for people, JSON for scripts.
 
-Owns: both forms. Never: the content (``transactions/operations/inspection.py``), a command. Names
-in the JSON are kept from version to version, and new names may be added. Times are milliseconds. An
-unknown value is null.
+Owns: both forms. Never: the content (``transactions/operations/inspection.py``), a command.
+
+In the JSON, times are milliseconds, and an unknown value is null. A later version of this package
+keeps all names in the JSON, and may add names.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def show_overview(prefix: str, log_topic: str, overview: Overview) -> None:
 
 
 def show_silent(brokers: Sequence[str]) -> None:
-    """Shows the brokers that did not answer, so that their open transactions are unknown."""
+    """Shows the brokers that did not respond. Open transactions on these brokers are unknown."""
     if brokers:
         say(f"No answer from {', '.join(brokers)}: the list lacks its transactions.")
 
@@ -219,8 +220,9 @@ def show_open(title: str, transactions: Sequence[OpenTransaction]) -> None:
 
 
 def show_blockers(topic: str, found: Sequence[Blocker], again: str) -> None:
-    """Shows the result of ``kprod txn blockers``. ``again`` are the command-line options that the
-    suggested commands need to connect to the same cluster.
+    """Shows the result of ``kprod txn blockers``, and suggests commands that end the transactions.
+    ``again`` has the options of the command line for the cluster, such as ``-b host:9092``. The
+    suggested commands contain them.
     """
     rows = [
         (
@@ -316,8 +318,8 @@ def show_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]])
 
 
 def show_kept(title: str, kept: Mapping[str, str]) -> None:
-    """Shows the transactions that are not aborted, and the reason. Shows nothing if there
-    are none.
+    """Shows the transactions that the command does not abort, each with the reason. Shows nothing
+    if there are none.
     """
     if kept:
         _table(f"{title} ({len(kept)})", ("transactional id", "because"), sorted(kept.items()))

@@ -2,9 +2,11 @@
 Prometheus.
 
 Owns: the names and the text of the metrics. Never: finding the transactions
-(``transactions/operations/blockers.py``). A dead driver exports no metrics, but its open
-transactions still block consumers. So these metrics do not come from the listener, but from a
-command, for cron and node_exporter's textfile collector.
+(``transactions/operations/blockers.py``).
+
+The open transactions of a dead driver still block consumers, but a dead driver exports no metrics.
+So these metrics come from the command ``kprod txn blockers --prometheus``. Cron runs the command,
+and node_exporter's textfile collector reads its output.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ METRICS: Final = (
 
 
 def metrics_text(topic: str, found: Sequence[Blocker], now_ms: int) -> str:
-    """The metrics as text. A series with the value 0 is also present, so that Prometheus can see an
-    increase.
+    """The metrics as text. If no transaction blocks consumers, the series have the value 0. Without
+    these zeros, Prometheus could not see a later increase.
     """
     values: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _ in METRICS}
     open_, age, held, checked = values.values()

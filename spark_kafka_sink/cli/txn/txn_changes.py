@@ -53,8 +53,8 @@ _MOST_NAMED: Final = 4
 
 
 class Confirmation:
-    """The confirmation of a change. Shows the change, and then asks the user, unless ``--dry-run``
-    or ``--yes`` is given.
+    """The confirmation of a change: shows the change, and asks the user whether to make it. With
+    ``--yes``, the user is not asked. With ``--dry-run``, the change is only shown.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -65,8 +65,9 @@ class Confirmation:
         self._yes = asked.yes
 
     def given(self, fields: Json, what: str) -> bool:
-        """Whether to make the change. With ``--dry-run`` the change is printed, and the result is
-        False. If the user answers no, the command ends.
+        """Asks the user whether to make the change ``what``. Returns True if the answer is yes, and
+        ends the command if it is no. With ``--yes``, returns True without a question. With
+        ``--dry-run``, prints the change and returns False.
         """
         if self._dry_run:
             self.end(fields, None, f"Would {what}")
@@ -84,7 +85,9 @@ class Confirmation:
         return True
 
     def end(self, fields: Json, after: Json | None, text: str) -> None:
-        """Prints the result of the command. ``after`` is None if nothing was changed."""
+        """Prints the result of the command: ``text``, or the JSON of ``fields`` and ``after``.
+        ``after`` has the fields that the change added, and is None if nothing was changed.
+        """
         if not self.as_json:
             say(text)
             return
@@ -196,7 +199,9 @@ def sweep(
 def resolve(
     where: Where, confirmation: Confirmation, key: str, batch: int, *, done: bool, force: bool
 ) -> None:
-    """Ends a batch that is PARTIAL as done or to be written again, after a confirmation."""
+    """Ends a batch that is PARTIAL, after a confirmation. With ``done`` the batch counts as
+    written. Otherwise the query writes the batch again.
+    """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         plan = operator.plan_resolve(key, batch, done=done, force=force)
         before: Json = {
@@ -219,7 +224,7 @@ def resolve(
 
 
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
-    """Forgets a key of the commit log, after a confirmation."""
+    """Removes the state of a key from the commit log, after a confirmation."""
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         if force and (damage := operator.damage(key)) is not None:
             _forget(operator, confirmation, key, damage)
@@ -239,7 +244,9 @@ def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) ->
 def _forget(
     operator: Operator, confirmation: Confirmation, key: str, damage: CommitLogError
 ) -> None:
-    """Forgets a key of the commit log whose records can't be read, after a confirmation."""
+    """Removes the state of a key from the commit log, after a confirmation, although the state
+    can't be read because of ``damage``.
+    """
     before: Json = {"command": "reset", "key": {"key": key, "error": damage.message}}
     if not confirmation.as_json:
         say(f"{damage.message}. Whether its last batch is committed is not known.")
@@ -277,8 +284,8 @@ def _after(key: str, state: CommitState) -> Json:
 
 
 def _end(operator: Operator, plan: EndPlan, confirmation: Confirmation, command: str) -> None:
-    """Aborts the transactions of ``plan`` after a confirmation, and shows the transactions that are
-    not aborted.
+    """Aborts the transactions of ``plan`` after a confirmation. Also shows the transactions that
+    are not aborted, with the reasons.
     """
     before: Json = {
         "command": command,

@@ -1,10 +1,11 @@
 """``kprod txn``: list, blockers, fence, describe, commit, abort, sweep, resolve, reset.
 
-Owns: names, arguments and help. Never: a command's work (``txn_reads.py``, ``txn_changes.py``),
-which is imported when it runs, so that help and completion return immediately.
+Owns: names, arguments and help of the commands. Never: their work (``txn_reads.py``,
+``txn_changes.py``). The code for the work is imported when a command runs, so that help and
+completion are fast.
 
-A command that changes something first shows the change. With ``--dry-run``, the command ends then.
-Otherwise it asks for a confirmation, unless ``--yes`` is given.
+A command that changes something shows the change first. With ``--dry-run``, it then ends. Otherwise
+it asks for a confirmation, unless ``--yes`` is given.
 """
 
 from __future__ import annotations
