@@ -46,8 +46,8 @@ class _DriverError(Exception):
 
 
 class _Driver:
-    """The Spark driver in its own process group, so that a kill also ends the JVM and the Python
-    workers.
+    """The Spark driver as a process, which leads its own process group. A kill of the group also
+    ends the JVM and the Python workers.
     """
 
     def __init__(self, arguments: list[str], folder: Path, *, stream_only: bool) -> None:
@@ -191,8 +191,9 @@ def _create_topics(bootstrap: str) -> None:
 
 
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
-    """Writes the batch and the stream. Returns the seconds that each of them took. The time of the
-    stream counts from its last start.
+    """Writes the batch and the stream. Returns the seconds that each of them took. With ``kill``,
+    the driver is killed during the stream and started again. The seconds of the stream then count
+    from that start.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

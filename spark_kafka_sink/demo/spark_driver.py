@@ -24,7 +24,7 @@ MICRO_BATCHES = 8
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Starts a Spark session and writes the topics as the command line requires."""
+    """Starts a Spark session, and writes the topics that the command line names."""
     options = _parse(arguments)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
@@ -48,7 +48,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def write(spark: SparkSession, options: argparse.Namespace) -> None:
-    """Writes both topics, or with ``--stream-only`` the remaining rows of the stream."""
+    """Writes the batch and the stream. With ``--stream-only``, continues the stream of a killed
+    driver, and writes no batch.
+    """
     kafka = {
         "kafka.bootstrap.servers": options.bootstrap,
         "deliveryGuarantee": "exactly-once",

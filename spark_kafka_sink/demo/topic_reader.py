@@ -14,9 +14,9 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The counts of a topic whose rows should have the ids 0 to ``expected`` - 1. ``records`` is
-    the number of records, ``lost`` the number of ids without a record, and ``doubled`` the number
-    of records that repeat an id.
+    """The counts of a topic. Its rows should have the ids from 0 to ``expected`` - 1. ``records``
+    is the number of records, ``lost`` the number of ids without a record, and ``doubled`` the
+    number of records that repeat an id.
     """
 
     expected: int
@@ -31,8 +31,8 @@ class Contents:
 
 @contextmanager
 def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
-    """A context manager that yields a function, which decodes the id of a row from its Avro value.
-    The schema comes from the registry.
+    """While the block runs: a function that decodes the id of a row from its Avro value. The schema
+    comes from the registry.
     """
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
