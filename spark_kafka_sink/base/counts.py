@@ -1,0 +1,32 @@
+"""Merging of counts: the numbers of several reports become one number each.
+
+Owns: the rule of a field, which is in its definition. Never: the meaning of a count.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+#: The metadata of a count whose merged value is the largest value, and not the sum:
+#: ``max_queue_ms: int = field(default=0, metadata=LARGEST)``.
+LARGEST: Final[Mapping[str, Callable[[int, int], int]]] = MappingProxyType({"merge": max})
+
+
+def count_fields(of: type[Any]) -> tuple[Field[Any], ...]:
+    """The counts of a dataclass: its fields with the default 0."""
+    return tuple(one for one in fields(of) if one.default == 0)
+
+
+def merged(count: Field[Any], values: Iterable[int]) -> int:
+    """The sum of ``values``, or their largest if the field is declared with :data:`LARGEST`. 0
+    without values.
+    """
+    merge: Callable[[int, int], int] = count.metadata.get("merge", operator.add)
+    total = 0
+    for value in values:
+        total = merge(total, value)
+    return total

@@ -1,0 +1,235 @@
+"""Makes the configuration of a write or of a producer from the options that a user gave.
+
+Owns: the order of the steps (read the values, apply the defaults that depend on other options,
+check the combinations, build the configuration), and the effective delivery guarantee. Never: the
+names of options (``names``), the rule or the default of one option (``option_table``), the checks
+themselves (``sink_checks``, ``cross_checks``, ``schema_options``), a log line, a clock, an
+environment variable.
+
+Only the driver and the ``KafkaProducer`` of a user import this module; tasks unpickle the results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import ConfigError, coded
+from spark_kafka_sink.base.security.secret_references import REFERABLE
+from spark_kafka_sink.config.changelog import ChangelogMode, ChangeOptions
+from spark_kafka_sink.config.cross_checks import CheckedOptions, check_producer_options
+from spark_kafka_sink.config.logins.security_rules import is_security_option
+from spark_kafka_sink.config.named_columns import NamedColumns
+from spark_kafka_sink.config.names.given import Given, GivenOptions
+from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.option import LONG_MAX, Status, refuse
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.schema_options import schema_options
+from spark_kafka_sink.config.sink_checks import CHECKS, GUARANTEES, KEYLESS
+from spark_kafka_sink.config.sink_config import (
+    TXN_CONTEXT,
+    DeadLetterOptions,
+    DeliveryGuarantee,
+    Preflight,
+    SinkConfig,
+)
+
+MISSING_BOOTSTRAP: Final = (
+    "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
+)
+
+_BOOTSTRAP: Final = "bootstrap.servers"
+_GUARANTEE: Final = "deliveryGuarantee"
+_IDEMPOTENCE: Final = "enable.idempotence"
+_TOLERANCE: Final = "errors.tolerance"
+_LETTERS: Final = "errors.deadletterqueue.topic.name"
+_LETTERS_IN_STREAMS: Final = "errors.dead.letter.queue.topic.name"
+_NULLS: Final = "jsonIgnoreNullFields"
+#: Set by the package itself (``datasource/session/session_settings.py``).
+_NULLS_OF_SESSION: Final = "sessionIgnoreNullFields"
+_PARTITIONER: Final = "partitioner.class"
+_OF_ONE_WRITE: Final = ("txnVersion", TXN_CONTEXT)
+_FINGERPRINT_LENGTH: Final = 16
+
+
+def parse_sink_options(given: GivenOptions) -> SinkConfig:
+    """The configuration of a write with the options ``given``, whose names are already checked.
+
+    Raises ConfigError for the first wrong option or the first wrong combination.
+    """
+    read = {
+        name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
+    }
+    if _BOOTSTRAP not in given.producer:
+        raise ConfigError(
+            MISSING_BOOTSTRAP,
+            hint="set option kafka.bootstrap.servers",
+            kind=Kind.MISSING_BOOTSTRAP,
+        )
+    # ``own`` are the options that the user set and that have an effect; ``options`` are all.
+    own = {n: value for n, value in read.items() if SINK_OPTIONS[n].status is not Status.NO_MEANING}
+    if _LETTERS_IN_STREAMS in own:
+        own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
+    options = _with_defaults(own)
+    if options[_TOLERANCE] == "none":
+        own = {name: value for name, value in own.items() if not name.startswith("errors.")}
+    warnings = [*given.warnings, *_without_effect(given, options)]
+
+    requested = DeliveryGuarantee(str(options[_GUARANTEE]))
+    producer = _check_producer(given, requested)
+    warnings += producer.warnings
+    guarantee, warned = _effective_guarantee(requested, producer, is_given=_GUARANTEE in own)
+    warnings += warned
+
+    partitioner = {_PARTITIONER: producer.values[_PARTITIONER]}
+    refuse(CHECKS, own, options | partitioner | {_GUARANTEE: guarantee})
+    refuse(KEYLESS, {*own, *producer.given}, options | dict(producer.values))
+
+    by_field: dict[str, Any] = {SINK_OPTIONS[n].attribute: one for n, one in options.items()}
+    named, preflight = NamedColumns.of(by_field), by_field["preflight"]
+    by_field |= {
+        "producer": _producer_config(producer, tuple(warnings)),
+        "delivery_guarantee": guarantee,
+        "preflight": None if preflight is None else Preflight(preflight),
+        "named_columns": named,
+        "changes": ChangeOptions.of(by_field),
+        "schemas": schema_options(own, options, named),
+        "dead_letters": _dead_letters(options),
+        "warnings": tuple(warnings),
+        "fingerprint": _fingerprint(given),
+    }
+    return SinkConfig(**{one.name: by_field[one.name] for one in fields(SinkConfig)})
+
+
+def parse_producer_options(options: Mapping[str, object]) -> ProducerConfig:
+    """The configuration of a ``KafkaProducer`` with ``options``, see
+    :meth:`ProducerConfig.parse`.
+    """
+    given = given_options(options, "")
+    if _BOOTSTRAP not in given.producer:
+        raise ConfigError(
+            'Missing required configuration "bootstrap.servers" which has no default value.',
+            hint="give it as host:port,host:port",
+        )
+    checked = check_producer_options(given.producer, given.prefix)
+    warnings = [*given.warnings, *checked.warnings]
+    if checked.idempotence_off is not None:
+        text = f"Idempotence will be disabled because {checked.idempotence_off}: a retry can"
+        warnings.append(coded(Kind.WEAKER_GUARANTEE, f"{text} write rows twice."))
+    return _producer_config(checked, tuple(warnings))
+
+
+def _with_defaults(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The effective value of every option of the sink.
+
+    The default of jsonIgnoreNullFields depends on two other options.
+    """
+    options: dict[str, Any] = {n: own.get(n, option.default) for n, option in SINK_OPTIONS.items()}
+    if _NULLS not in own:
+        if options[_NULLS_OF_SESSION] is not None:
+            options[_NULLS] = options[_NULLS_OF_SESSION]
+        if options["changelog"] and options["changelog.mode"] is ChangelogMode.DEBEZIUM:
+            # As Debezium's own JSON: readers look for before and after.
+            options[_NULLS] = False
+    return options
+
+
+def _without_effect(given: GivenOptions, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the warnings of options that the user set, but that have no effect."""
+    for name, one in given.own.items():
+        if SINK_OPTIONS[name].status is Status.NO_MEANING:
+            yield one.no_effect(SINK_OPTIONS[name].note)
+    if options[_TOLERANCE] != "none":
+        return
+    idle = [o.spelled for n, o in given.own.items() if n.startswith("errors.") and n != _TOLERANCE]
+    if idle:
+        text = f"{', '.join(idle)}: without effect, because {_TOLERANCE} is none"
+        yield coded(Kind.WITHOUT_EFFECT, text, f"set {_TOLERANCE}=all, or remove them")
+
+
+def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> CheckedOptions:
+    """Checks the producer's options for a write with the ``requested`` guarantee."""
+    options = given.producer
+    if requested is DeliveryGuarantee.NONE and _IDEMPOTENCE not in options:
+        # Set before the checks: they allow more without idempotence, such as six requests in
+        # flight.
+        options = {**options, _IDEMPOTENCE: Given("false", given.prefix + _IDEMPOTENCE)}
+    return check_producer_options(
+        options, given.prefix, exactly_once=requested is DeliveryGuarantee.EXACTLY_ONCE
+    )
+
+
+def _effective_guarantee(
+    requested: DeliveryGuarantee, producer: CheckedOptions, *, is_given: bool
+) -> tuple[DeliveryGuarantee, list[str]]:
+    """The guarantee that the producer's options allow, and the warnings about it.
+
+    ``is_given`` is true if the user set the option deliveryGuarantee. Raises ConfigError if the
+    user asked for a guarantee that the options rule out.
+    """
+    idempotent = producer.values[_IDEMPOTENCE] and producer.idempotence_off is None
+    reason = producer.idempotence_off or "kafka.enable.idempotence is set to false"
+    given = {_GUARANTEE} if is_given else set()
+    values = {_GUARANTEE: requested, _IDEMPOTENCE: idempotent, "reason": reason}
+    warnings = refuse(GUARANTEES, given, values)
+    return requested if idempotent else DeliveryGuarantee.NONE, warnings
+
+
+def _dead_letters(options: Mapping[str, Any]) -> DeadLetterOptions | None:
+    """The options of dead letters. None with errors.tolerance=none."""
+    if options[_TOLERANCE] == "none":
+        return None
+    return DeadLetterOptions(
+        topic=options[_LETTERS],
+        replicas=options["errors.deadletterqueue.topic.replication.factor"],
+        context_headers=options["errors.deadletterqueue.context.headers.enable"],
+        log=options["errors.log.enable"],
+        log_messages=options["errors.log.include.messages"],
+        max_records=options["errors.max.records"],
+        max_fraction=options["errors.max.fraction"],
+        max_value_bytes=options["errors.deadletterqueue.max.value.bytes"],
+    )
+
+
+def _fingerprint(given: GivenOptions) -> str:
+    """A hash of option names and values as they were given.
+
+    The hash leaves out the options of TLS, SASL and a registry's client, so that it contains no
+    secret. It also leaves out the options that may differ between the writes of one query.
+    """
+    options = sorted(
+        (name, value)
+        for name, value in given.as_options().items()
+        if not name.removeprefix(given.prefix).startswith(REFERABLE) and name not in _OF_ONE_WRITE
+    )
+    return hashlib.sha256(repr(options).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
+
+
+def _producer_config(checked: CheckedOptions, warnings: tuple[str, ...]) -> ProducerConfig:
+    """The configuration of a producer with options that have passed all checks."""
+    values = checked.values
+    by_field: dict[str, Any] = {
+        option.attribute: values.get(name) for name, option in PRODUCER_OPTIONS.items()
+    }
+    idle_ms = values["connections.max.idle.ms"]
+    by_field |= {
+        "bootstrap_servers": checked.servers,
+        "acks": -1 if values["acks"] == "all" else int(values["acks"]),
+        "metadata_recovery_strategy": values["metadata.recovery.strategy"].lower(),
+        "connections_max_idle_ms": LONG_MAX if idle_ms < 0 else idle_ms,
+        "buffer_wait_ms": values[
+            "max.block.ms" if "max.block.ms" in checked.given else "delivery.timeout.ms"
+        ],
+        "security": tuple(
+            (name, values[name]) for name in sorted(checked.given) if is_security_option(name)
+        ),
+        "warnings": warnings,
+    }
+    if checked.idempotence_off is not None:
+        by_field["enable_idempotence"] = False
+    known = [one.name for one in fields(ProducerConfig) if one.name in by_field]
+    return ProducerConfig(**{name: by_field[name] for name in known})
