@@ -17,6 +17,7 @@ from typing import Any
 
 import pyspark
 
+from spark_kafka_sink.base.counts import count_fields, merged
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
@@ -81,7 +82,10 @@ def report_of_batch(
         produced = replace(produced, rows=produced.rows - sum(sent))
     values: dict[str, Any] = {
         **_of_equal_names(produced),
-        **{n: sum(getattr(m.counts, n) for m in messages) for n in _names_of(TaskCounts)},
+        **{
+            one.name: merged(one, (getattr(m.counts, one.name) for m in messages))
+            for one in count_fields(TaskCounts)
+        },
         **_identity([m.identity for m in messages]),
         **_of_options(config),
         **_of_tasks(messages),

@@ -10,9 +10,10 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final
 
+from spark_kafka_sink.base.counts import LARGEST, count_fields, merged
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Upper bounds of the latencies that ``NodeReport.latencies`` counts, in ms. The last count is the
@@ -92,7 +93,7 @@ class ProduceReport:
     offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     retried_rows: int = 0
     queue_ms: int = 0
-    max_queue_ms: int = 0
+    max_queue_ms: int = field(default=0, metadata=LARGEST)
     buffer_wait_ms: int = 0
     metadata_wait_ms: int = 0
     connections: int = 0
@@ -107,11 +108,11 @@ class ProduceReport:
         """The sum of the reports of several attempts. The driver reports this sum."""
         total = ProduceReport()
         for report in reports:
-            for name in _COUNTS:
-                merge = max if name in _LARGEST else operator.add
-                setattr(total, name, merge(getattr(total, name), getattr(report, name)))
-            for node, one in report.nodes.items():
-                total.nodes[node] = total.nodes.get(node, NodeReport()).merge(one)
+            for one in _COUNTS:
+                both = (getattr(total, one.name), getattr(report, one.name))
+                setattr(total, one.name, merged(one, both))
+            for node, answers in report.nodes.items():
+                total.nodes[node] = total.nodes.get(node, NodeReport()).merge(answers)
             for tp, (first, last) in report.offsets.items():
                 seen = total.offsets.get(tp, (first, last))
                 total.offsets[tp] = (min(seen[0], first), max(seen[1], last))
@@ -126,9 +127,7 @@ class ProduceReport:
         return total
 
 
-#: The fields that are numbers: the sum of several reports, but of these the largest.
-_COUNTS = tuple(one.name for one in fields(ProduceReport) if one.default == 0)
-_LARGEST = frozenset({"max_queue_ms"})
+_COUNTS = count_fields(ProduceReport)
 
 
 @dataclass(frozen=True, slots=True)
