@@ -29,6 +29,7 @@ from rich.table import Table
 
 from bench.engine_ours import ARROW_ROWS, arrow_batches
 from spark_kafka_sink.base.clock import NEVER, Clock, Latch
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.auth.authenticator import PlaintextAuthenticator
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
@@ -418,7 +419,7 @@ def measure(case: Case) -> Cost:
 
     address = f"127.0.0.1:{broker.brokers[1]}"
     producer = KafkaProducer(
-        ProducerConfig.parse({"bootstrap.servers": address}),
+        parse_producer_config({"bootstrap.servers": address}),
         clock=turns,
         new_client=new_client,
         start_thread=turns.start,

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.schema import plan_columns
 from spark_kafka_sink.records.changes.changed_rows import ChangedRows
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -50,7 +50,7 @@ def batch_of(rng: np.random.Generator) -> pa.RecordBatch:
 
 
 def plan_of(schema: pa.Schema, keys: str) -> ColumnPlan:
-    config = SinkConfig.parse(OPTIONS | {"keyColumns": keys})
+    config = parse_sink_config(OPTIONS | {"keyColumns": keys})
     fields = [StructField(field.name, from_arrow_type(field.type)) for field in schema]
     plan: ColumnPlan = plan_columns(
         StructType(fields), config.topic, config.named_columns, changes=config.changes

@@ -59,7 +59,7 @@ def batches_of(bad_rows: int) -> list[pa.RecordBatch]:
 
 def worker(bootstrap: str, name: str, rows: int) -> None:
     """A task for each line of standard input; answers with its seconds."""
-    from spark_kafka_sink.config.sink_config import SinkConfig
+    from spark_kafka_sink.config.parsing import parse_sink_config
     from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
     from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
     from spark_kafka_sink.datasource.write.write_task import WriteTask
@@ -74,7 +74,7 @@ def worker(bootstrap: str, name: str, rows: int) -> None:
             "errors.deadletterqueue.topic.name": f"{topic}.dlq",
             "errors.log.enable": "false",
         }
-    config = SinkConfig.parse(given)
+    config = parse_sink_config(given)
     producers = CachedProducers(ProducerCache(), config.producer, None)
     plan = ColumnPlan(topic=topic, key_column=0, value_column=1, timestamp_column=2)
     identity = TaskIdentity(

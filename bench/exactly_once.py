@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from bench.microbatch import run
 from bench.spark_job import create, delete, rows, session, touch
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.transactions.batches import Batch
@@ -67,7 +67,7 @@ def commit_seconds(bootstrap: str, topic: str, count: int) -> float:
             producer.begin_transaction()
             producer.send(ProducerRecord(topic, b"row", partition=number % PARTITIONS))
             prepared.append(producer.prepare())
-    with ExactlyOnceDriver(ProducerConfig.parse(options), "__kprod_commits") as driver:
+    with ExactlyOnceDriver(parse_producer_config(options), "__kprod_commits") as driver:
         state = driver.plan(key)
         owner = Owner(key, job, "", state.generation, Numbering.ONCE)
         start = time.perf_counter()

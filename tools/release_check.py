@@ -210,11 +210,12 @@ def imports(python: Path) -> str:
 _ENCODES = """
 import pyarrow as pa
 from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 rows = pa.RecordBatch.from_pydict({"key": pa.array([b"a", b"b"]), "value": pa.array([b"1", b"2"])})
 from_record_batch(rows, ColumnPlan("t", key_column=0, value_column=1), 0)
-KafkaProducer(ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})).close(0)
+KafkaProducer(parse_producer_config({"bootstrap.servers": "127.0.0.1:1"})).close(0)
 """
 
 _SMOKE = """

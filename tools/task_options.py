@@ -9,7 +9,7 @@ from tables import anchor_of
 
 from spark_kafka_sink.config.option import Option, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def default_of(task: Task, option: Option) -> object:
     """The option's default in the task's example: some defaults follow from other options."""
     if option.name in SINK_OPTIONS or f"kafka.{option.name}" in task.example:
         return option.default
-    counts = getattr(SinkConfig.parse(task.example).producer, option.attribute, None)
+    counts = getattr(parse_sink_config(task.example).producer, option.attribute, None)
     return counts if type(counts) is type(option.default) else option.default
 
 

@@ -25,6 +25,7 @@ from spark_kafka_sink.config.logins.security_rules import inline_secrets
 from spark_kafka_sink.config.names.given import CONFIG_FILE
 from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX, may_be_secret
+from spark_kafka_sink.config.parsing import sink_config_of
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.client.client_factory import impatient
@@ -188,7 +189,7 @@ def _config(cluster: Where, more: Mapping[str, object], *, writes: bool) -> Sink
         )
     if not writes:
         given.producer.pop("transaction.timeout.ms", None)
-    config = SinkConfig.of(given)
+    config = sink_config_of(given)
     for text in config.warnings:
         warning(text)
     return config

@@ -22,7 +22,7 @@ from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX, OptionSource, unknown_option
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import sink_config_of
 
 _SINK: Final = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 #: librdkafka's that have a name here and no value that fits.
@@ -70,7 +70,7 @@ def convert(file: Path) -> None:
             name if name in SINK_OPTIONS else PREFIX + name: line.value
             for name, line in kept.items()
         }
-        SinkConfig.of(given_options(options, PREFIX))
+        sink_config_of(given_options(options, PREFIX))
     except ConfigError as error:
         fail(error.message, error.hint, FAILED)
 

@@ -21,6 +21,7 @@ from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.parsing import sink_config_of
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 _DEFAULT = "default"
@@ -52,7 +53,7 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
         given = given_options({CONFIG_FILE: config}, PREFIX)
         counting = [
             one
-            for one in _effective(given, SinkConfig.of(given))
+            for one in _effective(given, sink_config_of(given))
             if search is None or search.lower() in one.name.lower()
         ]
     if as_json:

@@ -1,15 +1,15 @@
 """Java's cross-checks of several options of a producer, with Java's messages.
 
 Owns: reading each given option, and the checks of combinations. Never: the owner of a name
-(``given_options``), the resulting value (``producer_config``), a log line, a clock, an environment
+(``given_options``), the resulting configuration (``parsing``), a log line, a clock, an environment
 variable.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -36,7 +36,7 @@ from spark_kafka_sink.config.logins.security_rules import (
     shown_by_spark,
     without_effect,
 )
-from spark_kafka_sink.config.names.given import GivenOptions
+from spark_kafka_sink.config.names.given import Given
 from spark_kafka_sink.config.option import (
     INT_MAX,
     Check,
@@ -154,32 +154,64 @@ _SIZES = (
 )  # fmt: skip
 
 
-class OptionReader:
-    """Reads and checks the producer's options for a ProducerConfig.
+@dataclass(frozen=True, slots=True)
+class CheckedOptions:
+    """The producer's options after all checks, by Java's names.
 
-    ``given`` are the user's options, and ``values`` the effective values of all options.
-    ``idempotence_off`` is the reason why idempotence is off. It is None if idempotence is on, the
-    default. ``exactly_once`` is true if the sink needs a transactional producer.
+    ``given`` has the options that the user set, and ``values`` the effective value of every option.
+    ``servers`` are the bootstrap servers as pairs of host and port. If another option switches
+    idempotence off, ``idempotence_off`` is a text that names it, such as "retries is set to 0".
     """
 
-    def __init__(self, given: GivenOptions) -> None:
-        self.prefix = given.prefix
-        self.given = dict(given.producer)
+    given: Mapping[str, Given]
+    values: Mapping[str, Any]
+    servers: tuple[tuple[str, int], ...]
+    idempotence_off: str | None
+    warnings: tuple[str, ...]
+
+
+def check_producer_options(
+    given: Mapping[str, Given], prefix: str, *, exactly_once: bool = False
+) -> CheckedOptions:
+    """Reads the value of every producer option, and checks the options together.
+
+    ``given`` are the user's options by Java's names, and ``prefix`` is written before these names
+    in messages: ``kafka.`` for the sink. ``exactly_once`` is true if the sink writes transactions.
+    Raises ConfigError with Java's message for a wrong value or a wrong combination.
+    """
+    return _Checks(given, prefix, exactly_once=exactly_once).run()
+
+
+class _Checks:
+    """One run of all checks: each step may change ``values``, and may add to ``warnings``."""
+
+    def __init__(self, given: Mapping[str, Given], prefix: str, *, exactly_once: bool) -> None:
+        self.given = given
+        self.prefix = prefix
+        self.exactly_once = exactly_once
         self.values: dict[str, Any] = {}
-        self.servers: tuple[tuple[str, int], ...] = ()
-        self.warnings = list(given.warnings)
+        self.warnings: list[str] = []
         self.idempotence_off: str | None = None
-        self.exactly_once = False
 
-    def spelled(self, name: str) -> str:
-        """The option's name as the user wrote it. If the option comes from a file, the text also
-        names the file.
-        """
-        given = self.given.get(name)
-        return given.spelled if given is not None and given.where else self.prefix + name
+    def run(self) -> CheckedOptions:
+        """Reads each option's value, then checks the combinations in Java's order."""
+        self._read_values()
+        self._check_times()
+        self._check_guarantee()
+        # Otherwise the user would first set a protocol for it, and then meet the refusal.
+        self._refuse_what_comes_later()
+        self._check_security()
+        name = self.values["partitioner.class"]
+        self.values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
+        self.values["partitioner.ignore.keys"] |= name == IGNORES_KEYS
+        self._check_sizes()
+        servers = self._bootstrap_servers()
+        return CheckedOptions(
+            self.given, self.values, servers, self.idempotence_off, tuple(self.warnings)
+        )
 
-    def read(self) -> None:
-        """Gives every option its value, then checks the combinations of options."""
+    def _read_values(self) -> None:
+        """Gives every option its value: the user's, or the default."""
         for name, option in PRODUCER_OPTIONS.items():
             given = self.given.get(name)
             if given is None:
@@ -193,16 +225,15 @@ class OptionReader:
                 check_references(option, content, self.spelled(name))
             if option.status is Status.NO_MEANING and value not in (False, (), ""):
                 self._no_effect(name, option.note)
+        # Not an option: a condition of _TRANSACTIONS.
         self.values["exactly.once"] = self.exactly_once
-        self._check_times()
-        self._check_guarantee()
-        # Otherwise the user would first set a protocol for it, and then meet the refusal.
-        self._refuse_what_comes_later()
-        self._check_security()
-        name = self.values["partitioner.class"]
-        self.values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
-        self.values["partitioner.ignore.keys"] |= name == IGNORES_KEYS
-        self._check_sizes_and_servers()
+
+    def spelled(self, name: str) -> str:
+        """The option's name as the user wrote it. If the option comes from a file, the text also
+        names the file.
+        """
+        given = self.given.get(name)
+        return given.spelled if given is not None and given.where else self.prefix + name
 
     def warn(self, kind: Kind, text: str) -> None:
         self.warnings.append(coded(kind, text))
@@ -381,14 +412,17 @@ class OptionReader:
                     kind=Kind.UNSUPPORTED_OPTION,
                 )
 
-    def _check_sizes_and_servers(self) -> None:
+    def _check_sizes(self) -> None:
         # A batch must fit into the pool whole, or a small buffer.memory could never send one.
         self._look_at(_SIZES)
         room = min(self.values["batch.size"], self.values["buffer.memory"])
         self.values["batch.size"] = max(1, room)
+
+    def _bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
+        """The pairs of host and port in bootstrap.servers, each once."""
         items = self.values["bootstrap.servers"]
-        protocol = self.values["security.protocol"]
-        self.servers = parse_bootstrap_servers(items, protocol, self.prefix)
-        if len(self.servers) < len(items):
+        servers = parse_bootstrap_servers(items, self.values["security.protocol"], self.prefix)
+        if len(servers) < len(items):
             text = "Configuration key 'bootstrap.servers' contains duplicate values."
             self.warn(Kind.OTHER_VALUE, f"{text} Duplicates will be removed.")
+        return servers

@@ -25,6 +25,7 @@ from spark_kafka_sink.config.logins.security_rules import is_security_option
 from spark_kafka_sink.config.named_columns import NamedColumns
 from spark_kafka_sink.config.names.given import Given, GivenOptions
 from spark_kafka_sink.config.names.given_options import given_options
+from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import LONG_MAX, Status, refuse
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -56,7 +57,15 @@ _OF_ONE_WRITE: Final = ("txnVersion", TXN_CONTEXT)
 _FINGERPRINT_LENGTH: Final = 16
 
 
-def parse_sink_options(given: GivenOptions) -> SinkConfig:
+def parse_sink_config(options: Mapping[str, object]) -> SinkConfig:
+    """Parses the option map that Spark passes to a data source, and its ``configFile``.
+
+    Raises only ConfigError.
+    """
+    return sink_config_of(given_options(options, PREFIX))
+
+
+def sink_config_of(given: GivenOptions) -> SinkConfig:
     """The configuration of a write with the options ``given``, whose names are already checked.
 
     Raises ConfigError for the first wrong option or the first wrong combination.
@@ -105,9 +114,11 @@ def parse_sink_options(given: GivenOptions) -> SinkConfig:
     return SinkConfig(**{one.name: by_field[one.name] for one in fields(SinkConfig)})
 
 
-def parse_producer_options(options: Mapping[str, object]) -> ProducerConfig:
-    """The configuration of a ``KafkaProducer`` with ``options``, see
-    :meth:`ProducerConfig.parse`.
+def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
+    """Reads options by Java's names, without the prefix ``kafka.`` and in any case, and the lines
+    of ``configFile`` if it is given.
+
+    A value is a text, or already has the option's type. Raises only ConfigError.
     """
     given = given_options(options, "")
     if _BOOTSTRAP not in given.producer:

@@ -1,23 +1,18 @@
 """The configuration of one producer: the checked, effective value of every producer option.
 
-Owns: the value :class:`ProducerConfig`. Never: combinations of options (``cross_checks``), a log
-line, a clock, an environment variable. Warnings are in ``warnings``; the caller of the parser logs
-them once (``errors.warn_once``).
+Owns: the value :class:`ProducerConfig`. Never: how it is made from options (``parsing``), a
+log line, a clock, an environment variable. Warnings are in ``warnings``; the caller of the parser
+logs them once (``errors.warn_once``).
 
 A task unpickles the driver's parsed values, so it need not import the modules that parse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
-
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.config.cross_checks import OptionReader
     from spark_kafka_sink.config.option import OptionValue
 
 
@@ -98,51 +93,3 @@ class ProducerConfig:
     interceptor_classes: tuple[str, ...] = ()
     security: tuple[tuple[str, OptionValue], ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
-
-    @classmethod
-    def parse(cls, options: Mapping[str, object]) -> ProducerConfig:
-        """Reads options by Java's names, without the prefix ``kafka.`` and in any case, and the
-        lines of ``configFile`` if it is given.
-
-        A value is a text, or already has the option's type. Raises only ConfigError.
-        """
-        from spark_kafka_sink.config.cross_checks import OptionReader
-        from spark_kafka_sink.config.names.given_options import given_options
-
-        reader = OptionReader(given_options(options, ""))
-        if "bootstrap.servers" not in reader.given:
-            raise ConfigError(
-                'Missing required configuration "bootstrap.servers" which has no default value.',
-                hint="give it as host:port,host:port",
-            )
-        reader.read()
-        if reader.idempotence_off is not None:
-            text = f"Idempotence will be disabled because {reader.idempotence_off}: a retry can"
-            reader.warn(Kind.WEAKER_GUARANTEE, f"{text} write rows twice.")
-        return cls.of(reader)
-
-    @classmethod
-    def of(cls, reader: OptionReader) -> ProducerConfig:
-        """Builds the configuration from options that :meth:`OptionReader.read` checked."""
-        from spark_kafka_sink.config.logins.security_rules import is_security_option
-        from spark_kafka_sink.config.option import LONG_MAX
-        from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-
-        arguments: dict[str, Any] = {
-            option.attribute: reader.values.get(name) for name, option in PRODUCER_OPTIONS.items()
-        }
-        arguments["bootstrap_servers"] = reader.servers
-        acks = reader.values["acks"]
-        arguments["acks"] = -1 if acks == "all" else int(acks)
-        arguments["metadata_recovery_strategy"] = arguments["metadata_recovery_strategy"].lower()
-        if reader.idempotence_off is not None:
-            arguments["enable_idempotence"] = False
-        if arguments["connections_max_idle_ms"] < 0:
-            arguments["connections_max_idle_ms"] = LONG_MAX
-        waits = "max.block.ms" if "max.block.ms" in reader.given else "delivery.timeout.ms"
-        arguments["buffer_wait_ms"] = reader.values[waits]
-        arguments["security"] = tuple(
-            (name, reader.values[name]) for name in sorted(reader.given) if is_security_option(name)
-        )
-        arguments["warnings"] = tuple(reader.warnings)
-        return cls(**{f.name: arguments[f.name] for f in fields(cls) if f.name in arguments})

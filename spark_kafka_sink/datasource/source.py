@@ -176,14 +176,14 @@ class KprodDataSource(DataSource):
         return hasattr(spark_datasource, "DataSourceStreamArrowWriter")
 
     def _plan(self, schema: StructType, *, overwrite: bool, streaming: bool) -> WritePlan:
-        from spark_kafka_sink.config.sink_config import SinkConfig
+        from spark_kafka_sink.config.parsing import sink_config_of
         from spark_kafka_sink.datasource.plan.write_plan import WritePlan
         from spark_kafka_sink.datasource.process.driver_identity import driver_token
         from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
         from spark_kafka_sink.datasource.write.schema import plan_columns
 
         self._refuse_unusable(overwrite=overwrite, streaming=streaming)
-        config = _without_columns_at_the_end(SinkConfig.of(self._given))
+        config = _without_columns_at_the_end(sink_config_of(self._given))
         if config.is_exactly_once:
             from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
 

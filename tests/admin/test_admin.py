@@ -22,6 +22,7 @@ from spark_kafka_sink.base.errors import (
     InvalidTopicError,
     KafkaTimeoutError,
 )
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.topic_requests import NewTopic
@@ -32,7 +33,7 @@ from tests.real_kafka import AT_ONCE_S, RealKafka
 
 def config(bootstrap: str, **options: str) -> ProducerConfig:
     names = {name.replace("_", "."): value for name, value in options.items()}
-    return ProducerConfig.parse({"bootstrap.servers": bootstrap, **names})
+    return parse_producer_config({"bootstrap.servers": bootstrap, **names})
 
 
 def describe_topics(config: ProducerConfig, *given: Any, **named: Any) -> Cluster:

@@ -1,4 +1,4 @@
-"""Options: refused by ``SinkConfig.parse``, which the driver runs before it plans a task."""
+"""Options: refused by ``parse_sink_config``, which the driver runs before it plans a task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from tests.bad_input.conftest import Fails
 
 GOOD = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"}
@@ -57,7 +57,7 @@ def test_a_wrong_option_is_named_with_what_to_do(
     options: dict[str, str], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        SinkConfig.parse(GOOD | options)
+        parse_sink_config(GOOD | options)
     assert "\n" not in caught.value.message
     for word in words:
         assert word in str(caught.value), f"{word!r} is not in\n{caught.value}"
@@ -80,7 +80,7 @@ LETTERS = ("errors.deadletterqueue.topic.name", "errors.dead.letter.queue.topic.
 def test_no_option_names_the_commit_log(option: str, log: str, more: dict[str, str]) -> None:
     tolerance = {"errors.tolerance": "all"} if option in LETTERS else {}
     with pytest.raises(ConfigError, match=f"'{log}'") as caught:
-        SinkConfig.parse(GOOD | more | tolerance | {option: log})
+        parse_sink_config(GOOD | more | tolerance | {option: log})
     assert caught.value.message.startswith(LETTERS[0] if option in LETTERS else option)
     assert "use another topic" in str(caught.value.hint)
 

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.secret_references import resolve
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.own_code import check_own_code
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import prefix_of
@@ -79,7 +80,7 @@ def options_of(given: str, options: dict[str, str], directory: Path) -> dict[str
 
 def planned(options: dict[str, str]) -> SinkConfig:
     """As far as a write comes before it sends anything: parsed, planned, and a client made."""
-    config = SinkConfig.parse(CaseInsensitiveDict(options))
+    config = parse_sink_config(CaseInsensitiveDict(options))
     if config.is_exactly_once:
         prefix_of(config, streaming=False)
     check_own_code(config, on_driver=True)
@@ -205,7 +206,7 @@ def test_no_pair_of_options_is_weaker_without_a_word(base):
     for pair in combinations(WEAKER, 2):
         options = GOOD | BASES[base] | dict(pair)
         try:
-            config = SinkConfig.parse(options)
+            config = parse_sink_config(options)
         except ConfigError:
             continue
         for weakness in weaknesses(config, options):

@@ -17,7 +17,7 @@ from rich.console import Console
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.cli.progress import Bar, bar
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from tests.monitoring.reports import report
 from tests.real_kafka import RealKafka
 
@@ -71,7 +71,7 @@ def test_a_file_a_pipe_and_json_have_none(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_progress_shows_each_step_and_its_end(kafka: RealKafka) -> None:
-    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka.bootstrap})
+    config = parse_sink_config({"kafka.bootstrap.servers": kafka.bootstrap})
     told: list[tuple[int, int]] = []
     with TransactionClient(config.producer) as client:
         client.loop.on_progress = lambda done, total: told.append((done, total))

@@ -22,7 +22,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.topic_requests import NewTopic
@@ -48,7 +48,7 @@ class RunbookCluster:
         self.cluster = cluster
         self.bootstrap = cluster.bootstrap.partition(",")[0]
         self._stack = stack
-        config = ProducerConfig.parse({"bootstrap.servers": self.bootstrap})
+        config = parse_producer_config({"bootstrap.servers": self.bootstrap})
         self.client = stack.enter_context(TransactionClient(config))
         for topic in (
             NewTopic("orders", 3),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def convert(tmp_path: Path, text: str, code: int = 0) -> Result:
@@ -23,7 +23,7 @@ def read(tmp_path: Path, result: Result) -> ProducerConfig:
     """What comes out is a configFile."""
     path = tmp_path / "after.properties"
     path.write_text(result.stdout)
-    return SinkConfig.parse({"configFile": str(path)}).producer
+    return parse_sink_config({"configFile": str(path)}).producer
 
 
 def test_librdkafkas_names_become_javas_with_its_partitioner(tmp_path):

@@ -14,7 +14,7 @@ from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import sink_config_of
 
 
 def run(*arguments: str, code: int = 0) -> Result:
@@ -80,7 +80,7 @@ def test_a_secret_is_hidden_wherever_it_comes_from():
         "kafka.sasl.password": "c4nary",
     }
     given = given_options(options, PREFIX)
-    shown = {one.name: one.value for one in _effective(given, SinkConfig.of(given))}
+    shown = {one.name: one.value for one in _effective(given, sink_config_of(given))}
     assert shown["kafka.bootstrap.servers"] == "b:9092"
     assert shown["kafka.sasl.password"] == "[hidden]"
     assert "c4nary" not in str(shown)

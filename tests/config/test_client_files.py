@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "conf" / "clients").glob("*.properties"))
@@ -20,7 +20,7 @@ DOCS = (ROOT / "docs" / "security.md").read_text()
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_provider_s_file_is_taken_without_a_warning(file):
     """So each line is obeyed: one of no effect would be warned of."""
-    config = SinkConfig.parse({"configFile": str(file), "topic": "t"})
+    config = parse_sink_config({"configFile": str(file), "topic": "t"})
     assert config.warnings == ()
     assert config.producer.security_protocol in ("SSL", "SASL_SSL"), "nobody else can listen"
     assert config.producer.enable_idempotence

@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 
 
 def servers(text):
-    return ProducerConfig.parse({"bootstrap.servers": text}).bootstrap_servers
+    return parse_producer_config({"bootstrap.servers": text}).bootstrap_servers
 
 
 def refused(text):
@@ -63,7 +62,7 @@ def test_a_wrong_address_is_named(text, message, hint):
 
 
 def test_a_repeated_address_is_taken_once_with_javas_warning():
-    config = ProducerConfig.parse({"bootstrap.servers": "a:1,b:2,a:1"})
+    config = parse_producer_config({"bootstrap.servers": "a:1,b:2,a:1"})
     assert config.bootstrap_servers == (("a", 1), ("b", 2))
     assert config.warnings == (
         coded(
@@ -76,12 +75,12 @@ def test_a_repeated_address_is_taken_once_with_javas_warning():
 
 def test_a_missing_address_has_sparks_or_javas_message():
     with pytest.raises(ConfigError) as caught:
-        SinkConfig.parse({"topic": "t"})
+        parse_sink_config({"topic": "t"})
     assert caught.value.message == (
         "Kafka option bootstrap.servers is not set. Please make sure it is set and retry."
     )
     with pytest.raises(ConfigError) as caught:
-        ProducerConfig.parse({})
+        parse_producer_config({})
     assert caught.value.message == (
         'Missing required configuration "bootstrap.servers" which has no default value.'
     )

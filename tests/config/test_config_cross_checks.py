@@ -5,7 +5,7 @@ import pytest
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.config.option_table import JAVA_PARTITIONERS
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.records.partitioning.partitioners import partitioner
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -14,7 +14,7 @@ IN_FLIGHT = "max.in.flight.requests.per.connection"
 
 
 def parse(options):
-    return ProducerConfig.parse(SERVERS | options)
+    return parse_producer_config(SERVERS | options)
 
 
 def refused(options):

@@ -15,7 +15,7 @@ from spark_kafka_sink.config.option_table import (
     SCHEMA_OPTIONS,
     SINK_OPTIONS,
 )
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.schema_registry import ConfluentRegistry
 from spark_kafka_sink.network.tls.ssl_context import ssl_context
@@ -106,7 +106,7 @@ OF_A_PRODUCER = [
 def sink_of(name: str) -> SinkConfig:
     """Without the producer, whose defaults are its own."""
     given = {f"kafka.{n}": value for n, value in BROKER.items()} | BESIDE.get(name, {})
-    return replace(SinkConfig.parse(given), producer=ProducerConfig.parse(BROKER))
+    return replace(parse_sink_config(given), producer=parse_producer_config(BROKER))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def sink_of(name: str) -> SinkConfig:
     [
         *((SINK_OPTIONS, name, sink_of) for name in OF_THE_SINK),
         *(
-            (PRODUCER_OPTIONS, name, lambda _: ProducerConfig.parse(BROKER))
+            (PRODUCER_OPTIONS, name, lambda _: parse_producer_config(BROKER))
             for name in OF_A_PRODUCER
         ),
         *((PRODUCER_OPTIONS, name, lambda _: sasl_settings(TOKEN)) for name in OF_A_LOGIN),
@@ -141,7 +141,7 @@ def test_a_registrys_default_timeout_is_the_tables(monkeypatch):
     name = "schema.registry.request.timeout.ms"
     monkeypatch.setitem(SINK_OPTIONS, name, replace(SINK_OPTIONS[name], default=7))
     options = {"kafka.bootstrap.servers": "b:9092", "valueColumns": "*", "valueFormat": "avro"}
-    schemas = SinkConfig.parse(options | REGISTRY).schemas
+    schemas = parse_sink_config(options | REGISTRY).schemas
     assert ConfluentRegistry(dict(schemas.registry), limit_ms=100)._timeout_ms == 7
 
 
@@ -150,4 +150,4 @@ def test_the_default_timeout_of_exactly_once_is_the_tables(monkeypatch):
     option = replace(PRODUCER_OPTIONS[name], exactly_once_default=77_000)
     monkeypatch.setitem(PRODUCER_OPTIONS, name, option)
     given = {"kafka.bootstrap.servers": "b:9092", "deliveryGuarantee": "exactly-once"}
-    assert SinkConfig.parse(given).producer.transaction_timeout_ms == 77_000
+    assert parse_sink_config(given).producer.transaction_timeout_ms == 77_000

@@ -11,8 +11,8 @@ from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import DeliveryGuarantee, SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
+from spark_kafka_sink.config.sink_config import DeliveryGuarantee
 
 
 def file_of(tmp_path, text):
@@ -23,7 +23,7 @@ def file_of(tmp_path, text):
 
 def parse(path, **more):
     options = {"configFile": path}
-    return SinkConfig.parse(options | {name.replace("__", "."): v for name, v in more.items()})
+    return parse_sink_config(options | {name.replace("__", "."): v for name, v in more.items()})
 
 
 def refused(path, **more):
@@ -169,7 +169,7 @@ def test_what_travels_means_the_same_without_the_file(tmp_path):
     config = parse(path, deliveryGuarantee="none")
     options = {"configFile": path, "deliveryguarantee": "none"}
     travels = given_options(options, PREFIX).as_options()
-    assert SinkConfig.parse(travels) == config
+    assert parse_sink_config(travels) == config
     assert "c4" not in str(travels)
 
 
@@ -179,14 +179,14 @@ def test_a_producer_by_itself_takes_the_same_file(tmp_path):
         "bootstrap.servers=b:9092\nlinger.ms=7\nkafka.acks=1\ntopic=t\ngroup.id=g\n"
         "value.serializer=str\ntransactional.id=x\nenable.idempotence=true\n",
     )
-    config = ProducerConfig.parse({"configFile": path, "acks": "all", "linger.ms": 9})
+    config = parse_producer_config({"configFile": path, "acks": "all", "linger.ms": 9})
     assert (config.linger_ms, config.acks, config.value_serializer) == (9, -1, "str")
     assert config.transactional_id == "x"
     sinks, others = config.warnings
     assert "options of the Spark sink are ignored: topic (see " in sinks
     assert "options of other clients are ignored: group.id (see " in others
     with pytest.raises(ConfigError, match=r"Unknown option 'lingr\.ms'"):
-        ProducerConfig.parse({"configFile": file_of(tmp_path, "lingr.ms=7")})
+        parse_producer_config({"configFile": file_of(tmp_path, "lingr.ms=7")})
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from spark_kafka_sink.config.named_columns import (
     OnNullValue,
     column_names,
 )
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.schema import plan_columns
 
 BROKER = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
 
 
 def named(**options):
-    return SinkConfig.parse(BROKER | options).named_columns
+    return parse_sink_config(BROKER | options).named_columns
 
 
 def test_options_come_in_lower_case_and_names_stay_as_they_are():

@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue, SubjectStrategy
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.schema_options import SchemaOptions
 from spark_kafka_sink.config.sink_config import SinkConfig
 
@@ -19,7 +20,7 @@ OAUTH = {"bearer.auth.client.id": "me", "bearer.auth.client.secret": "it"}
 
 
 def parsed(**options) -> SinkConfig:
-    return SinkConfig.parse(AVRO | options)
+    return parse_sink_config(AVRO | options)
 
 
 def test_the_defaults_look_a_schema_up_and_register_none():
@@ -49,7 +50,7 @@ def test_an_id_is_the_values_or_else_the_keys():
 
 def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
     assert parsed(onNullValue="skip").named_columns.on_null_value is OnNullValue.SKIP
-    struct = SinkConfig.parse(
+    struct = parse_sink_config(
         BROKER | {"valueColumns": "`pay,load`.*", "onNullValue": "error"}
     ).named_columns
     assert (struct.value, struct.value_is_struct) == (("pay,load",), True)
@@ -61,7 +62,7 @@ def test_topics_of_a_column_are_listed_where_they_name_subjects():
         "valueColumns": "*", "valueFormat": "avro", "schema.registry.url": "https://r",
         "schemaTopics": "a, b-1",
     }  # fmt: skip
-    assert SinkConfig.parse(given).schemas.topics == ("a", "b-1")
+    assert parse_sink_config(given).schemas.topics == ("a", "b-1")
     record = {"value.subject.name.strategy": "RecordNameStrategy"}
     for more, says in (
         ({"topic": "t"}, "the option topic is set"),
@@ -70,7 +71,7 @@ def test_topics_of_a_column_are_listed_where_they_name_subjects():
         ({"schemaTopics": "a b"}, "schemaTopics: "),
     ):
         with pytest.raises(ConfigError, match=says):
-            SinkConfig.parse(given | more)
+            parse_sink_config(given | more)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_options_that_can_t_be_meant_are_errors(options, says):
 
 def test_a_registry_without_its_address_is_an_error():
     with pytest.raises(ConfigError, match=r"schema\.registry\.url is not set"):
-        SinkConfig.parse(BROKER | {"valueColumns": "*", "valueFormat": "protobuf"})
+        parse_sink_config(BROKER | {"valueColumns": "*", "valueFormat": "protobuf"})
 
 
 def test_secrets_of_the_registry_in_a_client_file_stay_there(tmp_path):
@@ -138,12 +139,12 @@ def test_secrets_of_the_registry_in_a_client_file_stay_there(tmp_path):
         "basic.auth.user.info=me:c4nary\nauto.register.schemas=true\n"
     )
     options = {"configFile": str(file), "topic": "t", "valueColumns": "*", "valueFormat": "avro"}
-    found = SinkConfig.parse(options).schemas
+    found = parse_sink_config(options).schemas
     assert found.auto_register
     login = dict(found.registry)["basic.auth.user.info"]
     assert login.value == f"${{file:{file}:basic.auth.user.info}}"
     # Without a schema these lines are another client's.
-    other = SinkConfig.parse(options | {"valueFormat": "json"})
+    other = parse_sink_config(options | {"valueFormat": "json"})
     assert other.schemas is None
     (warning,) = other.warnings
     assert "auto.register.schemas, basic.auth.user.info, schema.registry.url" in warning

@@ -12,15 +12,15 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.names.foreign_options import foreign_options
 from spark_kafka_sink.config.option import INT_MAX, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight, SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
+from spark_kafka_sink.config.sink_config import DeliveryGuarantee, Preflight
 
 FOREIGN = foreign_options()
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
 
 def parse(options=None):
-    return SinkConfig.parse(SERVERS | (options or {}))
+    return parse_sink_config(SERVERS | (options or {}))
 
 
 def refused(options):
@@ -38,7 +38,7 @@ def config_or_error(read):
 
 def test_the_defaults():
     config = parse()
-    assert config.producer == ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
+    assert config.producer == parse_producer_config({"bootstrap.servers": "127.0.0.1:9092"})
     assert config.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
     assert (config.topic, config.preflight, config.report_path) == (None, None, None)
     assert config.warnings == ()
@@ -65,7 +65,7 @@ def test_two_spellings_of_one_option_are_refused():
     error = refused({"kafka.acks": "all", "Kafka.Acks": "1"})
     assert "'kafka.acks' and 'Kafka.Acks' are the same option" in error.message
     with pytest.raises(ConfigError, match="same option"):
-        ProducerConfig.parse({"bootstrap.servers": "a:1", "Bootstrap.servers": "b:2"})
+        parse_producer_config({"bootstrap.servers": "a:1", "Bootstrap.servers": "b:2"})
 
 
 def test_the_preflight_depends_on_the_mode_until_it_is_set():
@@ -107,10 +107,10 @@ def test_an_unknown_name_gets_the_nearest_one(name, nearest):
 
 def test_the_public_producer_takes_no_prefix_and_says_so():
     with pytest.raises(ConfigError) as caught:
-        ProducerConfig.parse({"kafka.bootstrap.servers": "a:1"})
+        parse_producer_config({"kafka.bootstrap.servers": "a:1"})
     assert caught.value.hint == "write bootstrap.servers: no prefix in this place"
     with pytest.raises(ConfigError, match="is the Spark sink's; a producer has no such option"):
-        ProducerConfig.parse({"bootstrap.servers": "a:1", "reportPath": "/r"})
+        parse_producer_config({"bootstrap.servers": "a:1", "reportPath": "/r"})
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def some_options(draw):
 @given(some_options())
 def test_parsing_raises_config_error_and_nothing_else(given):
     prefix, options = given
-    parse = SinkConfig.parse if prefix else ProducerConfig.parse
+    parse = parse_sink_config if prefix else parse_producer_config
     config = config_or_error(lambda: parse(options))
     if isinstance(config, ConfigError):
         assert "\n" not in config.message
@@ -282,7 +282,7 @@ def test_a_hint_spells_an_option_as_documented(given):
 def test_an_error_of_a_login_names_options_as_they_are_written():
     login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     given = {"bootstrap.servers": "b:9092"} | login
-    for parse, prefix in ((SinkConfig.parse, "kafka."), (ProducerConfig.parse, "")):
+    for parse, prefix in ((parse_sink_config, "kafka."), (parse_producer_config, "")):
         with pytest.raises(ConfigError) as caught:
             parse({prefix + name: value for name, value in given.items()})
         hint = caught.value.hint or ""

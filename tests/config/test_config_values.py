@@ -13,19 +13,19 @@ from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.logins.security_rules import is_security_option
 from spark_kafka_sink.config.option import INT_MAX, LONG_MAX, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 
 
 def parse(**options):
     """The configuration of ``options``, written with ``__`` for the dots of Java's names."""
-    return ProducerConfig.parse(SERVERS | {k.replace("__", "."): v for k, v in options.items()})
+    return parse_producer_config(SERVERS | {k.replace("__", "."): v for k, v in options.items()})
 
 
 def refused(name, value):
     with pytest.raises(ConfigError) as caught:
-        ProducerConfig.parse(SERVERS | {name: value})
+        parse_producer_config(SERVERS | {name: value})
     return caught.value.message
 
 
@@ -117,7 +117,7 @@ def test_the_hint_names_the_option_as_written_and_its_values():
     ],
 )
 def test_a_value_is_read_as_java_reads_it(name, given, value):
-    config = ProducerConfig.parse(SERVERS | {name: given})
+    config = parse_producer_config(SERVERS | {name: given})
     assert getattr(config, PRODUCER_OPTIONS[name].attribute) == value
 
 

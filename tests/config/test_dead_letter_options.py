@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import DeadLetterOptions, SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 ALL = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq"}
 
 
 def parsed(options):
-    return SinkConfig.parse(SERVERS | options).dead_letters
+    return parse_sink_config(SERVERS | options).dead_letters
 
 
 def test_without_tolerance_there_are_none():
@@ -100,11 +101,17 @@ def test_values_out_of_bounds_are_refused(name, value):
 
 def test_without_tolerance_the_others_are_one_warning():
     given = {"errors.deadletterqueue.topic.name": "dlq", "errors.max.records": "5"}
-    (warning,) = SinkConfig.parse(SERVERS | given | {"errors.tolerance": "none"}).warnings
+    (warning,) = parse_sink_config(SERVERS | given | {"errors.tolerance": "none"}).warnings
     assert "errors.deadletterqueue.topic.name, errors.max.records" in warning
     assert "errors.tolerance is none" in warning
-    assert SinkConfig.parse(SERVERS | ALL | given).warnings == ()
-    assert SinkConfig.parse(SERVERS | {"errors.tolerance": "none"}).warnings == ()
+    assert parse_sink_config(SERVERS | ALL | given).warnings == ()
+    assert parse_sink_config(SERVERS | {"errors.tolerance": "none"}).warnings == ()
+
+
+def test_an_option_without_meaning_is_not_blamed_on_the_tolerance():
+    given = SERVERS | {"schema.registry.ssl.provider": "SunJSSE"}
+    (warning,) = parse_sink_config(given).warnings
+    assert "TLS is done by OpenSSL" in warning
 
 
 def test_a_config_file_has_them_too(tmp_path):

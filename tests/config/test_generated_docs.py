@@ -12,7 +12,7 @@ from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.config.names.given import SPARK_KEYS, SPARK_OPTIONS
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,10 +81,10 @@ def test_an_internal_option_is_on_no_page_and_never_suggested(generator, monkeyp
     servers = {"kafka.bootstrap.servers": "a:1"}
     for near in ("kafka.kprod.batch.size", "topicForTest"):
         with pytest.raises(ConfigError) as caught:
-            SinkConfig.parse(servers | {near: "1"})
+            parse_sink_config(servers | {near: "1"})
         assert hidden.name not in caught.value.hint
         assert own.name not in caught.value.hint
-    assert SinkConfig.parse(servers | {f"kafka.{hidden.name}": "7"}).warnings == ()
+    assert parse_sink_config(servers | {f"kafka.{hidden.name}": "7"}).warnings == ()
 
 
 def test_every_option_that_is_obeyed_has_an_anchor(generator):

@@ -21,8 +21,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.named_columns import NamedColumns
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.write.schema import plan_columns, with_keys_required
 from tests.config.followed_hints import FOLLOWED, Changes
 from tests.config.hints_elsewhere import FOLLOWED_BY, NOT_FOLLOWED
@@ -198,10 +197,10 @@ def test_the_hint_of_an_option_leads_to_a_write(
 ) -> None:
     monkeypatch.setenv("SECRET", "s")
     with pytest.raises(ConfigError) as raised:
-        SinkConfig.parse(BASE | options)
+        parse_sink_config(BASE | options)
     assert words in str(raised.value.hint)
     for changes in ways:
-        SinkConfig.parse(followed(BASE | options, changes))
+        parse_sink_config(followed(BASE | options, changes))
 
 
 @pytest.mark.parametrize(
@@ -218,18 +217,18 @@ def test_the_hint_of_a_login_or_a_schema_leads_to_a_write(
 ) -> None:
     monkeypatch.setenv("SECRET", "s")
     with pytest.raises(ConfigError) as raised:
-        SinkConfig.parse(followed(BASE, options))
+        parse_sink_config(followed(BASE, options))
     assert raised.value.kind.kp_code == code
     assert words in str(raised.value.hint)
     for changes in ways:
-        SinkConfig.parse(followed({**BASE, **options}, changes))
+        parse_sink_config(followed({**BASE, **options}, changes))
 
 
 def test_the_hint_of_dead_letters_that_are_off_ends_the_warning():
-    (warning,) = SinkConfig.parse(BASE | {LETTERS: "dlq"}).warnings
+    (warning,) = parse_sink_config(BASE | {LETTERS: "dlq"}).warnings
     assert "set errors.tolerance=all, or remove them" in warning
-    assert not SinkConfig.parse(BASE | {LETTERS: "dlq", "errors.tolerance": "all"}).warnings
-    assert not SinkConfig.parse(BASE).warnings
+    assert not parse_sink_config(BASE | {LETTERS: "dlq", "errors.tolerance": "all"}).warnings
+    assert not parse_sink_config(BASE).warnings
 
 
 def schema(**columns: object) -> StructType:
@@ -283,18 +282,18 @@ COLUMNS = [
 def test_the_hint_of_requests_in_flight_is_right_for_a_producer():
     given = {"bootstrap.servers": "h:9092", "max.in.flight.requests.per.connection": "6"}
     with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse(given)
+        parse_producer_config(given)
     assert "a KafkaProducer: enable.idempotence=false" in str(raised.value.hint)
-    ProducerConfig.parse(given | {"enable.idempotence": "false"})
+    parse_producer_config(given | {"enable.idempotence": "false"})
 
 
 def test_the_hint_of_the_sinks_option_is_right_for_a_producer():
     given = {"bootstrap.servers": "h:9092"}
     with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse(given | {"reportPath": "/r"})
+        parse_producer_config(given | {"reportPath": "/r"})
     assert raised.value.hint == "remove it, or write with format('kprod')"
-    ProducerConfig.parse(given)
-    SinkConfig.parse(BASE | {"reportPath": "/r"})
+    parse_producer_config(given)
+    parse_sink_config(BASE | {"reportPath": "/r"})
 
 
 @pytest.mark.parametrize(("columns", "words", "ways"), COLUMNS)
@@ -387,7 +386,7 @@ def raised_hints() -> list[str]:
     found = []
     for options in (row[0] for row in (*OPTIONS, *FOLLOWED)):
         with pytest.raises(ConfigError) as raised:
-            SinkConfig.parse(followed(BASE, dict(options)))
+            parse_sink_config(followed(BASE, dict(options)))
         found.append(str(raised.value.hint))
     for columns, names in [*((row[0], {}) for row in COLUMNS), *(row[:2] for row in NAMED)]:
         with pytest.raises(SchemaError) as of_columns:

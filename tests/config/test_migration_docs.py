@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.base.security.secret_references import has_references
 from spark_kafka_sink.config.names.given import SPARK_OPTIONS
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 #: What a variable in a block stands for.
@@ -81,7 +81,7 @@ def test_a_block_and_its_twin_have_the_same_options(left, right):
 @pytest.mark.parametrize(("left", "right"), TWINS)
 def test_the_twin_is_taken_without_a_warning(left, right):
     options = {n: v for n, v in right.options.items() if n not in SPARK_OPTIONS}
-    config = SinkConfig.parse(options)
+    config = parse_sink_config(options)
     assert config.warnings == ()
     assert config.topic == left.options["topic"]
 
@@ -96,8 +96,8 @@ def test_the_block_itself_is_taken_but_for_what_the_table_says(left, right):
         del options["kafka.ssl.key.password"]
     assert (inline is None) == ("kafka.ssl.keystore.key" not in right.options)
     assert "* `kafka.ssl.keystore.key`: by reference only" in PAGE
-    config = SinkConfig.parse(options)
-    twin = SinkConfig.parse({n: v for n, v in right.options.items() if n not in SPARK_OPTIONS})
+    config = parse_sink_config(options)
+    twin = parse_sink_config({n: v for n, v in right.options.items() if n not in SPARK_OPTIONS})
     assert config.producer.security_protocol == twin.producer.security_protocol
     assert config.producer.acks == twin.producer.acks
     assert config.producer.compression_type == twin.producer.compression_type

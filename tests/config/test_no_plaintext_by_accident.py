@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.transport_layer import PlaintextTransportLayer
 
@@ -81,7 +80,7 @@ def connection(way: str, options: dict[str, str], lines: dict[str, str]) -> str:
             path.write_text("\n".join(escaped))
             found["configFile"] = str(path)
         try:
-            config = SinkConfig.parse(found).producer if prefix else ProducerConfig.parse(found)
+            config = parse_sink_config(found).producer if prefix else parse_producer_config(found)
             builder = ChannelBuilder.of(config.security_protocol, resolve(dict(config.security)))
         except ValueError:  # a ConfigError, or what else ends the making of a client
             return "refused"

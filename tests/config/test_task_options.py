@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 
 TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))  # its own imports
@@ -23,7 +23,7 @@ def test_each_option_that_does_something_has_one_task():
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.title)
 def test_an_example_is_taken_and_shows_an_option_of_its_task(task):
-    assert SinkConfig.parse(task.example).warnings == ()
+    assert parse_sink_config(task.example).warnings == ()
     assert set(task.example) & set(TOOL["options_of"](task))
 
 
@@ -31,5 +31,5 @@ def test_a_default_is_the_one_that_counts_in_the_task():
     """With exactly-once a transaction has 15 minutes, and the page said one."""
     (task,) = (task for task in TASKS if task.example.get("deliveryGuarantee") == "exactly-once")
     name = "kafka.transaction.timeout.ms"
-    counts = SinkConfig.parse(task.example).producer.transaction_timeout_ms
+    counts = parse_sink_config(task.example).producer.transaction_timeout_ms
     assert TOOL["default_of"](task, TOOL["obeyed"]()[name]) == counts == 900_000

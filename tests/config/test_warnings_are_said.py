@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.errors import warn_once
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -42,7 +42,7 @@ def test_a_producer_says_the_warnings_of_its_options_once(options, warning, capl
 
 
 def test_a_configuration_warns_in_the_process_that_parsed_it(caplog):
-    KafkaProducer(ProducerConfig.parse(SERVERS | {"acks": "1"})).close(0)
+    KafkaProducer(parse_producer_config(SERVERS | {"acks": "1"})).close(0)
     assert said(caplog) == []
 
 

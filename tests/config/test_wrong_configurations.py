@@ -17,8 +17,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security import import_paths
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.producer.interceptors import Interceptors
 from spark_kafka_sink.producer.send.serialization import serializer
 from spark_kafka_sink.producer.wiring import ProducerOptions
@@ -53,7 +52,7 @@ class Wrong:
             path.write_text(self.line + "\n")
             options["configFile"] = str(path)
         try:
-            SinkConfig.parse(options)
+            parse_sink_config(options)
         except ConfigError as error:
             return error
         return pytest.fail(f"taken: {self.what}")
@@ -223,7 +222,7 @@ def test_each_is_an_error_and_the_right_name_comes_first(tmp_path, capsys):
 @pytest.mark.parametrize(("name", "says"), [*FOREIGN, *((f"kafka.{n}", s) for n, s in FOREIGN)])
 def test_a_name_of_somebody_else_gets_the_sentence_that_helps(name, says):
     with pytest.raises(ConfigError) as caught:
-        SinkConfig.parse(GOOD | {name: "x"})
+        parse_sink_config(GOOD | {name: "x"})
     assert says in f"{caught.value.message} {caught.value.hint}"
     assert "did you mean" not in caught.value.hint
 
@@ -256,7 +255,7 @@ def test_a_missing_python_class_is_not_taken_for_a_jvm_class():
 def test_a_removed_option_without_its_prefix_names_its_successor():
     """With the prefix it is a warning that does."""
     with pytest.raises(ConfigError) as caught:
-        SinkConfig.parse(GOOD | {"timeout.ms": "1"})
+        parse_sink_config(GOOD | {"timeout.ms": "1"})
     assert caught.value.hint == "Removed from Kafka after 0.10; use request.timeout.ms"
 
 
@@ -264,9 +263,9 @@ def test_a_removed_option_without_its_prefix_names_its_successor():
 def test_a_guarantee_is_understood_however_it_is_spelt(value):
     listed = SINK_OPTIONS["deliveryGuarantee"].rule.words
     assert "a hyphen may be an underscore, or missing" in listed
-    assert SinkConfig.parse(GOOD | {"deliveryGuarantee": value}).is_exactly_once
-    least = SinkConfig.parse(GOOD | {"deliveryGuarantee": "atLeastOnce"})
-    assert least == SinkConfig.parse(GOOD | {"deliveryGuarantee": "at-least-once"})
+    assert parse_sink_config(GOOD | {"deliveryGuarantee": value}).is_exactly_once
+    least = parse_sink_config(GOOD | {"deliveryGuarantee": "atLeastOnce"})
+    assert least == parse_sink_config(GOOD | {"deliveryGuarantee": "at-least-once"})
 
 
 def test_options_of_the_producer_alone_are_suggested_to_it_only(tmp_path):
@@ -274,7 +273,7 @@ def test_options_of_the_producer_alone_are_suggested_to_it_only(tmp_path):
     path.write_text("transactionl.id=x\n")
     for options in ({"transactionl.id": "x"}, {"configFile": str(path)}):
         with pytest.raises(ConfigError) as caught:
-            ProducerConfig.parse({"bootstrap.servers": "a:1"} | options)
+            parse_producer_config({"bootstrap.servers": "a:1"} | options)
         assert caught.value.hint == "did you mean transactional.id?"
 
 
@@ -290,9 +289,9 @@ def test_every_way_in_gives_the_same_answer(line, tmp_path):
     path.write_text(f"bootstrap.servers=a:1\n{line}\n")
     answers = []
     for ask in (
-        lambda: SinkConfig.parse(GOOD | {f"kafka.{name}": value}),
-        lambda: SinkConfig.parse({"configFile": str(path)}),
-        lambda: ProducerConfig.parse({"bootstrap.servers": "a:1", name: value}),
+        lambda: parse_sink_config(GOOD | {f"kafka.{name}": value}),
+        lambda: parse_sink_config({"configFile": str(path)}),
+        lambda: parse_producer_config({"bootstrap.servers": "a:1", name: value}),
         lambda: ProducerOptions.of({"bootstrap.servers": "a:1", name: value}),
         lambda: ProducerOptions.of({"configFile": str(path)}),
     ):

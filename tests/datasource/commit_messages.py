@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.commit_message import (
     TaskCommitMessage,
     TaskCounts,
@@ -38,7 +38,7 @@ _MESSAGE = {
 
 
 def config(**options):
-    return SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options)
+    return parse_sink_config({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options)
 
 
 def message(**changes):

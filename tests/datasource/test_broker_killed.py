@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import WriteOutcome
 from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
@@ -36,7 +36,7 @@ def test_a_broker_killed_under_load_is_in_log_and_report(kafka3, caplog, request
     """It is frozen first: so rows are on their way to it for certain when it is killed."""
     assert EVERY_S <= 30, "what is promised: a line tells of it within 30 s"
     options = {"kafka.bootstrap.servers": kafka3.bootstrap, "topic": f"k-{uuid.uuid4().hex[:8]}"}
-    config = SinkConfig.parse(options)
+    config = parse_sink_config(options)
     with AdminClient(config.producer) as admin:
         made = admin.create_topic(NewTopic(options["topic"], 3, 1, {}))
     leader = made.topics[options["topic"]][PARTITION].leader

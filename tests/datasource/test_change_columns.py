@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.changelog import KEYS_OF_UPSERTS, changelog_of
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.change_columns import not_compacted
 from spark_kafka_sink.datasource.write.schema import plan_columns
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
@@ -61,7 +61,7 @@ def debezium(keys):
 
 def parsed(**options):
     given = {"kafka.bootstrap.servers": "b:1", "topic": "t", **options}
-    return SinkConfig.parse(given)
+    return parse_sink_config(given)
 
 
 def planned(schema, changelog="delta-cdf", **options):

@@ -23,8 +23,7 @@ from pyspark.sql.types import StructField, StructType
 from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.base.errors import DataError
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.write.schema import plan_columns
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import WriteTask
@@ -52,7 +51,7 @@ def spark_schema(schema):
 
 
 def plan_of(schema, **options):
-    config = SinkConfig.parse(BROKER | {name.replace("_", "."): o for name, o in options.items()})
+    config = parse_sink_config(BROKER | {name.replace("_", "."): o for name, o in options.items()})
     return plan_columns(
         spark_schema(schema), config.topic, config.named_columns, changes=config.changes
     )
@@ -183,7 +182,7 @@ def test_changes_that_can_not_be_are_dead_letters():
         ("insert", 2, "late", 2),
         ("update_preimage", 6, "z", 3),
     )
-    letters = dead_letters("dlq", ProducerConfig.parse({"bootstrap.servers": "b:1"}))
+    letters = dead_letters("dlq", parse_producer_config({"bootstrap.servers": "b:1"}))
     options = {"changelog": "delta-cdf"} | NAMED
     records, _ = written(rows, SCHEMAS["delta-cdf"], letters=letters, **options)
     assert [one[1:] for one in records if one[0] == "t"] == [
@@ -266,7 +265,7 @@ def test_a_null_in_a_column_value_is_a_dead_letter():
         {"key": "b", "value": None, "rowkind": "+U"},
         {"key": "a", "value": None, "rowkind": "-D"},
     ]
-    letters = dead_letters("dlq", ProducerConfig.parse({"bootstrap.servers": "b:1"}))
+    letters = dead_letters("dlq", parse_producer_config({"bootstrap.servers": "b:1"}))
     records, _ = written(rows, schema, letters=letters, changelog="flink")
     assert [one for one in records if one[0] == "t"] == [("t", b"a", b"1"), ("t", b"a", None)]
     assert [(one.code, [s.row for s in one.samples]) for one in letters.counts] == [("KP0214", [1])]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.replicas import takes_fewer_replicas
 from spark_kafka_sink.datasource.checks.transaction_steps import (
@@ -64,7 +64,7 @@ def test_a_service_without_a_request_gets_what_works_there(api, weaker):
 
     def write() -> None:
         process = scene.machine.process("worker")
-        producer = producer_of(process, SinkConfig.parse(given).producer)
+        producer = producer_of(process, parse_sink_config(given).producer)
         producer.send(ProducerRecord("t", b"row"))
         producer.flush()
         assert scene.values() == ["row"]
@@ -89,7 +89,7 @@ def test_a_default_write_needs_a_producer_id(guarantee, offered, state):
 
     def body():
         with scene.client() as client:
-            found.extend(producer_id_step(client, SinkConfig.parse(options), TIMEOUT_MS))
+            found.extend(producer_id_step(client, parse_sink_config(options), TIMEOUT_MS))
 
     scene.perform(body)
     (step,) = found

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.connection_pace import paced, wait_ms
 from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
 from spark_kafka_sink.datasource.write.rate_limit import tasks_at_once
@@ -32,7 +32,7 @@ def test_tasks_beyond_those_that_run_at_once_take_turns_again():
 
 
 def test_a_new_producer_waits_and_a_kept_one_does_not():
-    clock, config = FakeClock(1000), SinkConfig.parse(OPTIONS).producer
+    clock, config = FakeClock(1000), parse_sink_config(OPTIONS).producer
     made = RecordingProducer()
     cache = ProducerCache()
     for wanted in (1700, 1700):
@@ -46,14 +46,14 @@ def test_a_new_producer_waits_and_a_kept_one_does_not():
 def test_a_second_producer_of_a_task_waits_no_more():
     clock = FakeClock(0)
     factory = paced(lambda config, cluster: RecordingProducer(), 500, clock)
-    config = SinkConfig.parse(OPTIONS).producer
+    config = parse_sink_config(OPTIONS).producer
     factory(config, None)
     factory(config, None)
     assert clock.now_ms() == 500
 
 
 def test_the_number_of_tasks_is_asked_for_where_it_is_unknown():
-    config = SinkConfig.parse(OPTIONS | {"connectionsPerSecond": 100})
+    config = parse_sink_config(OPTIONS | {"connectionsPerSecond": 100})
     with pytest.raises(ConfigError, match="connectionsPerSecond=100 is for all tasks") as raised:
         tasks_at_once(config, lambda name: "")
     assert "set tasksAtOnce" in raised.value.hint

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.connection_pace import paced, wait_ms
 from spark_kafka_sink.datasource.write.producer_cache import (
     CachedProducers,
@@ -52,7 +52,9 @@ def limited() -> Iterator[RealKafka]:
 
 def run_at_once(kafka: RealKafka, topic: str, rate: int | None) -> list[int]:
     """The connections of each of thirty tasks, which all begin at the same time."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}).producer
+    config = parse_sink_config(
+        {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic}
+    ).producer
     config = replace(config, delivery_timeout_ms=240_000, max_block_ms=240_000)
     with KafkaProducer({"bootstrap.servers": kafka.bootstrap}) as producer:
         producer.start_attempt()

@@ -14,8 +14,7 @@ from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.errors import CommitError, DataError, DeliveryError, KafkaTimeoutError
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.checks.dead_letter_checks import create_if_missing
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
 from spark_kafka_sink.datasource.write.letter_counts import LetterCount, check_letters
@@ -28,7 +27,7 @@ from spark_kafka_sink.records.record_columns import from_record_batch
 from tests.datasource.commit_messages import message
 from tests.fakes.dead_letter_options import dead_letters, letter_options
 
-CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:1"})
+CONFIG = parse_producer_config({"bootstrap.servers": "b:1"})
 PLAN = ColumnPlan(topic="t", key_column=0, value_column=1, timestamp_column=2)
 CANARY = "canary-of-a-row"
 
@@ -134,7 +133,7 @@ def test_counts_keep_the_first_three_rows():
 def test_the_rows_of_a_failed_attempt_are_not_less_than_none():
     """Its letters were noted, and some or none of them were acknowledged."""
     given = {"kafka.bootstrap.servers": "b:1", "errors.tolerance": "all"}
-    config = SinkConfig.parse(given | {"errors.deadletterqueue.topic.name": "dlq"})
+    config = parse_sink_config(given | {"errors.deadletterqueue.topic.name": "dlq"})
     noted = (LetterCount("KP0231", "invalid timestamp", 5),)
     for sent in (0, 2):
         there = {TopicPartition("t", 0): (3, 30, 1), TopicPartition("dlq", 0): (sent, 20, 1)}
@@ -148,7 +147,7 @@ def test_planning_waits_for_brokers_as_long_as_it_may():
     begun = time.monotonic()
     options = letter_options("dlq")
     with (
-        AdminClient(ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})) as admin,
+        AdminClient(parse_producer_config({"bootstrap.servers": "127.0.0.1:1"})) as admin,
         pytest.raises(KafkaTimeoutError),
     ):
         create_if_missing(admin, options, 6_500)

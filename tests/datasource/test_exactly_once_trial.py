@@ -10,7 +10,7 @@ import pytest
 from kio.static.primitive import i8
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL, trial_steps
 from spark_kafka_sink.protocol.request import ApiKey
@@ -19,7 +19,7 @@ from tests.fakes.fake_cluster.requests import APIS
 from tests.simulation.scene import scene_of
 from tests.simulation.spark_world import LOG_TOPIC
 
-CONFIG = SinkConfig.parse(
+CONFIG = parse_sink_config(
     {
         "kafka.bootstrap.servers": "broker:9092",
         "deliveryGuarantee": "exactly-once",

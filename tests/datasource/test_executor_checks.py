@@ -12,7 +12,7 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import HOST_STEPS, STEPS
 from spark_kafka_sink.datasource.checks.executor_checks import check_from
@@ -115,7 +115,7 @@ def test_a_connect_server_that_is_away_is_a_row_in_time(port):
     """pyspark would try again for ten minutes. An address may hold a token."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1] if port == "silent" else port
-        config = SinkConfig.parse({"kafka.bootstrap.servers": "127.0.0.1:1"})
+        config = parse_sink_config({"kafka.bootstrap.servers": "127.0.0.1:1"})
         address = f"sc://127.0.0.1:{port}/;token=canary"
         (host,) = check_from(address, config, timeout_ms=1_000)
     assert host.failed is not None

@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DataError, DeliveryError
 from spark_kafka_sink.base.security import allow_lists
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.datasource.report.failed_attempts import FailedAttempts
@@ -317,7 +317,7 @@ def test_an_abort_without_any_attempt_has_the_query_of_the_checkpoint(tmp_path, 
     if there is not None:
         (tmp_path / "metadata").write_text(there)
     options = {"kafka.bootstrap.servers": "h:9092", "checkpointLocation": str(tmp_path)}
-    plan = WritePlan(SinkConfig.parse(options), ColumnPlan(topic="t", value_column=0), None)
+    plan = WritePlan(parse_sink_config(options), ColumnPlan(topic="t", value_column=0), None)
     assert PlannedBatch(plan)._of_its_query(aborted([])).query_id == known
     of_a_task = replace(aborted([]), query_id="q")
     assert PlannedBatch(plan)._of_its_query(of_a_task).query_id == "q"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.producer_cache import CachedProducers, ProducerCache
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import WriteTask
@@ -38,12 +38,12 @@ def run(kafka3, request):
     """Runs tasks one after the other; each keeps its producer, as workers of their own would."""
     topic = kafka3.unique_topic(f"few-{uuid.uuid4().hex[:6]}", partitions=36)
     given = {"kafka.bootstrap.servers": kafka3.bootstrap, "topic": topic}
-    with AdminClient(SinkConfig.parse(given).producer) as admin:
+    with AdminClient(parse_sink_config(given).producer) as admin:
         # Spark's driver gives this to each task.
         cluster = admin.describe_topics((topic,), timeout_ms=60_000)
 
     def run_tasks(most, between=lambda: None):
-        config = SinkConfig.parse(given).producer
+        config = parse_sink_config(given).producer
         config = replace(config, max_leaders_per_task=most, batch_size=10_000)
         reports = []
         for number in range(TASKS):

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import CommitError, ConfigError, DeliveryError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.topic_checks import report_warnings, warnings_of
 from spark_kafka_sink.datasource.source import KprodDataSource
 from spark_kafka_sink.datasource.write.letter_counts import check_letters
@@ -39,7 +39,7 @@ SETTINGS: list[tuple[Options, Options, str, list[tuple[Options, Options]]]] = [
 
 
 def warned(options: Options, settings: Options) -> list[str]:
-    config = SinkConfig.parse(OFF | options)
+    config = parse_sink_config(OFF | options)
     return [str(one.error.hint) for one in warnings_of(config.producer, "t", settings)]
 
 
@@ -91,7 +91,7 @@ def test_a_limit_of_letters_that_is_raised_lets_the_write_go(
     option: str, value: str, raised_to: str
 ) -> None:
     def check(limit: str, bad_rows: int) -> None:
-        config = SinkConfig.parse(OFF | LETTERS | {option: limit})
+        config = parse_sink_config(OFF | LETTERS | {option: limit})
         assert config.dead_letters is not None
         check_letters(config.dead_letters, bad_rows, 10, "so the write fails")
 
@@ -104,7 +104,7 @@ def test_a_limit_of_letters_that_is_raised_lets_the_write_go(
 
 def times(timeout_ms: str) -> TransactionTime:
     """Of a write with this option, of which the driver needs three seconds."""
-    config = SinkConfig.parse(
+    config = parse_sink_config(
         OFF | {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": timeout_ms}
     )
     return TransactionTime(config.producer.transaction_timeout_ms, 3_000)

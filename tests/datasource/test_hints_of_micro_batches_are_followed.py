@@ -16,7 +16,7 @@ from spark_kafka_sink.base.errors import (
     IllegalStateError,
     SupersededError,
 )
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan, prefix_of
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.datasource.report.report_file import check_report_path
@@ -177,4 +177,4 @@ def test_a_mounted_path_or_a_topic_takes_a_report(tmp_path: Path) -> None:
     hint = "it is a file or a directory of the driver: mount a store (/Volumes/..., /dbfs/...)"
     assert str(raised.value.hint).startswith(f"{hint}, or use reportTopic")
     check_report_path(str(tmp_path))
-    SinkConfig.parse(OPTIONS | {"reportTopic": "reports"})
+    parse_sink_config(OPTIONS | {"reportTopic": "reports"})

@@ -13,7 +13,7 @@ import trustme
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import NoRegistryAnswerError, SchemaRegistryError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.schemas import payload_schemas
 from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 from spark_kafka_sink.datasource.write.schema import plan_columns
@@ -55,7 +55,7 @@ def plan(registry: FakeRegistry, options: Mapping[str, str] = {}, path: str = "/
     if registry.tls is not None:
         pem = AUTHORITY.cert_pem.bytes().decode()
         given["schema.registry.ssl.truststore.certificates"] = pem
-    config = SinkConfig.parse(given | options)
+    config = parse_sink_config(given | options)
     with_encoders(plan_columns(COLUMNS, "orders", config.named_columns), COLUMNS, config)
 
 

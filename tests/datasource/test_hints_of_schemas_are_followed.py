@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.schemas import payload_schemas
 from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 from spark_kafka_sink.datasource.write.schema import plan_columns
@@ -141,7 +141,7 @@ def plan(url: str, schema: StructType, options: Options) -> None:
     }  # fmt: skip
     named = next(name for name in reversed(schema.names))
     given = base | {"valueColumns": named} | options
-    config = SinkConfig.parse({name: value for name, value in given.items() if value is not None})
+    config = parse_sink_config({name: value for name, value in given.items() if value is not None})
     with_encoders(plan_columns(schema, config.topic, config.named_columns), schema, config)
 
 

@@ -16,7 +16,7 @@ import spark_kafka_sink
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import IllegalStateError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.plan.planned_task import PlannedTask
 from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.datasource.process.package_digest import (
@@ -152,7 +152,7 @@ def test_the_build_of_a_wheel_writes_the_digest(tmp_path: Path) -> None:
 
 def test_a_task_of_another_version_fails_and_names_both() -> None:
     """As after an upgrade of the driver alone."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    config = parse_sink_config({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     columns = ColumnPlan(topic="t", value_column=0)
     plan = WritePlan(config, columns, None, package_version="0.0.1", package_files="")
     with pytest.raises(IllegalStateError) as raised:
@@ -166,7 +166,7 @@ def test_a_task_of_another_version_fails_and_names_both() -> None:
 
 def test_a_task_with_other_files_fails_and_names_both() -> None:
     """Two builds between releases have one version."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    config = parse_sink_config({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     columns = ColumnPlan(topic="t", value_column=0)
     plan = WritePlan(config, columns, None, package_files="0123456789ab")
     with pytest.raises(IllegalStateError) as raised:

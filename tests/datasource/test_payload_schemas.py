@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
     SchemaRegistryError,
 )
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import step_of
 from spark_kafka_sink.datasource.checks.cluster_checks import _registry
 from spark_kafka_sink.datasource.schemas import payload_schemas
@@ -40,7 +40,7 @@ def config_of(url, **options):
         "kafka.bootstrap.servers": "h:9", "topic": "orders", "valueColumns": "*",
         "valueFormat": "avro", "schema.registry.url": url,
     } | options  # fmt: skip
-    return SinkConfig.parse({name: value for name, value in given.items() if value is not None})
+    return parse_sink_config({name: value for name, value in given.items() if value is not None})
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_the_step_of_kprod_check_says_what_the_registry_has(registry, theirs, to
     header = {"value.schema.id.serializer": "HeaderSchemaIdSerializer"}
     with pytest.raises(SchemaError, match=f"id {number} has no GUID"):
         _registry(config_of(registry, topic=topic, **header), 10_000)
-    assert _registry(SinkConfig.parse({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
+    assert _registry(parse_sink_config({"kafka.bootstrap.servers": "h:9"}), 1).state == "skipped"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.documentation import where_to_read
 from spark_kafka_sink.base.errors import KafkaTimeoutError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
@@ -42,7 +42,7 @@ class Brokers:
 
 def config(**options):
     given = {"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t"} | options
-    return SinkConfig.parse({name: value for name, value in given.items() if value is not None})
+    return parse_sink_config({name: value for name, value in given.items() if value is not None})
 
 
 @pytest.mark.parametrize(

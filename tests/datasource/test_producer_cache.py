@@ -8,7 +8,7 @@ import pytest
 from recording_producer import RecordingProducer
 
 from spark_kafka_sink.base.process_local import ProcessLocal
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.datasource.write.producer_cache import (
     CachedProducers,
     ProducerCache,
@@ -19,7 +19,7 @@ from spark_kafka_sink.protocol.cluster import Cluster
 
 def config(**options):
     options = {name.replace("_", "."): str(value) for name, value in options.items()}
-    return ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"} | options)
+    return parse_producer_config({"bootstrap.servers": "127.0.0.1:9092"} | options)
 
 
 class Factory:

@@ -15,7 +15,7 @@ from recording_producer import OneProducer, RecordingProducer
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError, DeliveryError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.rate_limit import PART_MS, RateLimit, tasks_at_once
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.datasource.write.write_task import TransactionTime, WriteTask
@@ -35,7 +35,7 @@ def rows(*sizes):
 
 def rates(**options):
     given = {name: value for name, value in options.items() if value is not None}
-    return SinkConfig.parse({"kafka.bootstrap.servers": "b:9092"} | given)
+    return parse_sink_config({"kafka.bootstrap.servers": "b:9092"} | given)
 
 
 class Sending(RecordingProducer):

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.named_columns import NamedColumns, TimestampColumn
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.schema import near_names, plan_columns
 from spark_kafka_sink.records.column_plan import ColumnPlan
 
@@ -102,7 +102,7 @@ def test_a_wrong_type_has_an_option_that_takes_it(name, data_type, option):
     _, _, given = option.partition("set ")
     if given:
         named, _, columns = given.partition(" ")[0].partition("=")
-        config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", named: columns})
+        config = parse_sink_config({"kafka.bootstrap.servers": "h:1", "topic": "t", named: columns})
         plan_columns(schema(**{"value": TEXT, name: data_type}), "t", config.named_columns)
 
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import NoRegistryAnswerError, SchemaRegistryError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.schemas import payload_schemas, schema_cache
 from spark_kafka_sink.datasource.schemas.payload_schemas import with_encoders
 from spark_kafka_sink.datasource.schemas.schema_cache import SchemaCache
@@ -54,7 +54,7 @@ def planned(url, **options):
         "kafka.bootstrap.servers": "h:9", "topic": "t", "valueColumns": "*", "valueFormat": "avro",
         "schema.registry.url": url, "kafka.max.block.ms": 1000,
     } | options  # fmt: skip
-    config = SinkConfig.parse(given)
+    config = parse_sink_config(given)
     return with_encoders(plan_columns(SCHEMA, config.topic, config.named_columns), SCHEMA, config)
 
 

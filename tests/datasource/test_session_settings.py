@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 
 NULLS = "spark.sql.jsonGenerator.ignoreNullFields"
 ZONE = "spark.sql.session.timeZone"
@@ -13,9 +13,9 @@ ZONE = "spark.sql.session.timeZone"
 def test_an_option_beats_the_sessions_setting():
     given = {"kafka.bootstrap.servers": "b:1", "valueColumns": "a"}
     of_session = {"sessionIgnoreNullFields": "false", "sessionTimeZone": "+05"}
-    json = SinkConfig.parse(given | of_session).named_columns.json
+    json = parse_sink_config(given | of_session).named_columns.json
     assert (json.ignore_null_fields, json.time_zone) == (False, "+05")
-    json = SinkConfig.parse(
+    json = parse_sink_config(
         given | of_session | {"jsonIgnoreNullFields": "true"}
     ).named_columns.json
     assert json.ignore_null_fields

@@ -37,6 +37,7 @@ def imported() -> set[str]:
         "config.names.unknown_options",
         "config.logins",
         "config.option_table",
+        "config.parsing",
         "config.schema_options",
         "datasource.exactly_once",
         "datasource.foreach_batch",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.topic_steps import OF_TOPIC, report_topic_step, topic_steps
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -36,7 +36,7 @@ def config(topic="t", **options):
     """Names with ``__`` for a dot."""
     named = {name.replace("__", "."): value for name, value in options.items()}
     given = {"kafka.bootstrap.servers": "broker:9092"} | named
-    return SinkConfig.parse(given if topic is None else given | {"topic": topic})
+    return parse_sink_config(given if topic is None else given | {"topic": topic})
 
 
 def rows_of(scene, config):

@@ -10,7 +10,7 @@ from change_feeds import Change, changes_of, debezium_rows, delta_rows, flink_ro
 from spark_kafka_sink import upserts
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.changelog import KEYS_OF_UPSERTS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.write.schema import plan_columns
 
 DELTA = "id long, text string, _change_type string, _commit_version long"
@@ -270,9 +270,9 @@ def test_a_table_that_upserts_has_written_has_a_feed_with_other_keys(spark, tmp_
     feed = table.selectExpr("*", "'insert' AS _change_type", "2L AS _commit_version")
     assert feed.schema["id"].metadata == {KEYS_OF_UPSERTS: ["id"]}
     for frame in (feed, upserts(feed, ["text"])):
-        config = SinkConfig.parse(OPTIONS | {"keyColumns": "text", "valueColumns": "*"})
+        config = parse_sink_config(OPTIONS | {"keyColumns": "text", "valueColumns": "*"})
         plan = plan_columns(frame.schema, "t", config.named_columns, changes=config.changes)
         assert [column.name for column in plan.key.columns] == ["text"]
-    config = SinkConfig.parse(OPTIONS | {"keyColumns": "id", "valueColumns": "*"})
+    config = parse_sink_config(OPTIONS | {"keyColumns": "id", "valueColumns": "*"})
     with pytest.raises(SchemaError, match="and upserts has kept the last change of each text"):
         plan_columns(frame.schema, "t", config.named_columns, changes=config.changes)

@@ -9,8 +9,7 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail
 from spark_kafka_sink.datasource.write import worker_progress
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -165,7 +164,7 @@ def test_a_watched_attempt_logs_no_more_lines(caplog):
 
 
 def config_of(kafka):
-    return ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    return parse_producer_config({"bootstrap.servers": kafka.bootstrap})
 
 
 @pytest.fixture
@@ -204,7 +203,7 @@ def test_a_worker_without_its_topic_is_quiet_for_a_while(monkeypatch):
     monkeypatch.setattr(worker_progress, "_SEND_MS", 200)
     monkeypatch.setattr(worker_progress, "EVERY_S", 0.0)
     quiet = WorkerSums()
-    nobody = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
+    nobody = parse_producer_config({"bootstrap.servers": "127.0.0.1:1"})
     attempt = worker_progress._Attempt(quiet, IDENTITY, ProgressSender(nobody, "progress"))
     attempt.running(progress(10, 1))
     assert quiet.add(IDENTITY, progress(20, 20_000), finished=False) is None
@@ -217,7 +216,7 @@ def test_a_connection_of_other_options_is_closed(kafka, tail):
     )
     for client in ("one", "two", "one"):
         given = {"bootstrap.servers": kafka.bootstrap, "client.id": client}
-        assert ProgressSender(ProducerConfig.parse(given), tail.topic).send(record)
+        assert ProgressSender(parse_producer_config(given), tail.topic).send(record)
     kept = worker_progress._clients()
     assert [config.client_id for config, _ in kept] == ["one"]
     assert len(tail.new_values(30_000)) == 3
@@ -248,4 +247,4 @@ def test_progress_has_a_topic_of_its_own(other):
     options = {"kafka.bootstrap.servers": "h:1", "topic": "t", "progressTopic": "x"}
     options |= {other: "x"} | ({"deliveryGuarantee": "exactly-once"} if other[0] == "c" else {})
     with pytest.raises(ConfigError, match=f"progressTopic and {other} are the same topic"):
-        SinkConfig.parse(options)
+        parse_sink_config(options)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from tests.programs import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +98,7 @@ def test_a_block_is_code_and_its_options_are_taken(page, block, tmp_path, monkey
         given |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
     if any("kafka.ssl" in name for name in given):
         given.setdefault("kafka.security.protocol", "SSL")  # the block above it on the page has it
-    SinkConfig.parse(given)
+    parse_sink_config(given)
 
 
 @pytest.mark.long

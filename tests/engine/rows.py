@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -83,7 +84,7 @@ def config(bootstrap: str, options: Mapping[str, object] | None = None) -> Produ
         "max.block.ms": "20000",
     }
     merged |= {name: str(value) for name, value in (options or {}).items()}
-    return ProducerConfig.parse(merged)
+    return parse_producer_config(merged)
 
 
 def send(producer: KafkaProducer, columns: ColumnPlan, batches: Iterable[pa.RecordBatch]) -> None:

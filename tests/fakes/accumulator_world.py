@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer, ReadyCheckResult
 from spark_kafka_sink.producer.accumulator.batch_filler import AppendResult, BatchFiller
@@ -53,7 +54,7 @@ def config_of(**options: object) -> ProducerConfig:
         "compression.type": "none",
     }
     given |= {name.replace("_", "."): str(value) for name, value in options.items()}
-    return ProducerConfig.parse(given)
+    return parse_producer_config(given)
 
 
 class Listener:

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from spark_kafka_sink.admin.admin_client import AdminClient
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import DeadLetterOptions, SinkConfig
+from spark_kafka_sink.config.sink_config import DeadLetterOptions
 from spark_kafka_sink.datasource.checks.topic_checks import TopicsNow
 from spark_kafka_sink.datasource.write.dead_letters import DeadLetters
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
@@ -20,7 +21,7 @@ from spark_kafka_sink.records.letters.row_limits import RowLimits
 def letter_options(topic: str) -> DeadLetterOptions:
     """errors.tolerance=all with this topic."""
     given = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": topic}
-    found = SinkConfig.parse({"kafka.bootstrap.servers": "b:1", **given}).dead_letters
+    found = parse_sink_config({"kafka.bootstrap.servers": "b:1", **given}).dead_letters
     assert found is not None
     return found
 

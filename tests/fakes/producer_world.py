@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.metadata import Metadata
@@ -72,7 +73,7 @@ class ProducerWorld:
         self._faults = NetworkFaults(latency_ms=latency_ms)
         self.cluster.create_topic("t", 2)
         self._made: list[KafkaProducer] = []
-        self.config = ProducerConfig.parse(
+        self.config = parse_producer_config(
             {"bootstrap.servers": "127.0.0.1:9093", "linger.ms": "0", "max.block.ms": "10000"}
         )
 

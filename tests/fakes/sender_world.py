@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import ApiError, ErrorCode
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
 from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
@@ -138,7 +138,7 @@ class SenderWorld:
             "enable.idempotence": str(idempotent).lower(),
         }
         given |= {name.replace("_", "."): str(value) for name, value in options.items()}
-        self.config = ProducerConfig.parse(given)
+        self.config = parse_producer_config(given)
         self.clock = FakeClock()
         seed = (cluster or cluster_of([1, 1, 2])) if seeded else None
         self.lifecycle, self.link = Lifecycle(), NetworkLink()

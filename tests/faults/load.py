@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
@@ -31,7 +32,7 @@ def config(bootstrap: str, **options: str) -> ProducerConfig:
         "max.block.ms": "30000",
     }
     merged.update({name.replace("_", "."): value for name, value in options.items()})
-    return ProducerConfig.parse(merged)
+    return parse_producer_config(merged)
 
 
 def arrow_batch(first: int, rows: int) -> pa.RecordBatch:

@@ -30,11 +30,11 @@ def save(spark, kafka3, tmp_path):
 
 def replicated(kafka3, replicas, **configs):
     from spark_kafka_sink.admin.admin_client import AdminClient
-    from spark_kafka_sink.config.producer_config import ProducerConfig
+    from spark_kafka_sink.config.parsing import parse_producer_config
     from spark_kafka_sink.protocol.topic_requests import NewTopic
 
     name = f"dead-{uuid.uuid4().hex[:8]}"
-    config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config) as admin:
         made = admin.create_topic(NewTopic(name, 1, replicas, configs))
     return name, made.topics[name][0]

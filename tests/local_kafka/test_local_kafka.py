@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.local_kafka import (
     KAFKA_VERSION,
     KafkaCluster,
@@ -98,7 +98,7 @@ def test_clients_and_brokers_may_use_different_addresses():
     """Not read by librdkafka: it may ask the advertised address, where nothing listens."""
     told = {"advertised.listeners": "PLAINTEXT://127.0.0.1:9"}
     with KafkaCluster(overrides=told) as cluster:
-        config = ProducerConfig.parse({"bootstrap.servers": cluster.bootstrap})
+        config = parse_producer_config({"bootstrap.servers": cluster.bootstrap})
         with AdminClient(config) as admin:
             (broker,) = admin.brokers(admin.deadline())
         assert (broker.host, broker.port) == ("127.0.0.1", 9)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_kafka_sink import KprodListener, last_report, register, show_progress
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.partition_reader import PartitionReader
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.executor_checks import check
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from tests.waiting import wait_for
@@ -81,7 +81,7 @@ class Session:
 
     def rows_sent(self) -> int:
         """Committed or not."""
-        with AdminClient(SinkConfig.parse(self.base).producer) as client:
+        with AdminClient(parse_sink_config(self.base).producer) as client:
             reader = PartitionReader(client, "", "")
             partitions = client.describe_topics((self.topic,)).topics[self.topic]
             ends = [

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import referencing
 
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.monitoring import open_lineage
 from spark_kafka_sink.datasource.monitoring.open_lineage import PAUSE_S, Collector
 from spark_kafka_sink.datasource.report.destinations import publish
@@ -41,7 +41,7 @@ def no_environment(monkeypatch):
 
 def report(**fields):
     made = report_of_batch(
-        SinkConfig.parse(OPTIONS), [message()], WriteOutcome.COMMITTED, wall_ms=1_700_000_000_123
+        parse_sink_config(OPTIONS), [message()], WriteOutcome.COMMITTED, wall_ms=1_700_000_000_123
     )
     values = {
         "application_name": "shop", "query_name": "orders-query", "batch_id": 7,
@@ -168,7 +168,7 @@ def test_a_collector_that_is_away_is_a_warning(monkeypatch, caplog):
     transport = {"type": "http", "url": "http://127.0.0.1:1", "timeout": 1, "retry": {"total": 0}}
     client = open_lineage.OpenLineageClient(config={"transport": transport})
     monkeypatch.setattr(open_lineage, "_collector", lambda: Collector(lambda: client))
-    config = SinkConfig.parse(OPTIONS | {"reportListeners": LISTENER})
+    config = parse_sink_config(OPTIONS | {"reportListeners": LISTENER})
     publish(report(), config)
     assert "a report can't be delivered" in caplog.text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from tests.notebooks.connect_server import told_by
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600)]
@@ -38,7 +38,7 @@ def test_an_interrupted_write_leaves_a_report(told, how):
 
 def test_an_interrupted_write_leaves_no_transaction(told, kafka, topic):
     assert told["tag"]["report"]["deliveryGuarantee"] == "exactly-once"
-    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka.bootstrap})
+    config = parse_sink_config({"kafka.bootstrap.servers": kafka.bootstrap})
     with TransactionClient(config.producer) as client:
         found, silent = client.open_transactions(topic, client.deadline(30_000))
     assert (list(found), list(silent)) == ([], [])

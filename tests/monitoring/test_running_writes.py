@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from spark_kafka_sink import KprodListener, RunningWrites, show_progress
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.datasource.monitoring import kprod_listener, progress_bar, running_writes
 from spark_kafka_sink.datasource.monitoring.prometheus_metrics import PrometheusMetrics
 from spark_kafka_sink.datasource.monitoring.running_writes import RunningWrite, Waits
@@ -34,7 +34,7 @@ class ProgressTopic:
             "kafka.bootstrap.servers": kafka.bootstrap, "topic": "t", "progressTopic": self.topic,
         }  # fmt: skip
         self.sender = ProgressSender(
-            ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap}), self.topic
+            parse_producer_config({"bootstrap.servers": kafka.bootstrap}), self.topic
         )
         self.running = RunningWrites(SPARK, self.options, lambda: self.now)
         assert self.running.read() == []

@@ -6,6 +6,7 @@ import struct
 from dataclasses import replace
 from typing import Any, Self
 
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.network.client.host_resolver import HostResolver
@@ -26,7 +27,7 @@ OK = struct.pack(">i", 0) + b"ok"
 
 def client_config(**config: int) -> ProducerConfig:
     """Java's defaults but for ``config``."""
-    parsed = ProducerConfig.parse({"bootstrap.servers": "10.0.0.1:9092", "client.id": "me"})
+    parsed = parse_producer_config({"bootstrap.servers": "10.0.0.1:9092", "client.id": "me"})
     return replace(parsed, **config)  # type: ignore[arg-type]  # of numbers
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.base.errors import RemoteProtocolError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.network.client.network_client import (
     MAX_THROTTLE_MS,
@@ -161,7 +161,7 @@ def test_a_huge_answer_costs_no_more_memory_than_its_frame(
     clock = FakeClock()
     net = SimulatedSelectable(clock)
     net.ranges = {**net.ranges, ApiKey.METADATA: (0, version)}
-    metadata = Metadata(ProducerConfig.parse({"bootstrap.servers": "10.0.0.1:9092"}), clock)
+    metadata = Metadata(parse_producer_config({"bootstrap.servers": "10.0.0.1:9092"}), clock)
     client = NetworkClient(
         client_config(),
         selector=net,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import CommitOutcomeUnknownError, KafkaError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import Step, StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import check_cluster, check_exactly_once
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -189,7 +189,7 @@ class Query:
         self.topic = self.key = new_topic(bootstrap)
         options = options_of(bootstrap, self.topic, deliveryGuarantee="exactly-once")
         options["kafka.transaction.timeout.ms"] = str(_TIMEOUT_MS)
-        self.config = SinkConfig.parse(options).producer
+        self.config = parse_sink_config(options).producer
 
     def driver(self) -> ExactlyOnceDriver:
         return ExactlyOnceDriver(self.config, _LOG)
@@ -300,14 +300,14 @@ def after_the_timeout(bootstrap: str) -> str:
 
 def check(bootstrap: str) -> str:
     """``kprod check`` for a default write: the row that is red, or yellow."""
-    config = SinkConfig.parse(options_of(bootstrap, new_topic(bootstrap)))
+    config = parse_sink_config(options_of(bootstrap, new_topic(bootstrap)))
     return _worst(list(check_cluster(config, timeout_ms=_CHECK_MS)))
 
 
 def check_of_exactly_once(bootstrap: str) -> str:
     """``kprod check --exactly-once``."""
     options = options_of(bootstrap, new_topic(bootstrap), deliveryGuarantee="exactly-once")
-    return _worst(list(check_exactly_once(SinkConfig.parse(options), timeout_ms=_CHECK_MS)))
+    return _worst(list(check_exactly_once(parse_sink_config(options), timeout_ms=_CHECK_MS)))
 
 
 def _worst(steps: Sequence[Step]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.base.errors import ErrorCode
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.network.client.metadata import Metadata
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
@@ -43,7 +43,7 @@ def answer(*topics: TopicMetadata, nodes: tuple[Node, ...] = NODES) -> MetadataR
     return MetadataResponse(Nodes.of(nodes), "cluster", 1, topics)
 
 
-CONFIG = ProducerConfig.parse(
+CONFIG = parse_producer_config(
     {
         "bootstrap.servers": "boot:9092,boot2:9093",
         "metadata.max.age.ms": str(MAX_AGE),

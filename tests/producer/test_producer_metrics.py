@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import BufferExhaustedError, KafkaTimeoutError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.network.channel.selectable import NetworkReceive, NetworkSend
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -144,7 +144,7 @@ class MeteredProducer:
         self.clock = FakeClock()
         self.metrics = ProducerMetrics(self.clock, client_id="me")
         self.pool = BufferPool(100, self.clock, self.metrics)
-        config = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
+        config = parse_producer_config({"bootstrap.servers": "127.0.0.1:9092"})
         accumulator = RecordAccumulator(config, self.clock, Lifecycle(), self.pool)
         self.recorder = ProduceRecorder(self.clock, self.metrics, accumulator)
 

@@ -25,7 +25,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
@@ -118,7 +118,7 @@ def await_no_open_transaction(kafka: RealKafka, topic: str) -> None:
 
 def end(kafka: RealKafka, prepared: PreparedTransaction, *, commit: bool) -> EndTxnResponse:
     """End somebody's transaction, from an admin client of this process."""
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
     find = find_coordinator([prepared.transactional_id])
     with AdminClient(config) as admin:
         answer = admin.loop.send_and_receive(Call(find, AnyBroker(), "it"), admin.deadline())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import DataError, RecordTooLargeError
 from spark_kafka_sink.config.named_columns import OnNullValue
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.records.bad_rows.bad_rows import BadRows, Reason
 from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from spark_kafka_sink.records.column_plan import ColumnPlan
@@ -39,7 +39,7 @@ PLAN = ColumnPlan(
 
 
 def config(**options):
-    return ProducerConfig.parse({"bootstrap.servers": "b:1", **options})
+    return parse_producer_config({"bootstrap.servers": "b:1", **options})
 
 
 def writer(limits=None, context=True, most=65_536, **options):

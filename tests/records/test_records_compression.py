@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.codec import gzip_decode, lz4_decode, zstd_decode
 
 from spark_kafka_sink.base.errors import CorruptRecordError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.records.compression import (
     Codec,
     CompressionRatioEstimator,
@@ -117,7 +117,7 @@ def test_gzip_is_one_member():
 
 
 def test_the_options_choose_codec_and_level():
-    config = ProducerConfig.parse(
+    config = parse_producer_config(
         {
             "bootstrap.servers": "127.0.0.1:9092",
             "compression.type": "zstd",

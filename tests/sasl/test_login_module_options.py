@@ -12,7 +12,7 @@ from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.logins.security_rules import MANY, login_modules
 from spark_kafka_sink.config.option import OptionType, Status
 from spark_kafka_sink.config.option_table import MECHANISMS
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -74,7 +74,7 @@ def settings(mechanism, module, options, inner):
     text = " ".join(f'{name}="{value}"' for name, value in inner.items())
     given = options | {"sasl.jaas.config": f"a.{module} required {text};"}
     try:
-        config = ProducerConfig.parse(
+        config = parse_producer_config(
             {"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL"}
             | {"sasl.mechanism": mechanism}
             | given

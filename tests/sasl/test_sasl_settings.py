@@ -21,7 +21,7 @@ from spark_kafka_sink.config.logins.sasl_settings import (
     UserAndPassword,
     sasl_settings,
 )
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from tests.sasl.identity_provider import RULE
 
 SECRET = "tr0mb0ne"
@@ -242,23 +242,23 @@ def test_a_reference_is_resolved_by_the_task_only():
         "kafka.sasl.username": "u",
         "kafka.sasl.password": "${env:KAFKA_PASSWORD}",
     }
-    assert SinkConfig.parse(BASE | by_reference).warnings == ()
+    assert parse_sink_config(BASE | by_reference).warnings == ()
     inside = 'PlainLoginModule required username="u" password="${file:/run/p}";'
     whole = "${file:/run/client.properties:sasl.jaas.config}"
     for jaas in (inside, whole):
         options = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas}
-        assert SinkConfig.parse(BASE | options).warnings == ()
+        assert parse_sink_config(BASE | options).warnings == ()
     url = {"kafka.sasl.mechanism": "OAUTHBEARER", f"kafka.{URL}": "${env:URL}", f"kafka.{ID}": "i"}
-    SinkConfig.parse(BASE | url | {f"kafka.{CLIENT_SECRET}": "${env:S}"})
+    parse_sink_config(BASE | url | {f"kafka.{CLIENT_SECRET}": "${env:S}"})
 
 
 def test_javas_only_settings_are_refused_where_they_matter():
     options = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u",
                "kafka.sasl.password": "p"}  # fmt: skip
     with pytest.raises(ConfigError, match=r"sasl\.login\.class"):
-        SinkConfig.parse(BASE | options | {"kafka.sasl.login.class": "com.acme.Login"})
+        parse_sink_config(BASE | options | {"kafka.sasl.login.class": "com.acme.Login"})
     with pytest.raises(ConfigError, match=r"assertion\.file"):
-        SinkConfig.parse(BASE | options | {"kafka.sasl.oauthbearer.assertion.file": "/x"})
-    found = SinkConfig.parse(BASE | options | {"kafka.sasl.kerberos.kinit.cmd": "/bin/kinit"})
+        parse_sink_config(BASE | options | {"kafka.sasl.oauthbearer.assertion.file": "/x"})
+    found = parse_sink_config(BASE | options | {"kafka.sasl.kerberos.kinit.cmd": "/bin/kinit"})
     (warning,) = found.warnings
     assert "kinit.cmd' has no effect" in warning

@@ -11,7 +11,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.config.logins.oauth_settings import AwsLogin, ClientCredentials
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.network.auth.login_factory import new_login
 
 AWS = "software.amazon.msk.auth.iam."
@@ -56,7 +56,7 @@ ENTRA = ClientCredentials(
 
 def parsed(block):
     """The configuration, and what its SASL settings name as the login or the token's source."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": "b:9093", "topic": "t"} | block)
+    config = parse_sink_config({"kafka.bootstrap.servers": "b:9093", "topic": "t"} | block)
     login = sasl_settings(dict(config.producer.security)).login
     return config, getattr(login, "source", login)
 

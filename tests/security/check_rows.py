@@ -6,7 +6,7 @@ from typing import Any
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.cli.explanation import explanation
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import Step, StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster
 from tests.secure_kafka import SecureKafka
@@ -16,7 +16,7 @@ def steps_of(
     bootstrap: str, options: dict[str, Any], timeout_ms: int = 30_000, clock: Clock | None = None
 ) -> list[Step]:
     """Every row; the producer's options, whose names have a dot, without the prefix ``kafka.``."""
-    config = SinkConfig.parse(
+    config = parse_sink_config(
         {"kafka.bootstrap.servers": bootstrap}
         | {
             n if "." not in n or n.startswith("errors.") else f"kafka.{n}": v

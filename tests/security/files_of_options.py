@@ -10,7 +10,7 @@ from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.logins.oauth_settings import TokenFile
 from spark_kafka_sink.config.names.config_file import read_lines
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.report_of_batch import report_of_batch
 from spark_kafka_sink.datasource.report.write_report import WriteOutcome
@@ -34,5 +34,5 @@ READERS: dict[str, Callable[[Path | str], object]] = {
 
 def publish_to(path: str) -> None:
     """A report of a batch, as a commit hands it to ``reportPath``."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
+    config = parse_sink_config({"kafka.bootstrap.servers": "h:1", "topic": "t", "reportPath": path})
     publish(report_of_batch(config, [], WriteOutcome.ABORTED, unfinished=[0]), config)

@@ -18,7 +18,7 @@ from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.logins.oauth_settings import TokenFile
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.names.config_file import read_lines
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.network.auth.login_factory import new_login
 from spark_kafka_sink.network.auth.token_sources import token_fetcher
 from tests.sasl.identity_provider import IdentityProvider, jwt, settings_of
@@ -264,4 +264,4 @@ def test_no_list_can_be_given_as_an_option():
     for variable in allow_lists.EVERY:
         for name in (variable, f"kafka.{variable}"):
             with pytest.raises(ConfigError):
-                SinkConfig.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", name: "/"})
+                parse_sink_config({"kafka.bootstrap.servers": "b:1", "topic": "t", name: "/"})

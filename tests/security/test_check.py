@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import (
     HOST_STEPS,
@@ -115,7 +115,7 @@ def test_a_clock_that_is_off_is_named(secure_kafka, settings, off_ms, state, tex
         assert first_red(steps) is found
         assert "NTP" in found.change
     options = {"kafka.bootstrap.servers": secure_kafka.kafka.bootstrap, "topic": topic}
-    alone = list(check_host(SinkConfig.parse(options), timeout_ms=5_000, clock=clock))
+    alone = list(check_host(parse_sink_config(options), timeout_ms=5_000, clock=clock))
     assert [step.name for step in alone] == list(HOST_STEPS)
     assert (alone[-1].state, text in alone[-1].said) == (state, True), "an executor finds it, too"
 
@@ -137,7 +137,7 @@ def test_an_executor_leaves_a_missing_topic_to_the_driver(secure_kafka):
         "kafka.bootstrap.servers": secure_kafka.kafka.bootstrap,
         "topic": "check.nobody-made-it",
     }
-    found = list(check_host(SinkConfig.parse(options), timeout_ms=60_000))
+    found = list(check_host(parse_sink_config(options), timeout_ms=60_000))
     assert [step.name for step in found] == list(HOST_STEPS)
     assert StepState.FAILED not in {step.state for step in found}
     assert found[-1].state is StepState.OK

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.protocol.request import ApiKey
@@ -35,7 +35,7 @@ def topic_of(kafka3, partitions, replicas, least, policy="delete"):
     topic = f"check-{uuid.uuid4().hex[:8]}"
     configs = {"min.insync.replicas": str(least), "cleanup.policy": policy}
     new = NewTopic(topic, partitions, replicas, configs)
-    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
+    config = parse_sink_config({"kafka.bootstrap.servers": kafka3.bootstrap})
     with AdminClient(config.producer) as admin:
         return topic, [p.replicas for p in admin.create_topic(new).topics[topic]]
 
@@ -264,7 +264,7 @@ def test_a_broker_that_knows_no_cluster_is_named(secure_kafka):
 @pytest.mark.cluster
 def test_a_list_without_every_brokers_answer_is_a_failure(kafka3):
     """What the two coordinate may be open. Without a majority they stay in the metadata."""
-    config = SinkConfig.parse({"kafka.bootstrap.servers": kafka3.bootstrap})
+    config = parse_sink_config({"kafka.bootstrap.servers": kafka3.bootstrap})
     ids = {check_id(prefix): prefix for prefix in (f"orders{number}" for number in range(60))}
     with TransactionClient(config.producer) as client:
         found = client.loop.coordinators(ids, client.deadline(60_000))

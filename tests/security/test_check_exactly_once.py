@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.datasource.checks.exactly_once_trial import OF_TRIAL
 from tests.programs import ROOT
 from tests.secure_kafka import acl, properties
@@ -42,7 +42,7 @@ def left_behind(bootstrap, log):
     from confluent_kafka.admin import AdminClient
 
     topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
-    config = ProducerConfig.parse({"bootstrap.servers": bootstrap})
+    config = parse_producer_config({"bootstrap.servers": bootstrap})
     with TransactionClient(config) as client:
         open_ = client.open_transactions("kprod~~check", client.deadline()).transactions
     return [t for t in topics if t.startswith(log)], [t.transactional_id for t in open_]

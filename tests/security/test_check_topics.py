@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.preflight import process_preflight
 from spark_kafka_sink.datasource.report.report_file import lacks
@@ -92,7 +92,7 @@ def test_a_topic_that_brokers_create_is_a_warning():
             assert row(steps, name).code == "KP0302"
             assert "the first write creates it" in row(steps, name).said
         assert row(steps, "progressTopic").code == "KP0703"
-        config = SinkConfig.parse({"kafka.bootstrap.servers": cluster.bootstrap} | named)
+        config = parse_sink_config({"kafka.bootstrap.servers": cluster.bootstrap} | named)
         with AdminClient(config.producer) as admin:
             assert not set(named.values()) & set(admin.topic_names(admin.deadline()))
         assert process_preflight().check(config, streaming=False) is not None

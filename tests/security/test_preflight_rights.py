@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base import errors
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.checks import preflight, topic_checks
 from tests.secure_kafka import acl
 
@@ -23,7 +23,7 @@ def look(secure_kafka, monkeypatch):
     options = secure_kafka.cluster.client_options("SSL", user="bob")
 
     def check(topic, **more):
-        config = SinkConfig.parse(
+        config = parse_sink_config(
             {f"kafka.{name}": value for name, value in options.items()}
             | {"topic": topic, "preflight": "required"}
             | more

@@ -20,7 +20,7 @@ from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.logins.sasl_settings import sasl_settings
 from spark_kafka_sink.config.option import Status, takes_references
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.network.channel.channel_builder import ChannelBuilder
 from tests.security.canaries import new_canary, search
@@ -95,7 +95,7 @@ def run(options: dict[str, str], caplog) -> str:
     caplog.set_level(logging.DEBUG)
     shown = []
     try:
-        config = ProducerConfig.parse(SERVERS | options)
+        config = parse_producer_config(SERVERS | options)
         shown += [repr(config), repr(config.security), repr(resolve(dict(config.security)))]
         with KafkaProducer(SERVERS | options) as producer:
             shown.append(repr(producer))
@@ -217,7 +217,7 @@ def test_an_empty_variable_does_not_switch_the_name_check_off(monkeypatch):
     monkeypatch.setenv("EMPTY", "")
     options = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "${env:EMPTY}"}
     with pytest.raises(ConfigError, match=r"\$\{env:EMPTY\}"):
-        ProducerConfig.parse(SERVERS | options)
+        parse_producer_config(SERVERS | options)
 
 
 def test_a_foreach_batch_shows_the_names_of_its_options_only():
@@ -233,7 +233,7 @@ def test_a_foreach_batch_shows_the_names_of_its_options_only():
 
 
 def sink(mechanism: str, module: str) -> SinkConfig:
-    return SinkConfig.parse(
+    return parse_sink_config(
         {
             "kafka.bootstrap.servers": "b:9092", "topic": "t",
             "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": mechanism,
@@ -276,7 +276,7 @@ def test_a_producer_of_ones_own_has_no_spark_that_could_show_it():
     options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     handler = {"sasl.login.callback.handler.class": "acme:P"}
     module = {"sasl.jaas.config": f'{OAUTH} apiKey="inline";'}
-    assert ProducerConfig.parse(SERVERS | options | handler | module)
+    assert parse_producer_config(SERVERS | options | handler | module)
 
 
 # --- a user's own code ----------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from spark_kafka_sink.base.security.secret_references import (
 from spark_kafka_sink.config.logins.security_rules import shown_by_spark
 from spark_kafka_sink.config.option import takes_references
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 
 SERVERS = {"bootstrap.servers": "b:9092"}
 TLS = SERVERS | {"security.protocol": "SSL", "ssl.keystore.location": "/k.pem"}
@@ -185,8 +184,9 @@ def test_an_error_shows_nothing_of_a_file(tmp_path):
     ],
 )
 def test_an_unknown_reference_is_an_error_on_the_driver(name, text, problem):
+    options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", f"kafka.{name}": text}
     with pytest.raises(ConfigError, match="kafka." + name) as raised:
-        SinkConfig.parse({"kafka.bootstrap.servers": "b:9092", "topic": "t", f"kafka.{name}": text})
+        parse_sink_config(options)
     assert problem in str(raised.value)
 
 
@@ -202,7 +202,7 @@ def test_a_files_line_with_a_foreign_reference_is_not_shown(tmp_path):
 def test_a_password_that_resembles_a_reference_is_a_password():
     for text in ("a${b}c", "${}", "${env", "$(env:X)", "x${vault:a:b}", "{file:/x}"):
         options = TLS | {"ssl.key.password": text}
-        config = ProducerConfig.parse(options)
+        config = parse_producer_config(options)
         assert resolve(dict(config.security))["ssl.key.password"] == Password(text)
 
 
@@ -230,14 +230,14 @@ def test_a_secret_that_spark_shows_is_refused_inline():
     options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.security.protocol": "SSL"}
     options[f"kafka.{chain}"] = "chain"
     with pytest.raises(ConfigError, match="Spark would show it") as raised:
-        SinkConfig.parse(options | {f"kafka.{name}": KEY})
+        parse_sink_config(options | {f"kafka.{name}": KEY})
     assert f"kafka.{name}=${{file:" in str(raised.value)
     assert "canary" not in str(raised.value)
     for reference in ("${file:/etc/key.pem}", "${env:KEY}"):
-        config = SinkConfig.parse(options | {f"kafka.{name}": reference})
+        config = parse_sink_config(options | {f"kafka.{name}": reference})
         assert (name, Password(reference)) in config.producer.security
     # A producer of one's own has no Spark that could show anything.
-    ProducerConfig.parse(SERVERS | {"security.protocol": "SSL", name: KEY, chain: "chain"})
+    parse_producer_config(SERVERS | {"security.protocol": "SSL", name: KEY, chain: "chain"})
 
 
 def test_every_secret_is_hidden_by_spark_or_refused_inline(spark):

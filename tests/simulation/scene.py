@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource import foreach_batch
 from spark_kafka_sink.datasource.exactly_once.named_writes import NamedWrites
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
@@ -362,7 +362,7 @@ class Scene(SceneByHand):
         """
         life = self.life
         tasks = life.tasks if tasks is None else tasks
-        config = SinkConfig.parse(options)
+        config = parse_sink_config(options)
         with self.driving(run):
             driver = f"d{run.process.nth}" if config.txn_app_id else ""
             transactions = plan_transactions(config, streaming=False, driver=driver)

@@ -11,6 +11,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription
 from spark_kafka_sink.base.clock import NEVER, Clock
 from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -66,7 +67,7 @@ class SceneByHand(SparkWorld):
         self.cluster.at(self.scheduler.now + milliseconds, event)
 
     def config(self, client_id: str) -> ProducerConfig:
-        config = ProducerConfig.parse(
+        config = parse_producer_config(
             {
                 "bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in self.cluster.ports),
                 "client.id": client_id,

@@ -20,6 +20,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource import foreach_batch
@@ -52,7 +53,7 @@ Save = Callable[[dict[str, str], int | None], None]
 
 @cache
 def config_of(options: tuple[tuple[str, str], ...]) -> SinkConfig:
-    return SinkConfig.parse(dict(options))
+    return parse_sink_config(dict(options))
 
 
 class Sink:

@@ -20,7 +20,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     SupersededError,
 )
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.foreach_batch import transaction
 from spark_kafka_sink.protocol.request import ApiKey
@@ -202,7 +202,7 @@ def a_group_has_members(scene: Scene) -> None:
     scene.cluster.groups.members["live"] = "Stable"
     options = scene.options(offsetsGroup="live", checkpointLocation="/checkpoints/orders")
     with scene.driving(scene.run("run-0")):
-        told = told_by(lambda: plan_transactions(SinkConfig.parse(options), streaming=True))
+        told = told_by(lambda: plan_transactions(parse_sink_config(options), streaming=True))
     assert isinstance(told, ConfigError), f"its offsets are moved: {told}"
 
 

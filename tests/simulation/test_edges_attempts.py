@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import (
     KafkaError,
     RefusedError,
 )
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.plan.write_plan import WritePlan
@@ -115,7 +115,7 @@ def test_the_abort_of_a_version_leaves_the_next_one_alone(scene: Scene, delay_ms
 
     scene.job(run, app(0), 0)
     with scene.driving(run):
-        config = SinkConfig.parse(app(1))
+        config = parse_sink_config(app(1))
         plan = plan_transactions(config, streaming=False, driver=f"d{run.process.nth}")
         failing = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, plan)
         scene.attempts(run, 1, plan, 1)[-1].worker.process.kill()
@@ -341,7 +341,7 @@ def test_no_key_of_a_job_without_a_name_is_no_row(scene: Scene, is_visible: bool
     """
     run, control = scene.run("driver"), scene.control
     scene.changes.update(transaction_timeout_ms=15 * TIMEOUT_MS)
-    config = SinkConfig.parse(scene.options())
+    config = parse_sink_config(scene.options())
     with scene.driving(run):
         transactions = plan_transactions(config, streaming=False, driver="")
         plan = WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None, transactions)

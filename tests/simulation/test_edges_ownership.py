@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaError, SupersededError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.plan.write_plan import WritePlan
 from spark_kafka_sink.protocol.cluster import TopicPartition
@@ -186,7 +186,7 @@ def test_an_abort_without_its_run_leaves_other_runs_alone(
     before they write, and Spark aborts its micro-batch without a message.
     """
     run = scene.run("run-0")
-    config = SinkConfig.parse(scene.options())
+    config = parse_sink_config(scene.options())
     stream = PlannedBatch(WritePlan(config, ColumnPlan(topic=TOPIC, value_column=0), None))
     with scene.driving(run):
         for number in range(4):

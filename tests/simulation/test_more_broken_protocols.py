@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, ErrorCode, KafkaError, SupersededError
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import abort, commit
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
@@ -54,7 +55,7 @@ def an_abort_has_no_message(scene: Scene) -> None:
     mine, other = scene.run("run-0"), scene.run("run-1")
     plan = replace(scene.plan(mine), driver="mine")
     messages = scene.write(mine, 0, plan)
-    config = SinkConfig.parse(scene.options())
+    config = parse_sink_config(scene.options())
     with scene.driving(other):
         assert abort(config, None, [], 0, tasks_may_run=True, driver_token="another") == ()
     told = told_by(lambda: scene.commit(mine, 0, plan, messages))
@@ -229,7 +230,7 @@ def a_checkpoint_is_copied(scene: Scene) -> None:
 
     def planned(run: Run, checkpoint: str) -> tuple[SinkConfig, TransactionPlan]:
         options = scene.options(checkpointLocation=checkpoints.path(checkpoint))
-        config = SinkConfig.parse(options)
+        config = parse_sink_config(options)
         with scene.driving(run):
             return config, plan_transactions(config, streaming=True)
 

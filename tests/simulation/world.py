@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
@@ -155,7 +155,7 @@ class World:
             random.setstate(before)
 
     def _write(self) -> None:
-        config = ProducerConfig.parse(self.life.options)
+        config = parse_producer_config(self.life.options)
         producer = KafkaProducer(
             config,
             clock=self.scheduler,

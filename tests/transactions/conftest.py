@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from tests.real_kafka import RealKafka
 from tests.simulation.conftest import marked
 from tests.simulation.scene import Scene, scene_of
@@ -33,7 +33,7 @@ def operators_kafka(kafka: RealKafka) -> RealKafka:
 
 @pytest.fixture(scope="module")
 def client(operators_kafka: RealKafka) -> Iterator[TransactionClient]:
-    config = ProducerConfig.parse({"bootstrap.servers": operators_kafka.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": operators_kafka.bootstrap})
     with TransactionClient(config) as found:
         yield found
 

@@ -28,6 +28,7 @@ from spark_kafka_sink.base.errors import (
     RecordTooLargeError,
     SupersededError,
 )
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.client_factory import new_network_client
 from spark_kafka_sink.network.client.client_request import ClientRequest
@@ -64,7 +65,7 @@ class Drivers:
         self.clients: list[TransactionClient] = []
 
     def new(self, new_client: NewClient | None = None, **options: object) -> CommitLog:
-        config = ProducerConfig.parse({"bootstrap.servers": self.kafka.bootstrap})
+        config = parse_producer_config({"bootstrap.servers": self.kafka.bootstrap})
         self.clients.append(TransactionClient(config, new_client=new_client))
         return CommitLog(self.clients[-1], self.topic, **options)  # type: ignore[arg-type]
 
@@ -296,7 +297,7 @@ def test_settings_that_may_lose_decisions_are_warned_of(
     compact = {"cleanup.policy": "compact"}
     risky = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     safe = {"min.insync.replicas": "2"}
-    config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": kafka3.bootstrap})
 
     def told_of(topic: str, configs: dict[str, str], replicas: int = 3) -> list[str]:
         with TransactionClient(config) as client:

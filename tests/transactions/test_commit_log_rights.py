@@ -13,7 +13,7 @@ import pytest
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthorizationError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
@@ -27,7 +27,7 @@ Rights = tuple[tuple[str, str, str], ...]
 def write(options: dict[str, str], topic: str, key: str) -> None:
     """Open, write, read."""
     deadline = SystemClock().now_ms() + 20_000
-    with TransactionClient(ProducerConfig.parse(options)) as client:
+    with TransactionClient(parse_producer_config(options)) as client:
         log = CommitLog(client, topic)
         log.open(key, deadline).write(STATE, deadline)
         assert log.read(key, deadline).state == STATE
@@ -70,7 +70,7 @@ def test_a_topic_that_may_not_be_seen_is_named_at_once(secure_kafka: SecureKafka
     begun = time.monotonic()
     with (
         acl(secure_kafka, "bob"),
-        TransactionClient(ProducerConfig.parse(bob)) as client,
+        TransactionClient(parse_producer_config(bob)) as client,
         pytest.raises(AuthorizationError, match=f"topic {topic}: TOPIC_AUTHORIZATION_FAILED"),
     ):
         write_record(client, TopicRecord(topic, b"{}"), client.deadline(60_000))

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ApiError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import Payload
@@ -165,7 +165,7 @@ def test_a_record_by_itself_is_visible_at_once(scene: Scene) -> None:
 
 @pytest.mark.broker
 def test_a_broker_takes_both_kinds_and_a_missing_topic_fails(kafka: RealKafka) -> None:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap, "max.block.ms": "2000"})
+    config = parse_producer_config({"bootstrap.servers": kafka.bootstrap, "max.block.ms": "2000"})
     topic = kafka.unique_topic("reports", 1)
     key = topic.replace("-", "")
     with ExactlyOnceDriver(config, "__kprod_commits") as driver:

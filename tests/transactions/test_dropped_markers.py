@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewTopic
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
@@ -39,7 +39,7 @@ NODE = 2
 
 @pytest.fixture
 def stage(kafka3: RealKafka) -> Iterator[Stage]:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka3.bootstrap, "max.block.ms": "20000"})
+    config = parse_producer_config({"bootstrap.servers": kafka3.bootstrap, "max.block.ms": "20000"})
     topic = f"alone-{uuid.uuid4().hex[:8]}"
     new = NewTopic(topic, num_partitions=1, replica_assignment=[[NODE]])
     admin = ConfluentAdmin({"bootstrap.servers": kafka3.bootstrap})

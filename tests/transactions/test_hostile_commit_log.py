@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_kafka_sink.admin.call import Call, Leader
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import KafkaTimeoutError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest
 from spark_kafka_sink.records import log_records
@@ -102,7 +102,7 @@ def hostile(key: bytes) -> bytes:
 
 
 def produce(kafka: RealKafka, tp: TopicPartition, data: bytes) -> None:
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
     request = ProduceRequest(-1, 30_000, (PartitionProduceData(tp, [data], len(data)),), None)
     with TransactionClient(config) as client:
         call = Call(request, Leader(tp), "it", lambda response: response.partitions[0].error)

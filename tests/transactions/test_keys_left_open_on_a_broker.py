@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.base.errors import CommitError, KafkaError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
@@ -34,7 +34,7 @@ class Query:
         self.topic = kafka.unique_topic("query")
         self.log = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
         self.key = log_key(f"p{uuid.uuid4().hex[:8]}")
-        self.config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+        self.config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
         self._drivers = drivers
         self.planner = self.driver()
 

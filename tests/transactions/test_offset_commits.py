@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -94,7 +94,7 @@ class Group:
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
     newer = request.param != "Kafka 3.9"
     kafka: RealKafka = request.getfixturevalue("kafka" if newer else "kafka_3_9")
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
     with TransactionClient(config) as client:
         version = client.transaction_version(client.clock.now_ms() + TIMEOUT_MS)
         assert version == (2 if newer else 1)
@@ -170,7 +170,7 @@ def test_more_offsets_than_one_request_may_bring(group: Group) -> None:
 def test_each_missing_right_is_named(secure_kafka: SecureKafka) -> None:
     name = f"group-{uuid.uuid4().hex[:8]}"
     topic = secure_kafka.kafka.unique_topic("source", 1)
-    bob = ProducerConfig.parse(secure_kafka.cluster.client_options("SSL", user="bob"))
+    bob = parse_producer_config(secure_kafka.cluster.client_options("SSL", user="bob"))
     transactional_id = f"{name}~run~g2.offsets~0"
     on_id = ("TRANSACTIONAL_ID", transactional_id, "WRITE")
     describe, read = ("GROUP", name, "DESCRIBE"), ("GROUP", name, "READ")

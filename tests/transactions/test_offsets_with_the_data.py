@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as TheirPartition
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ApiError, CommitError
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.transactions.batches import Batch
@@ -32,7 +32,7 @@ class Sink:
     def __init__(self, kafka: RealKafka) -> None:
         self.kafka = kafka
         self.topic = kafka.unique_topic("rows", 2)
-        config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+        config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
         self.client = TransactionClient(config)
         self.driver = ExactlyOnceDriver(config, "__kprod_commits")
         self.key = f"o{uuid.uuid4().hex[:8]}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver, shared_driver
 
 
 def config_of(client: int) -> ProducerConfig:
-    return ProducerConfig.parse(
+    return parse_producer_config(
         {"bootstrap.servers": "127.0.0.1:1", "client.id": f"client-{client}"}
     )
 

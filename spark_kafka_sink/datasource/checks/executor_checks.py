@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, KafkaError, safe_text
 from spark_kafka_sink.base.security.secret_references import UnresolvedReferenceError
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.checks.check_steps import Step, StepState, failed, red
 from spark_kafka_sink.datasource.checks.cluster_checks import STEPS, check_cluster, check_host
@@ -65,7 +66,7 @@ def check(
     Raises ConfigError for options that a write would refuse. If the job can't run, the result
     contains a failed step.
     """
-    config, timeout_ms = SinkConfig.parse(options), int(timeout_s * 1000)
+    config, timeout_ms = parse_sink_config(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
     found = check_executors(spark, config, timeout_ms=timeout_ms, whole=remote)
     if remote:

@@ -19,7 +19,7 @@ from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import OptionText
 from spark_kafka_sink.config.option_table import SINK_OPTIONS
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import sink_config_of
 from spark_kafka_sink.datasource.jobs.backfill_ledger import (
     Caller,
     Ledger,
@@ -125,7 +125,7 @@ def schema_with_state(options: Mapping[str, str]) -> StructType:
 
 def _answered(request: Json, options: Mapping[str, str]) -> Json:
     given = given_options(options, PREFIX)
-    config = SinkConfig.of(given)
+    config = sink_config_of(given)
     prefix = check_part("transactionalIdPrefix", config.transactional_id_prefix or DEFAULT_PREFIX)
     name, caller = request["name"], Caller(**request["caller"])
     with shared_driver(config.producer, config.commit_log_topic) as driver:

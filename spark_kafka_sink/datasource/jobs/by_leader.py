@@ -180,9 +180,9 @@ def _places(
     from spark_kafka_sink.config.names.given_options import given_options
     from spark_kafka_sink.config.names.unknown_options import PREFIX
     from spark_kafka_sink.config.option_table import PARTITIONER_NAMES
-    from spark_kafka_sink.config.sink_config import SinkConfig
+    from spark_kafka_sink.config.parsing import sink_config_of
 
-    config = SinkConfig.of(given_options(options, PREFIX))
+    config = sink_config_of(given_options(options, PREFIX))
     name = config.producer.partitioner_class
     _refuse(config.topic is None, "a column topic", "write each topic by itself: set topic")
     _refuse(

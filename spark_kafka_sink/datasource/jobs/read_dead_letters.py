@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.committed_reader import CommittedReader
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.process.active_session import active_session
 from spark_kafka_sink.datasource.process.plain_errors import without_traceback
 from spark_kafka_sink.datasource.process.process_logging import configure_logging
@@ -57,7 +57,7 @@ class DeadLetterReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         given = dict(options)
         self._topic = given.pop(DEAD_LETTERS.lower())
-        self._config = SinkConfig.parse(given).producer
+        self._config = parse_sink_config(given).producer
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:

@@ -18,7 +18,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.described_fields import from_json
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.json_object import json_object
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.monitoring.measurements import NO_QUERY
 from spark_kafka_sink.datasource.monitoring.topic_tail import TopicTail
 from spark_kafka_sink.datasource.write.worker_progress import EVERY_S, WorkerProgress
@@ -108,7 +108,7 @@ class RunningWrites:
         options: Mapping[str, str],
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        config = SinkConfig.parse(options)
+        config = parse_sink_config(options)
         if config.progress_topic is None:
             raise ConfigError(
                 "progressTopic is not set, and so no task sends its progress",

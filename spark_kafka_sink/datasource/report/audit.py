@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import (
     KafkaTimeoutError,
     RefusedError,
 )
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.report.audit_verdict import (
     AuditVerdict,
     PartitionAudit,
@@ -120,7 +120,7 @@ def audit(
     responds.
     """
     claims = claims_of(report)
-    config = SinkConfig.parse(options).producer
+    config = parse_sink_config(options).producer
     limit_ms = int(timeout_s * 1000)
     config = replace(config, max_block_ms=limit_ms, delivery_timeout_ms=limit_ms)
     with AdminClient(impatient(config)) as client:

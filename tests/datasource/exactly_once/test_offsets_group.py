@@ -12,8 +12,7 @@ from confluent_kafka import Consumer, ShareConsumer
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.group_requests import LIST_GROUPS
@@ -42,7 +41,7 @@ def plan(kafka: RealKafka, group: str) -> Callable[..., object]:
             "txnContext": WriteContext("run").to_option(),
             "offsetsGroup": group,
         }
-        return plan_transactions(SinkConfig.parse(options | more), streaming=False)
+        return plan_transactions(parse_sink_config(options | more), streaming=False)
 
     return plan
 
@@ -57,7 +56,7 @@ def member(request: pytest.FixtureRequest, kafka: RealKafka, group: str) -> Iter
         consumer = Consumer(of_group | {"group.protocol": request.param})
     with closing(consumer):
         consumer.subscribe([kafka.unique_topic("read", 1)])
-        config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+        config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
         with TransactionClient(config) as client:
 
             def joined() -> bool:

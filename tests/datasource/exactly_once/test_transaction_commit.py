@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError, KafkaTimeoutError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.exactly_once.transaction_commit import (
     payload_of,
     prepared_transactions,
@@ -25,7 +25,7 @@ from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from tests.datasource.commit_messages import message
 from tests.datasource.exactly_once.transaction_plans import NAMED_JOB, config
 
-CONFIG = SinkConfig.parse(
+CONFIG = parse_sink_config(
     {"kafka.bootstrap.servers": "h:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
 )
 JOBS = Owner("p~app", "j0b", "", 3, Numbering.VERSIONS)

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.exactly_once import transaction_commit
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import plan_transactions
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import process_worker
@@ -27,14 +27,14 @@ print(base64.b64encode(pickle.dumps(stream_task(config, plan, 0, ["a", "b"]))).d
 
 @pytest.fixture
 def config(options):
-    yield SinkConfig.parse(options)
+    yield parse_sink_config(options)
     process_worker().warm.close()
 
 
 def test_a_timeout_above_the_brokers_limit_fails_at_planning(options):
     options |= {"kafka.transaction.timeout.ms": str(2**31 - 1)}
     with pytest.raises(ConfigError, match=r"transaction\.max\.timeout\.ms"):
-        plan_transactions(SinkConfig.parse(options), streaming=True)
+        plan_transactions(parse_sink_config(options), streaming=True)
 
 
 def test_an_abort_without_messages_sweeps_its_own_drivers(config, topic, consume):

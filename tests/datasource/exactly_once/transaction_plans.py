@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -63,4 +64,4 @@ def identity(**changes: object) -> TaskIdentity:
 
 
 def config(**options: str) -> SinkConfig:
-    return SinkConfig.parse(OPTIONS | options)
+    return parse_sink_config(OPTIONS | options)

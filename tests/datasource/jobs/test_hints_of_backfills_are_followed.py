@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import CommitLogError
 from spark_kafka_sink.cli.app import app
-from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.datasource.jobs.backfill_ledger import Caller, Ledger
 from spark_kafka_sink.datasource.jobs.backfill_plan import BackfillPlan
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
@@ -57,7 +57,7 @@ class Recorded:
 @pytest.fixture
 def recorded(kafka: RealKafka) -> Iterator[Recorded]:
     topic = kafka.unique_topic("commits", 1, {"cleanup.policy": "compact"})
-    config = ProducerConfig.parse({"bootstrap.servers": kafka.bootstrap})
+    config = parse_producer_config({"bootstrap.servers": kafka.bootstrap})
     with TransactionClient(config) as client:
         where = ("-b", kafka.bootstrap, "--log-topic", topic)
         found = Recorded(client, CommitLog(client, topic), where)
