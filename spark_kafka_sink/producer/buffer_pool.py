@@ -1,8 +1,9 @@
-"""Limits the producer's memory to buffer.memory: counts bytes, and blocks writers at the limit.
+"""Limits the memory of a producer to buffer.memory. Counts bytes, and blocks writers at the limit.
 
-Owns: the count and the queue of waiters; the number of batches that view a chunk's buffer. Never:
-the bytes themselves (Java's free list of batch.size buffers has no use here). The pool is between
-the writer's encoder and the accumulator (rule R6: back-pressure).
+Owns: the number of free bytes, the queue of waiting writers, and the number of batches that view a
+buffer of encoded rows. Never: the buffers themselves. (Java's BufferPool also keeps free buffers
+for reuse.) A writer that waits here cannot encode more rows. This is the back-pressure of the
+producer (DESIGN.md, rule R6).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from spark_kafka_sink.base.errors import (
 
 
 class _Waiter:
-    """A waiting writer. ``gathered`` bytes of the requested ``size`` are already reserved for
-    it.
+    """A writer that waits for ``size`` bytes. ``gathered`` is the number of bytes that are already
+    reserved for it.
     """
 
     __slots__ = ("gathered", "served", "size")
@@ -35,10 +36,10 @@ class _Waiter:
 
 
 class SharedBuffer:
-    """The buffer of a chunk's encoded records, which batches view.
+    """A buffer of encoded records that several batches view. ``views`` is the number of views.
 
-    All of its ``size`` bytes stay allocated in the pool until no batch views it any more. Guarded
-    by the accumulator's lock.
+    The pool counts all ``size`` bytes of the buffer until the last view ends. The accumulator's
+    lock guards it.
     """
 
     __slots__ = ("size", "views")
@@ -49,17 +50,19 @@ class SharedBuffer:
 
 
 class PoolMetrics(Protocol):
-    """Records waits for memory (``producer_metrics.py``)."""
+    """The interface by which the pool records waits for memory. ``producer_metrics.py`` implements
+    it.
+    """
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None: ...
 
 
 class BufferPool:
-    """Counts the producer's memory, with a first-in-first-out queue of waiting writers (Java's
-    BufferPool).
+    """Counts the memory of a producer. If no memory is free, writers wait in the order of their
+    requests (Java's BufferPool).
 
-    One lock (``_lock``) guards ``_available``, ``_waiters``, ``_closed`` and the waiters' gathered
-    bytes. No other code is called while the lock is held.
+    One lock (``_lock``) guards ``_available``, ``_waiters``, ``_closed`` and the waiters'
+    ``gathered`` bytes. No other code is called while the lock is held.
     """
 
     __slots__ = ("_available", "_clock", "_closed", "_lock", "_metrics", "_waiters", "total")
@@ -76,24 +79,28 @@ class BufferPool:
 
     @property
     def available(self) -> int:
-        """The unused bytes. May be slightly negative after :meth:`adjust`."""
+        """The number of free bytes. It may be slightly negative after :meth:`adjust`."""
         return self._available
 
     @property
     def waiters(self) -> int:
-        """The number of waiting writers. Read without the lock, because the sender polls it."""
+        """The number of writers that wait for memory. Read without the lock, because the sender
+        reads it in every pass.
+        """
         return len(self._waiters)
 
     def allocate(
         self, size: int, deadline_ms: int, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Allocates ``size`` bytes, and blocks until ``deadline_ms`` at most.
+        """Allocates ``size`` bytes. Waits for free memory until ``deadline_ms`` (monotonic ms).
 
-        If the call must wait, it calls ``on_wait`` once, without the lock. This wakes the sender,
-        because only the sender can free memory, and open batches may hold all of it.
+        If the call must wait, it calls ``on_wait`` once, without the lock. ``on_wait`` wakes the
+        sender. Memory is freed only when batches are sent, and batches that are not full may hold
+        all of it.
 
-        Raises RecordTooLargeError for more bytes than the pool's total, BufferExhaustedError at the
-        deadline, and IllegalStateError if the pool is closed. A failed call allocates nothing.
+        Raises RecordTooLargeError if ``size`` is larger than the whole pool, BufferExhaustedError
+        at the deadline, and IllegalStateError if the pool is closed. A failed call allocates
+        nothing.
         """
         if size > self.total:
             raise RecordTooLargeError(
@@ -140,8 +147,9 @@ class BufferPool:
         )
 
     def _serve_waiters(self) -> None:
-        """Gives free bytes to the waiters, in order of arrival. The first waiter may get a part of
-        its bytes and the rest later, so that a large request never starves.
+        """Gives free bytes to the waiting writers, in the order of their requests. The first writer
+        may get a part of its bytes now and the rest later. So a large request is not overtaken by
+        smaller requests.
         """
         while self._waiters and self._available > 0:
             head = self._waiters[0]
@@ -161,15 +169,17 @@ class BufferPool:
                 self._serve_waiters()
 
     def adjust(self, old_size: int, new_size: int) -> None:
-        """Updates the count after a size change (compression, split), without blocking.
+        """Changes the count after a batch has changed its size from ``old_size`` to ``new_size``
+        bytes, by compression or by a split. Never blocks.
 
-        Incompressible records grow by a few bytes. So :attr:`available` may become negative,
-        because the thread that closes a batch must never wait for memory.
+        Records that do not compress become a few bytes larger. :attr:`available` then may become
+        negative. This is allowed, because the thread that closes a batch must never wait for
+        memory.
         """
         self.deallocate(old_size - new_size)
 
     def close(self) -> None:
-        """Rejects all further allocations, and wakes all waiters. Bytes may still be
+        """Rejects all later allocations, and wakes all waiting writers. Memory can still be
         deallocated.
         """
         with self._lock:

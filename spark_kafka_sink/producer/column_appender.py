@@ -1,13 +1,14 @@
-"""Appends the rows of columns to the accumulator, chunk by chunk.
+"""Appends rows of columns to the accumulator, in chunks of a few MiB.
 
-Owns: the size of a chunk, and the steps for each chunk: metadata, partitions, groups, memory,
-positions, encoding, appending, and encoding refused slices again (steps 4 to 7 of a record's way);
-and the writer's wait for input. Runs on the writer thread, one thread at a time. Never: bytes,
-queues, the effect of an error on the producer.
+Owns: the size of a chunk, the steps for each chunk, and the writer's wait for input. The steps are:
+wait for metadata, choose partitions, group the rows by partition, allocate memory, read the
+positions in the open batches, encode, append, and encode refused slices again (DESIGN.md, steps 4
+to 7). A *slice* is the encoded rows of one partition for one batch. Runs on the thread that writes,
+one thread at a time. Never: bytes, queues, the effect of an error on the producer.
 
-Memory is allocated for a whole chunk *before* positions are read, because the wait for memory may
-be long. While the writer waits, the sender closes open batches to free memory. If slices were
-encoded before the wait, all of them would be refused after it.
+Memory for the whole chunk is allocated *before* the positions in the open batches are read. The
+reason: allocating may wait long, and meanwhile the sender closes open batches to free memory. Rows
+that were encoded for positions in these batches would then be refused, and encoded again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _ROWS_OF_A_SLICE = 32
 
 
 class ColumnAppender:
-    """Appends the rows of columns to the accumulator, chunk by chunk."""
+    """Appends rows of columns to the accumulator, in chunks of a few MiB."""
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class ColumnAppender:
         self.chunk_size = self._usual
 
     def append(self, columns: RecordColumns) -> None:
-        """Appends all rows. If this call raises an error, some of the rows may have been
-        appended.
+        """Appends all rows of ``columns``. If this call raises an error, some of the rows may
+        already be in batches.
         """
         chunks = slices = size = 0
         for chunk in columns.chunks(self.chunk_size):
@@ -102,8 +103,8 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """The chunk size for the next columns. The previous columns had ``chunks`` chunks with
-        ``slices`` slices each on average.
+        """The best chunk size for the next columns. The last columns were divided into ``chunks``
+        chunks, and each chunk into ``slices`` slices on average.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, not with those that it had: twice as
@@ -117,8 +118,8 @@ class ColumnAppender:
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 
     def _append_chunk(self, chunk: RecordColumns, size: int) -> int:
-        """Appends one chunk, and returns its number of slices. ``size`` is an upper bound of the
-        chunk's size in bytes (:meth:`_upper_bound`).
+        """Appends one chunk of rows, and returns the number of its slices. ``size`` is the upper
+        bound of :meth:`_upper_bound`, in bytes.
         """
         topics = chunk.topics()
         cluster = self._await_topics(topics)
@@ -167,11 +168,11 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes the refused slices of a chunk again, for the current positions.
+        """Encodes the slices ``refused`` again, for the current positions in the open batches.
 
-        Only the first slice of each partition needs new bytes, because only this slice may continue
-        an open batch. Each later slice of the partition opens a new batch (generation 0), so its
-        bytes stay valid.
+        Only the first slice of each partition is encoded again, because it may continue an open
+        batch. Each later slice of the partition begins a new batch (generation 0). Its bytes do not
+        depend on a position, so they are used again.
         """
         if not refused:
             return EncodedSlices.of(())
@@ -192,8 +193,8 @@ class ColumnAppender:
         return cluster
 
     def _upper_bound(self, chunk: RecordColumns) -> int:
-        """An upper bound of the encoded size of ``chunk`` in bytes, without a pass over the
-        rows.
+        """An upper bound of the size in bytes of the encoded rows of ``chunk``. It is computed from
+        the columns' sizes, without a loop over the rows.
         """
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory
@@ -230,10 +231,10 @@ class ColumnAppender:
 
 
 class WaitingForInput:
-    """A context manager in which a writer of columns waits for input. The time of linger.ms runs
-    only in this context.
+    """A context manager around the writer's wait for its next rows. The time of linger.ms counts
+    only within this context.
 
-    ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
+    Example: ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
     """
 
     __slots__ = ("_accumulator", "_clock", "_wakeup", "delay_ms")

@@ -1,21 +1,22 @@
-"""Sends the queued records of producers that were not closed when the interpreter exits.
+"""Sends the queued records of producers that were not closed, when the Python interpreter exits.
 
-Owns: the list of this process's producers with a network thread, and their treatment at the exit of
-the interpreter. Never: a close that a program calls (``kafka_producer.py``).
+Owns: the list of this process's producers with a network thread, and the steps at the exit of the
+interpreter. Never: a close that the program itself calls (``kafka_producer.py``).
 
-The network thread is a daemon. So a script that ends without ``close`` would otherwise lose its
-queued records without a message. When the interpreter exits, the order of events is:
+The network thread is a daemon thread. Without this module, a script that ends without ``close``
+would lose its queued records without a message. The interpreter exits in these steps:
 
-1. The main thread ends. ``threading`` joins the threads that are no daemons. These threads may
-   still send.
-2. The functions of ``atexit`` run, the newest first; daemon threads still run. Our function runs
-   here.
+1. The main thread ends. ``threading`` joins the threads that are not daemons. These threads may
+   still call ``send``.
+2. The functions that ``atexit`` has registered run, the newest first. Daemon threads still run.
+   :func:`flush_at_exit` runs in this step.
 3. The interpreter stops every daemon thread.
 
-A child of ``multiprocessing`` skips step 2. In such a child, a finalizer of ``multiprocessing``
-runs our function. A child of ``os.fork`` has copies of its parent's producers, which are ignored.
-If a process ends by ``os._exit`` (Spark's forked workers) or by a signal, none of these steps runs.
-A producer with nothing to send, such as a warm producer between two tasks, does not delay the exit.
+A child process of ``multiprocessing`` skips step 2. In such a process, a finalizer of
+``multiprocessing`` calls :func:`flush_at_exit`. A child process of ``os.fork`` has copies of its
+parent's producers. The module ignores these copies. If a process ends by ``os._exit`` (as Spark's
+forked workers do) or by a signal, none of these steps runs. A producer without queued records does
+not delay the exit.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _QUIET_S: Final = 1.0
 
 
 class _Watched:
-    """The producers of this process. ``lock`` guards the list, because any thread may create a
-    producer.
+    """The producers of this process that have a network thread. ``lock`` guards the list, because
+    any thread may create a producer.
     """
 
     lock = threading.Lock()
@@ -58,8 +59,8 @@ class _Watched:
 
 
 def watch(parts: ProducerParts) -> None:
-    """Registers a producer that has just started, so that its queue is sent at the interpreter's
-    exit.
+    """Registers a producer that has just started. :func:`flush_at_exit` will then send its queued
+    records when the interpreter exits.
     """
     with _Watched.lock:
         _Watched.parts = [one for one in _Watched.parts if _has_thread(one)]
@@ -76,16 +77,17 @@ def watch(parts: ProducerParts) -> None:
 
 
 def _is_child_of_multiprocessing() -> bool:
-    """True in a child process of ``multiprocessing``. This check does not import
-    ``multiprocessing``: such a child has already loaded it, and a task of Spark should not load it.
+    """True in a child process of ``multiprocessing``. The check does not import
+    ``multiprocessing``. Such a child process has already imported it, and a Spark task should not
+    import it.
     """
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
 
 
 def _renew_lock() -> None:
-    """Replaces the lock in a forked child, because another thread may have held the lock at the
-    fork.
+    """Creates a new lock in a forked child process. At the time of the fork, another thread of the
+    parent may have held the old lock. The child would then wait for it forever.
     """
     _Watched.lock = threading.Lock()
 
@@ -94,10 +96,10 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def flush_at_exit() -> None:
-    """Closes every producer that has records to send. Waits until the records are sent, for at most
-    delivery.timeout.ms or until Ctrl-C.
+    """Closes all producers that still have records to send. Waits until the records are sent, but
+    no longer than delivery.timeout.ms. Ctrl-C ends the wait.
 
-    Logs one warning with the number of records that were not sent. Raises nothing.
+    If records are lost, logs one warning with their number. Raises nothing.
     """
     with _Watched.lock:
         unfinished = [one for one in _Watched.parts if _has_work(one)]
@@ -123,11 +125,12 @@ def _has_thread(parts: ProducerParts) -> bool:
 
 
 def _has_work(parts: ProducerParts) -> bool:
-    """True if the producer still has records to send at exit.
+    """Returns True if the producer must be closed by :func:`flush_at_exit`.
 
-    Also true while a daemon thread is closing the producer, because that thread ends with the
-    interpreter. False after a forced close. Also false if the producer has failed, and
-    a call has already raised its error to the user.
+    This is so if it has records without an outcome, or acknowledged rows in an open transaction. It
+    is also so if a daemon thread is just closing the producer, because that thread ends with the
+    interpreter. Returns False after a close with timeout 0, and if the producer has failed and a
+    method has already raised the error.
     """
     life = parts.lifecycle
     return (
@@ -139,8 +142,8 @@ def _has_work(parts: ProducerParts) -> bool:
 
 
 def _rows_of_transaction(parts: ProducerParts) -> int:
-    """The number of acknowledged rows in an open transaction. A close aborts the transaction, so
-    these rows will not be visible.
+    """The number of acknowledged rows in the producer's open transaction. Closing the producer
+    aborts the transaction, so consumers will not see these rows.
     """
     manager = parts.transactional
     if manager is None or not manager.has_ongoing_transaction or manager.is_completing:
@@ -149,7 +152,9 @@ def _rows_of_transaction(parts: ProducerParts) -> int:
 
 
 def _wait(unfinished: list[ProducerParts], records: int) -> None:
-    """Waits until each network thread has ended, or its delivery.timeout.ms is over, or Ctrl-C."""
+    """Waits until all network threads of ``unfinished`` have ended. Ends earlier after a producer's
+    delivery.timeout.ms, or after Ctrl-C.
+    """
     begun = time.monotonic()
     announced = False
     try:
@@ -167,7 +172,7 @@ def _wait(unfinished: list[ProducerParts], records: int) -> None:
 
 
 class _Loss:
-    """Counts the records of one producer that are lost from now on."""
+    """Counts the records of one producer that are lost after this object was created."""
 
     def __init__(self, parts: ProducerParts) -> None:
         self._parts = parts
@@ -185,8 +190,8 @@ class _Loss:
             return sum(one.record_count for one in accumulator.incomplete.all() if not one.is_done)
 
     def count(self) -> int:
-        """The number of lost records: failed, without an outcome, or acknowledged in an aborted
-        transaction.
+        """The number of lost records. These are records that have failed, records without an
+        outcome, and acknowledged rows of a transaction that the close aborts.
         """
         lost = self._failed() - self._failed_before + self._incomplete()
         return lost + (self._parts.recorder.report().rows if self._aborts else 0)
@@ -197,7 +202,9 @@ class _Loss:
 
 
 def _warn(lost: list[_Loss]) -> None:
-    """Logs one warning with the lost records of all producers of the process."""
+    """Logs one warning with the number of lost records of all producers in ``lost``. Logs nothing
+    if no record is lost.
+    """
     records = sum(one.count() for one in lost)
     if records:
         why = next(

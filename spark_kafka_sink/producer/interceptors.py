@@ -1,12 +1,15 @@
-"""Runs user code before and after the sending of a record (Java's ``ProducerInterceptors``).
+"""Runs the user's interceptors before and after the sending of a record (Java's
+``ProducerInterceptors``).
 
-Owns: the interface of an interceptor; the import of ``interceptor.classes``; the isolation of
-interceptors: if one raises an exception, the exception is logged, and the next interceptor gets the
-previous value; the calls of ``configure`` and ``close`` (Java's ``Configurable`` and ``Closeable``)
-for interceptors, serializers and partitioners. Never: a payload in a log line; any cost without
-interceptors; secret options, which a class must obtain itself.
+Owns: the interface of an interceptor, the import of the classes in ``interceptor.classes``, and the
+calls of ``configure`` and ``close`` for interceptors, serializers and partitioners (Java's
+``Configurable`` and ``Closeable``). If an interceptor raises an exception, it is logged, and the
+next interceptor gets the record that the failed interceptor got. Never: the content of a record in
+a log line; any cost without interceptors; the values of secret options, which ``configure`` does
+not receive.
 
-Interceptors run before the first step of a record's way and after its last step.
+Interceptors run before metadata, serializers and partitioner, and again after the record was
+acknowledged or has failed.
 """
 
 from __future__ import annotations
@@ -39,9 +42,10 @@ class ProducerInterceptor:
     """The base class of interceptors. Each method does nothing until you override it.
 
     Each producer creates one object of every class in ``interceptor.classes``, without arguments.
-    In a Spark job, each worker process has its own object. An interceptor need not inherit from
+    In a Spark job, each worker process has its own objects. An interceptor need not inherit from
     this class. ``on_send`` and ``on_send_columns`` run on the thread that sends.
-    ``on_acknowledgement`` runs on the network thread, which waits for the method: be quick.
+    ``on_acknowledgement`` runs on the network thread, which sends nothing until the method returns.
+    So it must be fast.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -49,22 +53,26 @@ class ProducerInterceptor:
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
-        """Returns ``columns``, or other columns with as many rows. No row may be dropped or added,
-        because the producer compares the number of rows with the number of acknowledged rows.
+        """Returns ``columns``, or other columns with the same number of rows.
+
+        Rows can be neither dropped nor added. The producer later compares the number of rows with
+        the number of acknowledged records.
         """
         return columns
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """Called when a record of ``send`` was written or has failed. For rows of columns it is
-        called once for each batch of ``metadata.record_count`` rows, from ``metadata.offset`` on.
+        """Called when a record of ``send`` was acknowledged or has failed (``error`` is not None).
 
-        If the method has a third parameter, it receives the record's Headers (KIP-512), which are
-        read-only. For columns it receives no headers.
+        Rows of columns are reported by batch, with one call: ``metadata.record_count`` is the
+        number of rows, and ``metadata.offset`` the offset of the first row.
+
+        The method may have a third parameter. It then receives the record's headers, read-only
+        (KIP-512). For rows of columns, these headers are empty.
         """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receives the producer's options by Java's names, without secrets, before any other
-        call.
+        """Receives the producer's options under Java's names, without secrets. Called once, before
+        the other methods.
         """
 
     def close(self) -> None:
@@ -75,7 +83,7 @@ _METHODS = ("on_send", "on_send_columns", "on_acknowledgement", "close")
 
 
 class Interceptors:
-    """The interceptors of a producer, in the order of ``interceptor.classes``."""
+    """All interceptors of a producer, in the order of ``interceptor.classes``."""
 
     __slots__ = ("_acknowledged", "_columns", "_every", "_records", "cluster_listeners")
 
@@ -98,8 +106,9 @@ class Interceptors:
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Interceptors | None:
-        """Creates the interceptors with these import ``paths``. Returns None if there are no paths.
-        Raises ConfigError for a wrong path.
+        """Imports the classes with the import paths ``paths``, such as ``my_module.MyInterceptor``,
+        and creates an object of each. Returns None if ``paths`` is empty. Raises ConfigError if a
+        class can't be imported or created.
         """
         if not paths:
             return None
@@ -114,8 +123,9 @@ class Interceptors:
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """Checks on the driver that the interceptors can be imported. Creates no interceptor.
-        Raises ConfigError for an interceptor that can't be imported.
+        """Checks that each path of ``paths`` can be imported, and that it has a method of an
+        interceptor. Creates no interceptor. The driver calls this before the tasks start. Raises
+        ConfigError otherwise.
         """
         for path in paths:
             found = import_paths.find(path, OPTION)
@@ -125,8 +135,8 @@ class Interceptors:
                 )
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Passes ``record`` through every interceptor in order, and returns the resulting
-        record.
+        """Passes ``record`` through all interceptors in order. Returns the record of the last
+        interceptor.
         """
         for one in self._records:
             try:
@@ -147,8 +157,8 @@ class Interceptors:
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
-        """Passes ``columns`` through every interceptor in order, and returns the resulting columns,
-        which have as many rows.
+        """Passes ``columns`` through all interceptors in order. Returns the columns of the last
+        interceptor, which have the same number of rows.
         """
         for one in self._columns:
             try:
@@ -170,7 +180,9 @@ class Interceptors:
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: KafkaError | None, headers: Headers = NO_HEADERS
     ) -> None:
-        """Notifies the interceptors of the outcome of a record, or of a batch of columns."""
+        """Calls ``on_acknowledgement`` of all interceptors, for one record of ``send`` or for a
+        batch of columns.
+        """
         for method, takes_headers in self._acknowledged:
             try:
                 method(metadata, error, *((headers,) if takes_headers else ()))
@@ -183,7 +195,9 @@ class Interceptors:
                 )
 
     def on_send_error(self, record: ProducerRecord, error: KafkaError) -> None:
-        """Notifies the interceptors of a ``record`` that failed before it was appended."""
+        """Calls ``on_acknowledgement`` of all interceptors for a ``record`` that failed before it
+        was added to a batch.
+        """
         headers = record.headers
         assert isinstance(headers, Headers)
         headers.set_read_only()
@@ -208,8 +222,11 @@ def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:
 
 
 def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more: object) -> None:
-    """Calls ``plugin.configure(configs, *more)`` with all checked options except secrets, by Java's
-    names. Raises ConfigError without the text of the plugin's exception.
+    """Calls ``plugin.configure(configs, *more)``. ``configs`` has all checked options under Java's
+    names, without secrets.
+
+    Raises ConfigError if ``configure`` raises an exception. The error does not contain the text of
+    this exception, because the text may contain a secret.
     """
     method = getattr(plugin, "configure", None)
     if not callable(method):

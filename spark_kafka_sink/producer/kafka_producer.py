@@ -1,12 +1,12 @@
-"""The public API of the producer, for single records and for columns.
+"""The public API of the producer: ``KafkaProducer``, for single records and for columns.
 
-Owns: a producer's methods and its close. The writer thread calls the methods. The steps of a
-record's way are in ``record_appender.py`` (for single records) and ``column_appender.py`` (for
-columns). Never: the creation of the components (``wiring.py``), bytes, queues, sockets, the
-handling of a response (``sender.py``).
+Owns: the producer's public methods and its close. Application threads call the methods. The work is
+done in ``record_appender.py`` (single records) and ``column_appender.py`` (columns). Never: the
+creation of the components (``wiring.py``), bytes, queues, sockets, the handling of a response
+(``sender.py``).
 
-``send`` is thread-safe. Only one thread at a time may write columns. Other threads may ``send`` at
-the same time. Records that one thread sends to a partition keep their order.
+``send`` is thread-safe. Only one thread at a time may write columns. Other threads may call
+``send`` at the same time. Records that one thread sends to a partition keep their order.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LEADERS_MS = 1_000
 
 
 class KafkaProducer:
-    """Sends records to Kafka (Java's KafkaProducer); see the module docstring.
+    """Sends records to Kafka, like Java's KafkaProducer.
 
         with KafkaProducer({"bootstrap.servers": "localhost:9092"}) as producer:
             future = producer.send(ProducerRecord("topic", b"value", key=b"key"))
@@ -77,9 +77,10 @@ class KafkaProducer:
     Options have Java's names. ``configFile`` names a properties file with more options.
     ``key.serializer`` and ``value.serializer`` may be a name (``str``, ``int``, ``long``,
     ``float``, ``double``, ``uuid``, ``list<int>``, Java's class names ...), an import path, or an
-    object with ``serialize(topic, data, headers)``. The default accepts bytes and str.
-    ``interceptor.classes`` are import paths, or objects. Only the process that created a producer
-    can use it.
+    object with ``serialize(topic, data, headers)``. The default serializer accepts bytes and str.
+    ``interceptor.classes`` has import paths, or objects. A producer can be used only in the process
+    that created it. Any number of threads may call :meth:`send`, but only one thread at a time may
+    call the methods for columns.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class KafkaProducer:
         new_client: NewClient | None = None,
         start_thread: StartThread = start_thread,
     ) -> None:
-        """Creates the producer. ``cluster`` is initial metadata. The other arguments are for tests,
-        which pass a simulated clock, a simulated network and a stepped thread.
+        """Creates the producer from its options.
+
+        ``cluster`` is metadata that is already known, so that the producer need not request it. The
+        other arguments replace the clock, the network client and the network thread in tests.
         """
         parts = ProducerParts(
             ProducerOptions.of(config),
@@ -131,26 +134,32 @@ class KafkaProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the producer, with or without an exception, like Java's try-with-resources.
+        """Closes the producer, even if the ``with`` block has raised an exception, like Java's
+        try-with-resources.
 
-        Queued records are sent. A transaction without a commit or abort is aborted.
+        Queued records are sent. A transaction that was neither committed nor aborted is aborted.
         """
         self.close()
 
     # ---- records -----------------------------------------------------------------------------
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> RecordFuture:
-        """Appends ``record`` to a batch. The batch is sent when it is full or linger.ms is over.
+        """Adds ``record`` to a batch, and returns a future of its outcome. The batch is sent when
+        it is full or when linger.ms is over.
 
-        The call blocks while the topic is unknown or memory is exhausted, for at most max.block.ms.
-        ``callback(metadata, error)`` runs on the network thread, for the records of a partition in
-        their order. Its exceptions are logged. While a callback blocks, the producer sends nothing.
+        The call blocks while the topic is unknown or buffer.memory is used up, for at most
+        max.block.ms. ``callback(metadata, error)`` runs on the network thread. For the records of a
+        partition, callbacks run in the order of the records. An exception of a callback is logged.
+        While a callback runs, the producer sends nothing.
 
-        The future and the callback receive ApiErrors: a record too large, an unknown topic,
-        exhausted memory, a broker's error. The call itself raises SerializationError, DataError and
-        the error of the transaction. It raises IllegalStateError if the producer is closed, if the
-        process was forked, or if no transaction was begun. It raises DeliveryError if this producer
-        has failed before, in :meth:`send_columns` or because of an authentication error.
+        The call does not raise an ApiError: the future and the callback receive it. Examples are a
+        record that is too large, an unknown topic, no free memory within max.block.ms, and an error
+        that a broker returned.
+
+        Raises SerializationError, DataError, and the error of a failed transaction. Raises
+        IllegalStateError if the producer is closed, if the process was forked, or if no transaction
+        was begun. Raises DeliveryError if the producer failed earlier, in :meth:`send_columns` or
+        because of an authentication error.
         """
         try:
             return self._records.append(record, callback)
@@ -164,11 +173,11 @@ class KafkaProducer:
             raise
 
     def send_batch(self, batch: ArrowBatch, topic: str | None = None) -> None:
-        """Appends the rows of a pyarrow.RecordBatch.
+        """Appends the rows of a pyarrow.RecordBatch to record batches.
 
-        The batch has the columns of the Spark sink: value, and optionally key, topic, partition,
-        headers and timestamp. Other columns are ignored. The argument ``topic`` overrides the
-        column. Only one thread at a time may call this method. :meth:`flush` waits until the rows
+        The columns are those of the Spark sink: value, and optionally key, topic, partition,
+        headers and timestamp. Other columns are ignored. If ``topic`` is given, the column topic is
+        not used. Only one thread at a time may call this method. :meth:`flush` waits until the rows
         are acknowledged.
 
         Raises SchemaError for invalid columns, and the errors of :meth:`send_columns`.
@@ -179,14 +188,15 @@ class KafkaProducer:
             self.send_columns(columns)
 
     def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
-        """Appends the rows of every batch of an iterable, such as a pyarrow.RecordBatchReader.
+        """Appends the rows of all batches of an iterable, such as a pyarrow.RecordBatchReader.
 
-        Each batch is appended like by :meth:`send_batch`. Small batches are joined, unless
-        linger.ms is 0. The time of linger.ms also runs while the iterable creates its next batch.
-        When the method returns, all rows are appended. Before that, the producer may hold back the
-        newest rows, so the code of the iterable must not call flush or commit.
+        Each batch is appended as by :meth:`send_batch`. Unless linger.ms is 0, small batches are
+        first joined to larger batches. The time of linger.ms also counts while the iterable creates
+        its next batch. While the method runs, it may hold back the newest rows to join them. So the
+        code of the iterable must not call :meth:`flush` or :meth:`commit_transaction`. On return,
+        all rows are appended.
 
-        If the iterable raises an Exception, the earlier rows are appended, and the exception is
+        If the iterable raises an Exception, the rows before it are appended, and the exception is
         raised. If it raises another BaseException (KeyboardInterrupt), rows that are held back are
         not appended.
         """
@@ -206,19 +216,22 @@ class KafkaProducer:
 
     @property
     def chunk_size(self) -> ChunkSize:
-        """The best number of rows for the next call of :meth:`send_columns`, estimated from the
-        rows of the last call.
+        """The recommended number of rows for the next call of :meth:`send_columns`, estimated from
+        the rows of the last call.
         """
         return self._columns.chunk_size
 
     def send_columns(self, columns: RecordColumns) -> None:
-        """Appends all rows. Blocks while topics are unknown (max.block.ms) or memory is exhausted.
+        """Appends all rows of ``columns`` to record batches.
 
-        Raises DeliveryError if a batch of this attempt has failed. Raises DataError and
-        RecordTooLargeError for rows that can't be sent, and KafkaTimeoutError and
-        BufferExhaustedError for waits that timed out. After such an error the attempt has failed,
-        although earlier rows may be sent. Then every method raises an error, except :meth:`close`
-        and, in a transaction, :meth:`abort_transaction`.
+        Blocks while a topic is unknown, for at most max.block.ms, or while buffer.memory is used
+        up.
+
+        Raises DeliveryError if an earlier batch of this attempt has failed, DataError and
+        RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
+        if a wait timed out. After an error the attempt has failed, although some rows may already
+        be sent. From then on every method raises an error, except :meth:`close`, and
+        :meth:`abort_transaction` in a transaction.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -240,11 +253,11 @@ class KafkaProducer:
             raise
 
     def flush(self) -> None:
-        """Sends all records, and waits until each is acknowledged or has failed.
+        """Sends all queued records, and waits until each record is acknowledged or has failed.
 
-        Raises DeliveryError if this producer has failed. Raises IllegalStateError if a callback
-        calls this method. The error of a single record is only in the record's future, and the
-        error of a transaction is only raised by the commit.
+        Raises DeliveryError if this producer has failed, and IllegalStateError if a callback calls
+        this method. If a record of :meth:`send` failed, only its future has the error. If a
+        transaction failed, only :meth:`commit_transaction` raises the error.
         """
         self._lifecycle.check()
         self._refuse_in_callback("flush")
@@ -276,13 +289,17 @@ class KafkaProducer:
             raise late
 
     def _record_duration(self, measurement: Measurement, start: int) -> None:
-        """Records the duration in ms of a blocking call that began at ``start``."""
+        """Records in the metrics how long a blocking call took that began at ``start`` (monotonic
+        ms).
+        """
         now = self._clock.now_ms()
         self._metrics.record(measurement, now - start, now)
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> tuple[PartitionInfo, ...]:
-        """The partitions of ``topic``. If they are unknown, or with ``fresh=True``, the call
-        fetches them, and blocks for at most max.block.ms.
+        """The partitions of ``topic``, from the producer's metadata.
+
+        The metadata is requested from a broker if the topic is unknown, or if ``fresh`` is True.
+        The call then blocks for at most max.block.ms.
 
         Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
         """
@@ -293,11 +310,12 @@ class KafkaProducer:
         return tuple(self._metadata.await_topics([topic], deadline).topics[topic])
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
-        """The ``topics`` that do not exist, or that brokers refuse to show, each with the broker's
-        error code.
+        """Returns the topics of ``topics`` that can't be used, each with the broker's error code.
+        Such a topic does not exist, or the principal may not see it.
 
-        Waits for all topics together, for at most max.block.ms. Raises KafkaTimeoutError if the
-        brokers do not answer in this time, or answer with another error.
+        Requests the metadata of all topics together, and blocks for at most max.block.ms. Raises
+        KafkaTimeoutError if the brokers do not respond in this time, or if they return another
+        error.
         """
         self._lifecycle.check()
         now = self._clock.now_ms()
@@ -315,8 +333,10 @@ class KafkaProducer:
         return found
 
     def metrics(self) -> Mapping[MetricName, float]:
-        """The values of all metrics, under Java's names and in Java's units (docs/metrics.md lists
-        them). A metric without recent samples is NaN. Any thread may call this method, also after
+        """The current values of all metrics, with Java's names and units (docs/metrics.md lists
+        them).
+
+        A metric without recent measurements is NaN. Any thread may call this method, even after
         :meth:`close`.
         """
         return self._metrics.snapshot()
@@ -324,8 +344,9 @@ class KafkaProducer:
     # ---- transactions ------------------------------------------------------------------------
 
     def describe_last_transaction(self) -> str:
-        """The state of the last transaction of transactional.id, by the coordinator's names (Java's
-        ``TransactionState``). Without a transaction the state is "Dead".
+        """Requests the state of the last transaction of transactional.id from its coordinator.
+        Returns a name of Java's ``TransactionState``, such as "Ongoing". Returns "Dead" if there is
+        no transaction.
 
         Call this method before :meth:`init_transactions`, which would abort an open transaction.
         Blocks for at most max.block.ms. Java's producer has no such method.
@@ -335,28 +356,29 @@ class KafkaProducer:
         return manager.requests.last_state
 
     def init_transactions(self) -> None:
-        """Gets a producer id for transactional.id. Call it once, before any record is sent.
+        """Requests a producer id for transactional.id. Call it once, before the first transaction.
 
-        The call fences earlier producers with this transactional.id, and aborts their open
-        transaction. Blocks for at most max.block.ms. After KafkaTimeoutError you can call it again
-        to continue the wait.
+        The call fences earlier producers with the same transactional.id, and aborts their open
+        transaction. It blocks for at most max.block.ms. After KafkaTimeoutError you can call it
+        again: it then continues to wait.
         """
         begin = self._transactional("init_transactions").initialize_transactions
         self._await(begin, Measurement.TXN_INIT)
 
     @property
     def identity_in_doubt(self) -> bool:
-        """True if a request InitProducerId or AddPartitionsToTxn got no response and was retried.
+        """True if a request InitProducerId or AddPartitionsToTxn got no response and was sent
+        again.
 
-        The first request may still arrive late. A late InitProducerId aborts the open transaction
-        of this transactional.id. A late AddPartitionsToTxn opens a transaction that stays open
-        until its timeout.
+        The coordinator may still receive the first request later. A late InitProducerId aborts the
+        open transaction of this transactional.id. A late AddPartitionsToTxn opens a new
+        transaction, which stays open until its timeout.
         """
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 
     def begin_transaction(self) -> None:
-        """Begins a transaction for all records that are sent from now on. No broker is
-        contacted.
+        """Begins a transaction. All records that are sent from now on belong to it. Does not wait
+        for a broker.
         """
         manager = self._transactional("begin_transaction")
         start = self._clock.now_ms()
@@ -366,24 +388,29 @@ class KafkaProducer:
         self._record_duration(Measurement.TXN_BEGIN, start)
 
     def commit_transaction(self) -> None:
-        """Flushes, then commits the transaction. Blocks for at most max.block.ms, like
-        :meth:`init_transactions`.
+        """Sends all queued records, waits for their acknowledgements, and commits the transaction.
+        Blocks for at most max.block.ms.
 
-        If the transaction can only be aborted, the call raises the transaction's error.
+        If the transaction has failed, the call raises the transaction's error, and the transaction
+        can only be aborted. After KafkaTimeoutError you can call it again: it then continues to
+        wait.
         """
         self._await(self._transactional("commit_transaction").begin_commit, Measurement.TXN_COMMIT)
 
     def abort_transaction(self) -> None:
-        """Fails unsent records, and aborts the transaction. Blocks for at most max.block.ms."""
+        """Fails the records that were not sent yet, and aborts the transaction. Blocks for at most
+        max.block.ms.
+        """
         self._await(self._transactional("abort_transaction").begin_abort, Measurement.TXN_ABORT)
 
     def prepare(self) -> PreparedTransaction:
-        """Flushes, counts the rows, and detaches this producer from the transaction.
+        """Sends all queued records, waits for their acknowledgements, and hands the open
+        transaction over to the caller.
 
-        Only the holder of the returned value can commit or abort the transaction. This producer can
-        be closed, because :meth:`close` and the exit of the process neither commit nor abort it. If
-        nobody ends the transaction, brokers abort it after transaction.timeout.ms. After the
-        transaction has ended, :meth:`forget_prepared` makes this producer usable again. Java's
+        From now on, this producer can neither commit nor abort the transaction. Only the caller
+        can, with the returned ids and epoch. :meth:`close` and the exit of the process leave the
+        transaction open. If nobody ends it, brokers abort it after transaction.timeout.ms. After
+        the transaction has ended, :meth:`forget_prepared` makes this producer usable again. Java's
         producer has no such method.
 
         Raises DeliveryError if a row is not acknowledged, the error of the transaction if it has
@@ -397,7 +424,8 @@ class KafkaProducer:
         return prepared
 
     def forget_prepared(self) -> None:
-        """Forgets a prepared transaction that was committed or aborted.
+        """Makes this producer usable again after the transaction of :meth:`prepare` was committed
+        or aborted.
 
         Call :meth:`init_transactions` next. If the prepared transaction is still open, that call
         aborts it. Raises IllegalStateError if there is no prepared transaction.
@@ -405,14 +433,16 @@ class KafkaProducer:
         self._transactional("forget_prepared").forget_prepared()
 
     def abandon(self, timeout_ms: int) -> None:
-        """Closes the producer after a failure: fails unsent records, aborts an open transaction,
-        and stops the thread.
+        """Closes the producer after an error: fails queued records, aborts an open transaction, and
+        ends the network thread. Never raises.
 
-        Waits for at most ``timeout_ms``. If the transaction is still open after this time, brokers
-        abort it after transaction.timeout.ms. The abort (EndTxn) is sent only for an open
-        transaction that is not prepared, and only if all its partitions are known to have leaders.
-        Without a leader, Kafka 4.3.1 would drop the partition's marker, and later records of the
-        partition would be invisible. Never raises.
+        Waits for at most ``timeout_ms``. A transaction that is still open after this time is
+        aborted by the brokers after transaction.timeout.ms. A prepared transaction is not aborted.
+
+        The transaction is aborted only if new metadata shows a leader for each of its partitions.
+        The reason is a bug in Kafka 4.3.1: for a partition without a leader, the transaction's
+        marker would be lost. Consumers with read_committed would then never see later records of
+        the partition.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
@@ -429,8 +459,8 @@ class KafkaProducer:
             self.close(0)
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
-        """Requests new metadata. Returns True if all ``partitions`` have leaders. Returns False if
-        no new metadata arrive.
+        """Requests new metadata. Returns True if each of ``partitions`` has a leader. Also returns
+        False if no metadata arrives within ``timeout_ms``.
         """
         with suppress(KafkaError):
             if self._metadata.refresh(self._clock.now_ms() + timeout_ms):
@@ -468,8 +498,8 @@ class KafkaProducer:
 
     @property
     def reusable(self) -> bool:
-        """True if another attempt can use this producer: no error occurred, and no batch has an
-        unknown outcome (rule R4).
+        """True if another task attempt can use this producer: it is open, no error has occurred,
+        and no batch is without an outcome (DESIGN.md, rule R4).
         """
         manager = self._transaction_manager
         return (
@@ -490,17 +520,17 @@ class KafkaProducer:
 
     @property
     def producer_id_and_epoch(self) -> tuple[int, int]:
-        """The producer id and its epoch. They are (-1, -1) without idempotence, and before the
-        first batch is sent.
+        """The producer id and the epoch, such as ``(4711, 0)``. It is ``(-1, -1)`` without
+        idempotence, and before a broker has returned a producer id.
         """
         manager = self._transaction_manager
         return (-1, -1) if manager is None else manager.producer_id_and_epoch
 
     def start_attempt(self, task: int = 0) -> None:
-        """Begins an attempt, and resets the counts of rows. Raises IllegalStateError if a batch of
-        the previous attempt is not complete.
+        """Begins a task attempt, and sets its counts of rows to 0.
 
-        ``task`` is the task's number within its write, for ``maxLeadersPerTask``.
+        ``task`` is the number of the task within its Spark write. ``maxLeadersPerTask`` uses it.
+        Raises IllegalStateError if a batch of the previous attempt has no outcome yet.
         """
         self._lifecycle.check()
         if self._accumulator.incomplete:
@@ -510,10 +540,11 @@ class KafkaProducer:
         self._recorder.start_attempt()
 
     def finish_attempt(self) -> ProduceReport:
-        """Waits until all rows are acknowledged, and returns their counts.
+        """Sends all queued records of the task attempt, waits for their acknowledgements, and
+        returns the counts of rows.
 
-        Raises DeliveryError if any row failed. If only records of :meth:`send` failed, the next
-        attempt can begin.
+        Raises DeliveryError if a row was not acknowledged. If only records of :meth:`send` have
+        failed, this producer can be used for the next attempt.
         """
         self.flush()
         if self._transaction_manager is not None:
@@ -539,8 +570,8 @@ class KafkaProducer:
         return report
 
     def progress(self) -> ProducerProgress:
-        """The progress of the current attempt. Any thread may call this method, which never delays
-        a row.
+        """The progress of the current task attempt. Any thread may call this method. It does not
+        slow down the writing.
         """
         return ProducerProgress(
             self._recorder.report(),
@@ -549,8 +580,10 @@ class KafkaProducer:
         )
 
     def park(self) -> None:
-        """Makes this producer idle between two tasks: it holds no memory, and no timer runs. The
-        next send wakes it up.
+        """Prepares this producer for the time between two tasks, in which it is idle: it holds no
+        memory, and its network thread sleeps. The next record wakes it up.
+
+        Raises IllegalStateError if a batch has no outcome yet.
         """
         self._lifecycle.check()
         if self._accumulator.incomplete:
@@ -560,9 +593,10 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """A context manager around the wait for more rows. The time of linger.ms runs only in this
-        context (docs/design/batches.md). It begins ``delay_ms`` milliseconds after the context is
-        entered.
+        """A context manager in which the caller waits for its next rows. The time of linger.ms for
+        columns counts only within this context (docs/design/batches.md).
+
+        ``delay_ms`` is the time from the begin of the context until linger.ms begins to count.
         """
         self._parts.waiting.delay_ms = delay_ms
         return self._parts.waiting
@@ -570,12 +604,12 @@ class KafkaProducer:
     # ---- failures ----------------------------------------------------------------------------
 
     def _fail_producer(self, error: KafkaError) -> None:
-        """Fails the producer: every method except :meth:`close` raises ``error``, and queued
-        batches are not sent.
+        """Fails the open transaction, or otherwise the producer, with ``error``.
 
-        In a transaction, only the transaction fails, and can be aborted. Exception: if the producer
-        has failed before, it stays failed, because an interrupted append leaves the accumulator in
-        an unknown state.
+        In a transaction, only the transaction fails, and can then be aborted. Without a
+        transaction, queued batches are not sent, and every method except :meth:`close` raises
+        ``error``. A producer that has already failed stays failed, even in a transaction. The
+        reason: if an append was interrupted, the queues of batches may be inconsistent.
         """
         manager = self._transaction_manager
         if (
@@ -602,14 +636,14 @@ class KafkaProducer:
     # ---- close -------------------------------------------------------------------------------
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Sends queued records for at most ``timeout_ms``, then fails the rest and stops the
-        thread.
+        """Sends the queued records for at most ``timeout_ms``, fails the records that are left, and
+        ends the network thread.
 
-        If ``timeout_ms`` is 0, all queued records fail immediately. If it is None, the limit is
-        delivery.timeout.ms. If a callback calls this method, or after Ctrl-C, all queued records
-        also fail immediately. An open transaction is aborted. This method raises no error for
-        undelivered records: their futures, or :meth:`flush`, report them. In a forked child the
-        call does nothing.
+        If ``timeout_ms`` is None, the limit is delivery.timeout.ms. The queued records fail
+        immediately in these cases: ``timeout_ms`` is 0, a callback calls this method, or Ctrl-C
+        interrupts it. An open transaction is aborted. The method does not raise the errors of
+        records. The futures of the records and :meth:`flush` have them. In a forked child process
+        the method does nothing.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:

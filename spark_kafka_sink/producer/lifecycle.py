@@ -1,17 +1,22 @@
-"""The state of a producer: open, failed or closed; its process, thread and client.
+"""The state of a producer (open, failed or closed), the start of its network thread, and the
+detection of forks.
 
-Owns: :class:`Lifecycle`, which determines whether records are accepted, and which error every
-method raises after a failure; the start of the network thread; the count of forks, because a forked
-child has copies of its parent's producers without their threads. Never: the decision whether an
-error fails the producer, the thread's work (``sender.py``).
+Owns: :class:`Lifecycle`, which decides whether records are accepted, and which error the methods
+raise after a failure. Never: the decision whether an error fails the producer, the work of the
+thread (``sender.py``).
 
-The effect of a permanently failed batch (rule R2):
+A forked child process has copies of its parent's producers, but not their threads. So a producer
+can't be used in a forked child.
 
-- records of ``send`` fail, and other records continue. An idempotent producer continues under a new
-  epoch, because nothing may be sent after a sequence gap (``transaction_manager.py``);
-- rows of columns belong to an attempt, which fails as a whole: unacknowledged rows fail, and every
-  method except for ``close`` raises the error;
-- a transaction can then only be aborted; after ``abort_transaction`` the producer is usable.
+A batch that fails permanently has this effect (DESIGN.md, rule R2):
+
+- Records of ``send`` fail, and later records can still be sent. An idempotent producer continues
+  with a new epoch, because brokers accept no gap in the sequence numbers
+  (``transaction_manager.py``).
+- Rows of columns belong to a task attempt. The whole attempt fails. Unacknowledged rows fail, and
+  every method except ``close`` raises the error.
+- In a transaction, the transaction can then only be aborted. After ``abort_transaction`` the
+  producer can be used again.
 """
 
 from __future__ import annotations
@@ -49,10 +54,10 @@ def start_thread(run: Callable[[], None], name: str) -> NetworkThread:
 
 
 class ForkCounter:
-    """Counts the forks of this process since this module was loaded.
+    """Counts the forks in the history of this process since this module was imported.
 
-    The count shows whether a producer is used in a forked child. A comparison of process ids would
-    need a system call for each record.
+    A producer stores the count when it is created. If the count is different later, the producer is
+    in a forked child process. Comparing process ids would need a system call for each record.
     """
 
     count = 0
@@ -66,10 +71,10 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 
 
 class NetworkLink:
-    """The calls that other threads make to the network client.
+    """The calls of other threads to the network client of a producer.
 
-    The link is created before the client, because the client is created from components that need
-    the link. While there is no client, the methods do nothing.
+    The client needs components that need this link. So the link is created first, and gets the
+    client later by :meth:`connect`. Without a client, the methods do nothing.
     """
 
     __slots__ = ("_client",)
@@ -78,27 +83,29 @@ class NetworkLink:
         self._client: KafkaClient | None = None
 
     def connect(self, client: KafkaClient | None) -> None:
-        """Sets the client. None means that the client is closed."""
+        """Sets the client to which the calls go. None means that the client is closed."""
         self._client = client
 
     def wakeup(self) -> None:
-        """Ends the client's poll, because there is a batch or a request to send. Thread-safe."""
+        """Ends the client's current poll, because a batch or a request can be sent. Thread-safe."""
         client = self._client
         if client is not None:
             client.wakeup()
 
     def connection_failures(self) -> Mapping[str, str]:
-        """The addresses that could not be reached, with the reasons, for errors. Thread-safe."""
+        """The broker addresses to which the last connection failed, each with the reason. Used in
+        error messages. Thread-safe.
+        """
         client = self._client
         return {} if client is None else client.connection_failures()
 
 
 class Lifecycle:
-    """The state of a producer: open at first, then failed, closed, or both. It is never open again.
+    """The state of a producer: first open, later failed or closed or both. It does not become open
+    again.
 
-    Single fields are read without a lock. ``_lock`` makes sure that only the first failure counts.
-    A thread may take this lock while it holds any other lock. No other code is called while this
-    lock is held.
+    Fields are read without a lock. ``_lock`` guards the choice of the first error. A thread may
+    take it while it holds another lock, because no other code is called while ``_lock`` is held.
     """
 
     __slots__ = (
@@ -123,8 +130,8 @@ class Lifecycle:
         self.forks = ForkCounter.count
 
     def fail(self, error: KafkaError) -> None:
-        """Marks the producer as failed: every method except ``close`` raises ``error``. The first
-        error is kept.
+        """Marks the producer as failed. Every method except ``close`` then raises ``error``. If the
+        producer has already failed, the first error stays.
         """
         with self._lock:
             if self.error is None:
@@ -132,8 +139,8 @@ class Lifecycle:
             self.is_open = False
 
     def stop(self, fatal: KafkaError) -> None:
-        """Marks the producer as failed, and stops the sending. The first ``fatal`` error is
-        kept.
+        """Marks the producer as failed because of the error ``fatal``, and ends its network thread.
+        If this was called before, the first error stays.
         """
         error = fatal
         # An authentication error may be raised by a wait of the writer first: it must be the same
@@ -148,10 +155,11 @@ class Lifecycle:
         self.fail(error)
 
     def close(self, *, forced: bool = False) -> None:
-        """Marks the producer as closed.
+        """Marks the producer as closed. With ``forced``, the network thread ends without sending
+        the queued records.
 
-        The field ``forced`` is set before the state, because the network thread must not begin work
-        that a forced close skips.
+        ``forced`` is set before ``closed``. Otherwise the network thread could see ``closed``
+        alone, and begin to send the queued records.
         """
         if forced:
             self.forced = True
@@ -164,7 +172,9 @@ class Lifecycle:
         return self.forks != ForkCounter.count
 
     def check(self) -> None:
-        """Raises an error unless the producer is open and belongs to this process."""
+        """Raises an error if the producer is closed, has failed, or was created in another process
+        (before a fork).
+        """
         if self.is_forked:
             raise IllegalStateError(
                 f"this producer was made in process {self.pid}, not in {os.getpid()}",
@@ -183,5 +193,5 @@ class Lifecycle:
 
 
 def first_line(error: KafkaError) -> str:
-    """The first line of ``error``'s message, for use in another message."""
+    """The first line of the error's message. Used as a part of another error's message."""
     return error.message.splitlines()[0] if error.message else type(error).__name__

@@ -1,8 +1,7 @@
-"""A single record to send, and its metadata after it was written.
+"""A record for ``send``, and the metadata of a record after it was written.
 
-Owns: :class:`ProducerRecord`, the argument of ``send``, with :class:`Headers`;
-:class:`RecordMetadata`, the result of ``send``. Java's classes have the same names. Never: bytes of
-a record.
+Owns: :class:`ProducerRecord` with :class:`Headers`, and :class:`RecordMetadata`. Java's classes
+have the same names. Never: the encoded bytes of a record.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ Header = tuple[str, bytes | None]
 
 
 class Headers:
-    """The headers of a record, in their order (Java's RecordHeaders). A key may occur more than
-    once.
+    """The headers of a record, in their order (Java's RecordHeaders). Several headers may have the
+    same key.
 
-    Interceptors and serializers may change the headers. ``send`` makes them read-only before it
-    appends the record. A later change raises IllegalStateError.
+    Interceptors and serializers may change the headers. Before ``send`` adds the record to a batch,
+    it makes the headers read-only. A later change raises IllegalStateError.
     """
 
     __slots__ = ("_items", "_read_only")
@@ -67,8 +66,8 @@ class Headers:
         self._items = [item for item in self._items if item[0] != key]
 
     def last(self, key: str) -> bytes | None:
-        """The value of the last header with ``key``. It is None if there is no such header, or if
-        the value is null.
+        """The value of the last header with ``key``. None if there is no such header, or if its
+        value is null.
         """
         return next((value for name, value in reversed(self._items) if name == key), None)
 
@@ -125,8 +124,8 @@ def _check_topic(topic: object) -> None:
 
 
 def _whole_number(value: object, what: str, java_name: str) -> int:
-    """Returns ``value`` as an int, also from an integer of numpy. Raises DataError for a float or a
-    negative number. The text of the error is Java's, and names ``java_name``.
+    """Returns ``value`` as an int. ``value`` may also be an integer of numpy. Raises DataError for
+    other types and for negative numbers. The error has Java's text, with ``java_name``.
     """
     if type(value) is not int:
         try:
@@ -144,10 +143,11 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 
 
 class _Fields:
-    """The fields of a record as plain attributes, which its construction sets.
+    """The fields of a :class:`ProducerRecord`, in a class that is not frozen.
 
-    The record itself is frozen. In a frozen class, setting an attribute needs a slow call, and
-    these calls would be a third of the cost of a record.
+    ``ProducerRecord.__new__`` fills an object of this class and then changes its class to
+    ``ProducerRecord``. In a frozen class, each assignment to an attribute needs a slow call. These
+    calls would take a third of the time to create a record.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
@@ -165,11 +165,11 @@ class _Fields:
 class ProducerRecord:
     """A record to send (Java's ProducerRecord).
 
-    ``key`` and ``value`` are arguments of the producer's serializers, and None is null. If
+    The producer's serializers convert ``key`` and ``value`` to bytes. None becomes null. If
     ``partition`` is None, the partitioner chooses the partition. ``timestamp`` is in milliseconds
-    since the epoch. None stands for the time of sending. ``headers`` may be pairs of str and bytes;
-    the record turns them into :class:`Headers`. Raises DataError for arguments that Java's
-    constructor refuses.
+    since the epoch. If it is None, the time of ``send`` is used. ``headers`` may be pairs such as
+    ``[("trace", b"17")]``, which become :class:`Headers`. Raises DataError for arguments that
+    Java's constructor rejects.
     """
 
     topic: str
@@ -241,12 +241,13 @@ class RecordMetadata(NamedTuple):
     """The place where a record was written (Java's RecordMetadata).
 
     ``offset`` is -1 if it is unknown: with acks=0, for a duplicate, and after an error.
-    ``timestamp`` is the record's timestamp, or the broker's time for topics with LogAppendTime.
-    After an error it is -1. The size of a null key or value is -1. For a batch of columns, an
-    interceptor gets one object for the whole batch: ``record_count`` is the number of its records,
-    and ``offset`` the offset of the first record.
+    ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime it is the broker's
+    time, and after an error it is -1. The size of a null key or value is -1.
 
-    The class is a tuple, because each callback creates an object.
+    Interceptors also get this object for a whole batch of columns. Then ``record_count`` is the
+    number of records, and ``offset`` the offset of the first record.
+
+    The class is a tuple because this is fast to create: each callback needs a new object.
     """
 
     topic: str
@@ -259,7 +260,9 @@ class RecordMetadata(NamedTuple):
 
     @classmethod
     def empty(cls, tp: TopicPartition) -> RecordMetadata:
-        """The metadata of a failed record, for callbacks: its topic, and its partition if known."""
+        """The metadata for the callback of a failed record. It has only the topic, and the
+        partition if this is known.
+        """
         return cls(tp.topic, tp.partition)
 
     @property
@@ -278,8 +281,8 @@ new_record_metadata: Callable[[tuple[str, int, int, int, int, int, int]], Record
 
 
 def tp_of(record: ProducerRecord) -> TopicPartition:
-    """The topic partition of ``record``. The partition is UNKNOWN_PARTITION if the partitioner has
-    to choose it.
+    """The topic and partition of ``record``. If the record has no partition, it is
+    UNKNOWN_PARTITION.
     """
     partition = UNKNOWN_PARTITION if record.partition is None else record.partition
     return TopicPartition(record.topic, partition)

@@ -1,8 +1,8 @@
-"""Creates the components of a producer, in order: each component gets the components that it calls.
+"""Creates the components of a producer, in the order of their dependencies.
 
-Owns: :class:`ProducerOptions`, the options of a ``KafkaProducer`` (a serializer or an interceptor
-may be given as text or as an object), and :class:`ProducerParts`, which creates the components.
-Never: the meaning of an option (``config/producer_config.py``), the work of a component.
+Owns: :class:`ProducerOptions`, the checked options of a ``KafkaProducer`` with its serializers and
+interceptors, and :class:`ProducerParts`, which creates the components. Never: the meaning of an
+option (``config/producer_config.py``), the work of a component.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """A checked config, with the serializers and interceptors that the user gave or named."""
+    """The checked options of a producer, with the serializer and interceptor objects. The user has
+    given these as objects, or as names from which they were created.
+    """
 
     config: ProducerConfig
     serializers: tuple[Serializer, Serializer]
@@ -62,7 +64,9 @@ class ProducerOptions:
 
     @classmethod
     def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
-        """Reads the options, and logs their warnings. Raises ConfigError for invalid options."""
+        """Checks the options ``given``, and logs their warnings. Raises ConfigError for invalid
+        options.
+        """
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
             config = given
@@ -95,9 +99,10 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """The serializer that ``given`` describes. If it is created here, its ``configure`` is called,
-    with the information whether it serializes keys. If ``given`` is already a serializer, it is
-    used unchanged, like in Java.
+    """Returns the serializer for ``given``, which is a serializer object, a class or a name.
+
+    A serializer object is used unchanged, as in Java. For a class or a name, a serializer is
+    created, and its ``configure(configs, is_key)`` is called.
     """
     made = serializer(given, option)
     if made is not given:
@@ -114,8 +119,8 @@ def _has_objects(value: object) -> bool:
 
 
 class ProducerParts:
-    """The components of a producer. If the creation of a component fails, the components that
-    already exist are closed.
+    """Creates and holds all components of a producer. If a component can't be created, the
+    components that already exist are closed.
     """
 
     def __init__(
@@ -158,16 +163,16 @@ class ProducerParts:
             raise
 
     def wakeup(self) -> None:
-        """Wakes up the network thread. Thread-safe."""
+        """Ends the current poll of the network thread. Thread-safe."""
         self._link.wakeup()
 
     @property
     def appended_records(self) -> int:
-        """The number of records that were appended so far, in columns and as single records."""
+        """The number of rows and single records that were added to batches so far."""
         return self.filler.appended_records + self._record_filler.appended_records
 
     def _make_stores(self, cluster: Cluster | None) -> None:
-        """Creates metrics, metadata and memory pool, which other components use."""
+        """Creates the metrics, the metadata and the BufferPool, which the other components use."""
         config, clock = self.config, self.clock
         self.metrics = ProducerMetrics(
             clock,
@@ -188,8 +193,8 @@ class ProducerParts:
         self.pool = BufferPool(config.buffer_memory, clock, self.metrics)
 
     def _make_accumulator(self) -> None:
-        """Creates the accumulator, the transaction manager, the recorder, and the components that
-        move batches.
+        """Creates the accumulator with the components that fill, drain and return batches, the
+        transaction manager, and the recorder of the counts.
         """
         config, clock = self.config, self.clock
         self.accumulator = RecordAccumulator(config, clock, self.lifecycle, self.pool)
@@ -220,7 +225,7 @@ class ProducerParts:
         self.load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, clock)
 
     def _make_appenders(self, serializers: tuple[Serializer, Serializer]) -> None:
-        """Creates the writer's components: for columns, and for single records."""
+        """Creates the components that add rows of columns and single records to batches."""
         config, wakeup = self.config, self._link.wakeup
         self.waiting = WaitingForInput(self.accumulator, self.clock, wakeup)
         self.columns = ColumnAppender(
@@ -277,7 +282,7 @@ class ProducerParts:
         )
 
     def _make_sender(self, new_client: NewClient | None) -> None:
-        """Creates the client, and the sender that uses it."""
+        """Creates the network client, and the sender that uses it."""
         client = self._client
         if client is None:
             if new_client is None:
@@ -315,10 +320,11 @@ class ProducerParts:
 
 
 def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -> ProducerConfig:
-    """A config with resolved bootstrap servers. Raises ConfigError if no server can be resolved.
+    """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
+    server name can be resolved.
 
-    If ``cluster`` already has the brokers, the config is returned unchanged. Otherwise every task
-    of a write would resolve the same names.
+    If ``cluster`` is not None, it already has the brokers, and ``config`` is returned unchanged. So
+    the tasks of a Spark write need no name resolution.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL

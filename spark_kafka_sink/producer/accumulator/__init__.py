@@ -1,7 +1,7 @@
-"""The accumulator: a producer's batches from opening to completion, guarded by one lock.
+"""The accumulator: the queues of record batches of a producer, which one lock guards.
 
-Owns: ``record_accumulator`` (the queues, the incomplete batches, flush and failure),
-``batch_filler`` (fills and closes batches), ``batch_drainer`` (selects the batches to send),
-``partition_load`` (the weights of partitions), ``batch_returns`` (retries, splits, expiry), and
-``producer_batch``.
+Owns: the files for the life of a batch. ``producer_batch`` is one batch. ``record_accumulator`` has
+the queues, flush, and the failure of all batches. ``batch_filler`` fills and closes batches.
+``partition_load`` computes weights of partitions for rows without a key. ``batch_drainer`` selects
+the batches to send. ``batch_returns`` puts batches back for a retry, splits them, and expires them.
 """

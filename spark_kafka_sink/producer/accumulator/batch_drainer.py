@@ -1,10 +1,15 @@
-"""Selects the batches to send now: ready nodes, and the batches drained for them.
+"""Selects the nodes to which a request can be sent now, and takes the batches for it out of the
+queues.
 
-Owns: the reasons to send an open batch before it is full (linger.ms, age, flush, a writer that
-waits for memory, close), the nodes with data ready and the delay until the next check, fair
-draining, backoff. Runs on the sender thread. Never: the filling of batches (``batch_filler.py``),
-the load of partitions (``partition_load.py``), sequences (the :class:`DrainControl` decides), a
-clock, a socket.
+Owns: the conditions under which a batch is sent before it is full; the delay until the next check;
+the fair order of partitions in a request; the backoff of retried batches. Runs on the network
+thread. Never: the filling of batches (``batch_filler.py``), the load of partitions
+(``partition_load.py``), sequence numbers (the transaction manager decides, see
+:class:`DrainControl`), a clock, a socket.
+
+A batch is sent before it is full if one of these conditions holds: the writer has waited for input
+for linger.ms; the batch has been open for too long; a flush, a commit or an abort waits for the
+batches; a thread waits for memory; the producer has failed or is closed.
 """
 
 from __future__ import annotations
@@ -26,8 +31,8 @@ from spark_kafka_sink.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER
 
 
 class DrainControl(Protocol):
-    """The part of the transaction manager that the drain uses. The docstrings of
-    ``transaction_manager.py`` describe the methods.
+    """The methods of the transaction manager that :class:`BatchDrainer` and ``BatchReturns`` call.
+    ``transaction_manager.py`` describes them.
     """
 
     @property
@@ -45,10 +50,12 @@ class DrainControl(Protocol):
 
 
 class ReadyCheckResult(NamedTuple):
-    """The nodes that can get a request now, and the delay until the next check (Java's
-    ReadyCheckResult).
+    """The result of :meth:`BatchDrainer.ready` (Java's ReadyCheckResult).
 
-    The delay in ms is NEVER if no batch is waiting for its linger.ms or its backoff.
+    * ``ready_nodes``: the ids of the nodes to which a request can be sent now.
+    * ``next_ready_check_delay_ms``: the time in ms until the next check. It is NEVER if no batch
+      waits for its linger.ms or its backoff.
+    * ``unknown_leader_topics``: topics with queued batches for a partition without a known leader.
     """
 
     ready_nodes: frozenset[int]
@@ -64,7 +71,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class BatchDrainer:
-    """Takes batches out of the accumulator's queues, under the accumulator's lock."""
+    """Takes the batches to send out of the accumulator's queues, under the accumulator's lock."""
 
     __slots__ = (
         "_accumulator",
@@ -91,7 +98,9 @@ class BatchDrainer:
 
     # ---- unfilled batches --------------------------------------------------------------------
     def _send_all_open(self, now: int) -> bool:
-        """True if all open batches must be sent before they are full."""
+        """Returns True if all open batches must be sent now, even if they are not full. The module
+        docstring lists the conditions.
+        """
         accumulator = self._accumulator
         if accumulator.incomplete.flushes:
             return True
@@ -105,15 +114,16 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """The milliseconds until the writer has waited for input for linger.ms. NEVER if the writer
-        does not wait.
+        """The time in ms until linger.ms is over. The time begins when the thread that writes
+        columns starts to wait for its next rows. Returns NEVER if the thread does not wait for
+        rows.
         """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
 
     def _backoff_left(self, queue: PartitionQueue, batch: ProducerBatch, now: int) -> int:
-        """The milliseconds of backoff left for a retried batch. 0 if the leader has changed since
-        the last attempt.
+        """The remaining backoff of a retried batch, in ms. It is 0 if the partition has a new
+        leader since the last attempt.
         """
         batch.maybe_update_leader_epoch(queue.leader_epoch)
         if batch.has_leader_changed_for_the_ongoing_retry:
@@ -123,13 +133,14 @@ class BatchDrainer:
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """The nodes that lead a partition with a batch to send now, and the delay in ms until the
-        next check.
+        """Finds the nodes to which a request can be sent now, and the delay in ms until the next
+        check.
 
-        If the sequences of a partition allow no batch now, the partition does not make its leader
-        ready. An example is a producer whose first batch is in flight. (In Java's producer, the
-        node is ready.) The sender would otherwise spin, because the node has no batch to drain. The
-        response to the batch in flight wakes the sender.
+        A node is ready if it leads a partition whose first batch may be sent now. The transaction
+        manager may forbid this batch. For example, the first batch of a producer must be
+        acknowledged before a second batch is sent. Such a partition does not make its node ready,
+        because the sender's loop would then repeat without a batch to send. The response to the
+        batch in flight wakes the sender. (In Java's producer, the node is ready in this case.)
         """
         nodes: set[int] = set()
         delay = NEVER
@@ -170,8 +181,8 @@ class BatchDrainer:
             return next((queue.leader for queue in waiting if queue.leader >= 0), None)
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
-        """Adds the leaders of open batches that must be sent now to ``nodes``. Returns the delay in
-        ms until the next open batch must be sent.
+        """Adds to ``nodes`` the leaders of the open batches that must be sent now. Returns the
+        delay in ms until the next open batch must be sent.
         """
         accumulator, manager = self._accumulator, self._transaction_manager
         everything = self._send_all_open(now)
@@ -196,12 +207,13 @@ class BatchDrainer:
     def drain(
         self, cluster: Cluster, sizes: Mapping[int, int], now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """The batches to send now, by node id. They are IN_FLIGHT, and have their headers. Nodes
-        without batches are left out.
+        """Removes the batches to send now from the queues, and returns them by node id.
 
-        A node gets at most one batch of each partition, and at most the number of bytes in
-        ``sizes``, unless a single batch is larger. Each call starts at the partition after the last
-        drained partition, so that no partition of a node starves.
+        ``sizes`` has the nodes, each with the maximum number of bytes of its request. A node
+        without a batch to send is missing in the result. The returned batches have the state
+        IN_FLIGHT and their headers. A node gets at most one batch of each partition. A single batch
+        may be larger than the maximum. Each call begins with the partition that follows the last
+        partition of the previous call. So every partition gets its turn.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:
@@ -262,22 +274,24 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """True if the open ``batch`` should join a request to its broker before it is full.
+        """Returns True if the open ``batch`` should be sent in a request to its broker, although it
+        is not full.
 
-        A batch with records of ``send`` joins even before linger.ms is over, like in Java
-        (drainBatchesForOneNode). A batch of columns joins only when it has been open for too long,
-        because the writer is still filling it.
+        A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
+        (drainBatchesForOneNode). A batch that has only rows of columns is sent only if it has been
+        open for too long, because the writer is still filling it.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 
     def _head(
         self, queue: PartitionQueue, claimed: list[ProducerBatch], now: int, *, send_all: bool
     ) -> ProducerBatch | None:
-        """The first batch of ``queue`` if it may be sent now, otherwise None. Called under the
-        lock.
+        """Returns the first batch of ``queue`` if it can be sent now, otherwise None. Called under
+        the lock.
 
-        If the batch is open, it is closed. If closing needs compression, the batch is added to
-        ``claimed`` instead, and the caller closes it without the lock.
+        If the batch is open, it is closed first. If a batch must be compressed for this, the method
+        appends it to ``claimed`` and returns None. The caller then releases the lock, compresses
+        the batch and calls this method again.
         """
         if not queue.batches or queue.muted:
             return None
@@ -300,8 +314,8 @@ class BatchDrainer:
         return None
 
     def mute_partition(self, tp: TopicPartition) -> None:
-        """Stops draining the partition ``tp``, which has a batch in flight, because
-        max.in.flight.requests.per.connection is 1.
+        """Stops draining the partition ``tp`` until :meth:`unmute_partition`. Used if
+        max.in.flight.requests.per.connection is 1 and a batch of the partition is in flight.
         """
         with self._accumulator.lock:
             self._queues.by_partition[tp].muted = True

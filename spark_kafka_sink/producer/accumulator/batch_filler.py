@@ -1,31 +1,33 @@
-"""Fills batches with columns, and closes batches without holding the accumulator's lock while it
-compresses.
+"""Appends encoded rows to batches, and closes full batches. Batches are compressed without the
+accumulator's lock.
 
-Owns: the largest size of a batch, appending slices (step 7 of a record's way), the two steps from
-OPEN to READY, and the recovery of an interrupted closer. Never: records of ``send``
-(``record_appender.py``), the sender's reason to close a batch (``batch_drainer.py``), a clock.
+Owns: the largest size of a batch, appending slices, the two steps from OPEN to READY, and the
+recovery after an interrupt of a thread that closes a batch. A *slice* is the encoded records of one
+partition for one batch (``EncodedSlice``). Never: records of ``send`` (``record_appender.py``), the
+sender's reason to close a batch (``batch_drainer.py``), a clock.
 
 **Closing an open batch.** Encoding and compressing take long, so neither happens under the lock.
-But encoding needs the open batch's record count and base timestamp, and another thread may close
-the batch meanwhile:
+But the encoder needs the open batch's record count and base timestamp, and another thread may close
+the batch meanwhile. Example, with an open batch whose ``generation`` (its unique number) is 7, and
+which has 100 records:
 
-1. The writer calls :meth:`BatchFiller.positions` and encodes for generation g, count n.
-2. Meanwhile the sender finds that g must be sent (linger, flush, waiters in the pool, age, close):
-   it *claims* g under the lock (OPEN -> CLOSING; from here nothing is appended to g), compresses it
-   without the lock and marks it READY.
-3. The writer's :meth:`BatchFiller.append` finds that g is not open any more. It refuses the slice,
-   and also every later slice of that partition, so that order is kept. The writer requests new
-   positions, and encodes the refused rows again.
+1. The writer calls :meth:`BatchFiller.positions`. It gets the generation 7 and the record count
+   100, and encodes rows for this position without the lock.
+2. Meanwhile the sender finds that batch 7 must be sent before it is full. It *claims* the batch
+   under the lock: the state changes from OPEN to CLOSING, and nothing more is appended. Then it
+   compresses the batch without the lock, and sets the state READY.
+3. The writer calls :meth:`BatchFiller.append`. The method finds that batch 7 is not open any more,
+   and refuses the slice. It also refuses every later slice of that partition, so that the rows keep
+   their order. The writer requests new positions, and encodes the refused rows again.
 
-The writer claims in the same way when a batch is full. The thread that claims a batch closes it:
-the other thread ignores a CLOSING batch, and the drain skips a CLOSING head of a queue until its
-closer marks it READY and wakes the sender. If the closing thread is interrupted
-(KeyboardInterrupt), it releases its claim. The batch then accepts no more appends, and waits for
-the sender to close it.
+The writer claims a batch in the same way when the batch is full. The thread that claims a batch
+also closes it. The other thread skips a CLOSING batch, until the first thread sets it READY and
+wakes the sender. If the first thread is interrupted (KeyboardInterrupt), it releases its claim. The
+batch then accepts no more appends, and the sender closes it.
 
-A single record of ``send`` is encoded under the lock, because only a few bytes depend on its
-position. So any number of threads may ``send`` while another thread writes columns. If a batch got
-a single record meanwhile, a slice that was encoded for this batch is refused as above.
+A record of ``send`` is encoded under the lock, because only a few bytes depend on its position. So
+any number of threads may call ``send`` while another thread writes columns. If ``send`` appends a
+record to a batch between the steps 1 and 3, the slice for this batch is also refused.
 """
 
 from __future__ import annotations
@@ -80,14 +82,15 @@ _VIEWS_OF_A_BATCH = 4
 
 
 class BatchLimits:
-    """The size limits of batches, by topic.
+    """The maximum size of a batch, for each topic.
 
-    The writer reads the limits, and the thread that closes or splits a batch updates them. There is
-    no lock, because a lost update loses only the measurement of one batch.
+    batch.size, max.request.size and MESSAGE_TOO_LARGE responses limit the *compressed* size of a
+    batch. But rows are cut into batches before they are compressed. So the limit is divided by the
+    topic's estimated compression ratio. The result is a limit of uncompressed record bytes.
 
-    batch.size, max.request.size and MESSAGE_TOO_LARGE responses limit the *compressed* batch. The
-    topic's estimated compression ratio converts this limit to raw record bytes, which the planner
-    counts.
+    The thread that closes or splits a batch updates the limits, and the writer reads them. There is
+    no lock. If two threads update at the same time, one measurement of the ratio is lost, which
+    does no harm.
     """
 
     __slots__ = ("_codec", "_estimator", "_limit", "_raw_cap", "_topic_limits")
@@ -100,7 +103,7 @@ class BatchLimits:
         self._topic_limits: dict[str, int] = {}
 
     def raw_limit(self, topic: str) -> int:
-        """The number of raw record bytes after which a batch of ``topic`` is full."""
+        """The maximum number of uncompressed record bytes in a batch of ``topic``."""
         limit = min(self._limit, self._topic_limits.get(topic, self._limit))
         room = max(1, limit - HEADER_SIZE)
         if self._codec.is_none:
@@ -109,18 +112,19 @@ class BatchLimits:
         return max(1, min(int(room / ratio), self._raw_cap))
 
     def closed(self, batch: ProducerBatch) -> None:
-        """Updates the topic's compression ratio with a batch that was just closed."""
+        """Updates the topic's estimated compression ratio from ``batch``, which was just
+        compressed. A small batch is ignored.
+        """
         if batch.raw_size * _MIN_SAMPLE_FRACTION < self.raw_limit(batch.tp.topic):
             return
         ratio = (batch.size_in_bytes - HEADER_SIZE) / max(1, batch.raw_size)
         self._estimator.update(batch.tp.topic, self._codec, ratio)
 
     def refused(self, batch: ProducerBatch) -> None:
-        """Halves the size limit of the topic after a broker rejected ``batch`` with
+        """Lowers the topic's limit to half of the size of ``batch``, which a broker rejected with
         MESSAGE_TOO_LARGE.
 
-        The new limit is half of the batch's size. It holds for the lifetime of this producer (rule
-        R7).
+        The limit stays for the lifetime of this producer (DESIGN.md, rule R7).
         """
         topic, limit = batch.tp.topic, max(1, batch.size_in_bytes // 2)
         self._topic_limits[topic] = min(limit, self._topic_limits.get(topic, limit))
@@ -128,10 +132,12 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """The result of :meth:`BatchFiller.append`. The ``refused`` slices must be encoded again.
+    """The result of :meth:`BatchFiller.append`.
 
-    ``taken`` is the number of bytes of the pool that batches own after this append. A viewed buffer
-    counts as a whole, even if some of its bytes were copied or refused.
+    * ``refused``: the slices that were not appended. The caller must encode them again.
+    * ``taken``: the number of bytes of the BufferPool that now belong to batches. If a batch keeps
+      a view of a buffer, the whole buffer counts, even if other bytes of the buffer were copied or
+      refused.
     """
 
     refused: tuple[EncodedSlice, ...]
@@ -139,11 +145,11 @@ class AppendResult:
 
 
 class BatchFiller:
-    """Opens, fills and closes the accumulator's batches, on the thread that calls it.
+    """Opens, fills and closes the accumulator's batches, on the calling thread.
 
-    ``wakeup`` wakes the sender. It is called without locks, when a batch has become ready or the
-    only open batch was opened. The writer allocates memory in the ``pool`` before :meth:`append`,
-    which passes it on to the batches.
+    Before :meth:`append`, the caller allocates memory for the slices in the BufferPool. The batches
+    then own this memory. The method calls ``wakeup``, which wakes the sender, if a batch must be
+    sent, or if no other batch is open. ``wakeup`` is called without a lock.
     """
 
     __slots__ = (
@@ -189,8 +195,10 @@ class BatchFiller:
     # ---- columns -----------------------------------------------------------------------------
 
     def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
-        """The next positions in the open batches of ``tps``, for which the caller then encodes
-        rows. The caller must call :meth:`append` soon.
+        """The positions at which the next rows of the partitions ``tps`` will be appended: for each
+        partition the open batch, its number of records, its base timestamp and its free bytes.
+
+        The caller encodes rows for these positions, and must soon call :meth:`append`.
         """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition
@@ -212,7 +220,9 @@ class BatchFiller:
         return open_positions(found)
 
     def open_room(self, tp: TopicPartition) -> int | None:
-        """The number of raw bytes left in the open batch of ``tp``. None if no batch is open."""
+        """The number of uncompressed record bytes that still fit into the open batch of ``tp``.
+        None if the partition has no open batch.
+        """
         with self._accumulator.lock:
             queue = self._queues.by_partition.get(tp)
             if queue is None or queue.open is None:
@@ -220,11 +230,12 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
-        """Appends ``slices`` to their batches. The module docstring explains why some slices are
-        refused.
+        """Appends ``slices`` to the batches of their partitions. Returns the slices that were
+        refused, because their batch has changed since :meth:`positions` (see the module docstring).
 
-        The caller has allocated the memory of the slices in the pool, with a header for each slice
-        that opens a batch. Full batches are closed (compressed) here, on the caller's thread.
+        The caller has allocated memory in the BufferPool: the size of each slice, plus the size of
+        a batch header for each slice that opens a batch. Batches that are full now are compressed
+        and closed by this call.
 
         Raises the error of a producer that has failed, and IllegalStateError if the producer is
         closed.
@@ -283,13 +294,14 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """Three lists, each with an entry for each slice: its size, its bytes for the batch, and
-        the buffer that these bytes view.
+        """Decides for each slice whether its bytes are copied or viewed. Returns three lists with
+        an entry for each slice: its size, its bytes (as a copy or as a memoryview), and the viewed
+        buffer (None for a copy).
 
-        Small slices are copied, and view no buffer. A viewed buffer stays in memory as a whole
-        until no batch views it (rule R5). So a slice is viewed only under two conditions: it fills
-        a good part of a batch, which is then sent soon; and most bytes of the buffer belong to
-        viewed slices.
+        A view keeps the whole buffer of the encoded chunk in memory (DESIGN.md, rule R5). So a
+        slice is viewed only if two conditions hold. First, it fills a good part of a batch, because
+        such a batch is soon sent. Second, most bytes of all slices are in such large slices.
+        Otherwise it is copied.
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
@@ -330,13 +342,13 @@ class BatchFiller:
         return batch
 
     def open_left(self, batch: ProducerBatch, now: int) -> int:
-        """The milliseconds until ``batch`` has been open for too long, and must be sent before it
-        is full.
+        """The time in ms until the open ``batch`` must be sent, even if it is not full.
 
-        For a batch with a record of ``send``, the limit is Java's linger.ms, from the batch's
-        creation. For other batches, the limit is doubled while the writer encodes rows for a
-        position in the batch: if the batch were sent meanwhile, the writer would have to encode
-        these rows again. There is still a limit, because the writer may have failed.
+        For a batch with a record of ``send``, the limit is linger.ms, counted from the batch's
+        creation, as in Java. For a batch that has only rows of columns, the limit is longer. It is
+        doubled after the writer has called :meth:`positions` and until it calls :meth:`append`. If
+        the batch were sent during this time, the writer would have to encode its rows again. The
+        limit is never removed, because the writer may fail before it calls :meth:`append`.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
@@ -346,10 +358,11 @@ class BatchFiller:
         return limit - (now - batch.created_ms)
 
     def claim(self, queue: PartitionQueue, claimed: list[ProducerBatch]) -> bool:
-        """Stops appends to the open batch of ``queue``. Called under the lock.
+        """Ends the appends to the open batch of ``queue``. Called under the lock.
 
-        Returns True if the batch is READY. Returns False if the batch was added to ``claimed``, and
-        the caller must close it without the lock.
+        Without compression, the batch is READY on return, and the result is True. With compression,
+        the batch is appended to ``claimed``, and the result is False. The caller must then release
+        the lock and call :meth:`close_claimed`.
         """
         batch = self._queues.close_open(queue)
         if self._uncompressed:
@@ -360,12 +373,12 @@ class BatchFiller:
         return False
 
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
-        """Compresses the batches that this thread has claimed, without the lock. Each batch is then
-        READY.
+        """Compresses the batches ``claimed`` without the lock, and sets their state to READY.
 
-        If this call is interrupted, the caller returns all memory that it has allocated to the
-        pool. But batches already own ``taken`` bytes of that memory. So this method takes these
-        bytes from the pool again.
+        ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. It is
+        used only if this call is interrupted. In this case the caller deallocates all memory that
+        it had allocated, including the bytes that the batches own. So this method allocates
+        ``taken`` bytes once more.
         """
         done = 0
         try:

@@ -1,8 +1,9 @@
-"""Takes back drained batches of the sender (retries, split batches), and expires queued batches.
+"""Puts batches back into their queues after a failed send, splits batches that are too large, and
+expires queued batches.
 
-Owns: the queue position of a retry and of split batches, their backoff, and delivery.timeout.ms of
-queued batches. Runs on the sender thread. Never: the reason for a retry (``sender.py``), a batch's
-completion, a clock.
+Owns: the position of a retried or split batch in its queue, its backoff, and delivery.timeout.ms of
+queued batches. Runs on the network thread. Never: the decision to retry (``sender.py``), the
+completion of a batch, a clock.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
 class BatchReturns:
-    """Puts batches back into the accumulator's queues, and takes expired batches out, under the
-    lock.
+    """Returns batches to the accumulator's queues, and removes expired batches from them, under the
+    accumulator's lock.
     """
 
     __slots__ = (
@@ -57,13 +58,13 @@ class BatchReturns:
         )
 
     def reenqueue(self, batch: ProducerBatch, now: int, *, soon: bool = False) -> None:
-        """Puts ``batch`` at the head of its queue for a retry. Batches with lower sequences stay
-        before it.
+        """Puts ``batch`` at the head of its queue for a retry after a backoff. Batches with lower
+        sequence numbers stay before it.
 
-        ``soon`` chooses a shorter backoff. It is used for CONCURRENT_TRANSACTIONS, because the
-        broker has already waited before it returned that error. With idempotence, raises
-        IllegalStateError for a batch without a sequence, and for a batch that the transaction
-        manager does not track as in flight.
+        ``soon`` selects a shorter backoff. It is used after CONCURRENT_TRANSACTIONS, because the
+        broker itself has waited before it returned this error. For an idempotent producer, raises
+        IllegalStateError if the batch has no sequence number, or if the transaction manager has no
+        batch of the partition in flight.
         """
         with self._accumulator.lock:
             self._check_tracked(batch)
@@ -72,8 +73,9 @@ class BatchReturns:
             self._insert(batch)
 
     def begin_again(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Puts batches back at the heads of their queues and removes their sequences, because their
-        partitions now use another epoch. Batches of a partition keep their order.
+        """Puts ``batches`` at the heads of their queues, without sequence numbers. Used when their
+        partitions have changed to a new producer epoch. The next drain assigns new sequence
+        numbers. The batches of a partition keep their order.
         """
         with self._accumulator.lock:
             for batch in reversed(batches):
@@ -85,12 +87,13 @@ class BatchReturns:
                 self._accumulator.queued(batch.created_ms)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Splits a batch that a broker rejected as too large. Returns the number of split batches.
+        """Splits a batch that a broker rejected with MESSAGE_TOO_LARGE. Returns the number of the
+        new batches.
 
-        The split batches go to the head of the queue, in order, without backoff. They take over the
-        memory of ``batch``. If ``batch`` has a sequence, they are tracked as in flight in its
-        place. From now on, batches of this topic are limited to half of the rejected size (rule
-        R7).
+        The new batches are put at the head of the queue, in order, without backoff. They own the
+        memory of ``batch`` from now on. If ``batch`` has a sequence number, the transaction manager
+        tracks the new batches in its place. Later batches of the topic are limited to half of the
+        rejected size (DESIGN.md, rule R7).
         """
         incomplete = self._accumulator.incomplete
         with self._accumulator.lock:
@@ -143,8 +146,8 @@ class BatchReturns:
         self._accumulator.queued(batch.created_ms)
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Removes ``batch`` from its queue, because a later response has proved that it need not be
-        sent again. Does nothing if ``batch`` is not queued.
+        """Removes ``batch`` from its queue. Used when the acknowledgement of a later batch has
+        proved that ``batch`` is already in the log. Does nothing if ``batch`` is not queued.
         """
         with self._accumulator.lock:
             queue = self._queues.by_partition[batch.tp]
@@ -152,10 +155,11 @@ class BatchReturns:
                 self._queues.remove(queue, batch)
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """Takes queued batches past delivery.timeout.ms out of their queues. Returns them, oldest
-        first.
+        """Removes the queued batches that are older than delivery.timeout.ms, and returns them,
+        oldest first.
 
-        The caller fails the batches (``complete_exceptionally``) and deallocates them.
+        The caller fails these batches (``complete_exceptionally``), and returns their memory to the
+        BufferPool.
         """
         accumulator = self._accumulator
         if now < accumulator.next_expiry_ms:

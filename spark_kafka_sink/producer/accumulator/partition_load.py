@@ -1,9 +1,9 @@
-"""The load of partitions and brokers, for the choice of a partition for rows without a key.
+"""Computes the weights of partitions, for the choice of a partition for rows without a key.
 
-Owns: :class:`PartitionLoad`, the partitions to choose from and their weights: by queues, slow
-brokers and racks (KIP-794, KIP-1123), and by the leaders of a task. Never: the partition of a row,
-the choice of a task's leaders (both ``records/partitioning``), the queues themselves
-(``record_accumulator.py``), a lock.
+Owns: :class:`PartitionLoad`. A weight depends on the number of queued batches and on slow brokers
+(KIP-794), on the rack of the leader (KIP-1123), and on the leaders that were chosen for a task
+(``maxLeadersPerTask``). Never: the partition of a row and the choice of a task's leaders (both in
+``records/partitioning``), the queues (``record_accumulator.py``), a lock.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SLOW_MS = 5_000
 
 
 class _NodeLatency:
-    """Two times of a node: when data was last ready for it, and when its connection last accepted
-    data (KIP-794).
+    """Two times of a node in monotonic ms (KIP-794): ``ready_ms``, when a batch for the node was
+    last ready, and ``drain_ms``, when the node's connection could last accept a request.
     """
 
     __slots__ = ("drain_ms", "ready_ms")
@@ -39,15 +39,17 @@ class _NodeLatency:
 
 
 class PartitionLoad:
-    """The candidate partitions for rows and records without a key, and their weights.
+    """The partitions from which the partitioner chooses for records without a key, with their
+    weights.
 
-    The weights follow from queue sizes, unavailable nodes, racks and leaders, by the options
-    ``partitioner.adaptive.partitioning.enable``, ``.availability.timeout.ms``, ``.rack.aware`` and
-    the sink's ``maxLeadersPerTask``. The weights are used in step 5 of a record's way.
+    A partition with a higher weight is chosen more often. These options change the weights:
+    ``partitioner.adaptive.partitioning.enable``, ``partitioner.availability.timeout.ms``,
+    ``partitioner.rack.aware``, and the sink's ``maxLeadersPerTask``.
 
-    Java's ``BuiltInPartitioner.updatePartitionLoadStats`` recomputes the weights of each topic in
-    every pass of the sender. Here they are computed when a sticky partition is chosen. No lock is
-    taken, because the caller may hold the accumulator's lock, so the inputs may be slightly stale.
+    The weights are computed when a new sticky partition is chosen. (Java's
+    ``BuiltInPartitioner.updatePartitionLoadStats`` computes them in every pass of the sender.) The
+    queues are read without a lock, because the caller may already hold the accumulator's lock. So
+    the weights may be slightly out of date.
     """
 
     def __init__(
@@ -73,12 +75,13 @@ class PartitionLoad:
 
     @property
     def matters(self) -> bool:
-        """True if partitions with a leader may have different weights."""
+        """True if an option is set that can give different weights to partitions with a leader."""
         return self._adaptive or self._rack != "" or self._most_leaders is not None
 
     def choose_leaders(self, task: int) -> None:
-        """Chooses the leaders of the task number ``task``, if ``maxLeadersPerTask`` is set. A warm
-        producer keeps its leaders, because it is connected to them.
+        """Chooses the brokers to which the task with the number ``task`` sends rows without a key.
+        Does nothing unless ``maxLeadersPerTask`` is set. A producer that earlier tasks have used
+        keeps its brokers, because it is connected to them.
         """
         if self._most_leaders is not None and self._few is None:
             from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
@@ -86,11 +89,12 @@ class PartitionLoad:
             self._few = FewLeaders(self._most_leaders, task)
 
     def candidates(self, topic: str, available: Sequence[int]) -> Candidates:
-        """The candidate partitions, among ``available`` (ascending), and their weights. If all
-        weights are equal, None is returned for the weights.
+        """Returns the partitions from which to choose, and their weights. The weights are None if
+        all are equal.
 
-        Called at each change of the sticky partition. The cost grows with the number of non-empty
-        queues.
+        ``available`` has the partitions of ``topic`` that have a leader, in ascending order. The
+        method is called each time a new sticky partition is chosen. Its cost grows with the number
+        of queues that are not empty.
         """
         infos = self._cluster().topics.get(topic)
         if self._few is None or infos is None:
@@ -105,11 +109,11 @@ class PartitionLoad:
         return among, both if any(both) else shares
 
     def _slow_leaders(self) -> set[int]:
-        """The leaders of partitions with a batch that has waited in its queue for too long.
+        """The ids of brokers for which a batch has waited too long in a queue.
 
-        This complements :meth:`node_delay_ms`, which measures only nodes that are ready. A slow
-        node whose partitions all have five batches in flight is not ready, so :meth:`node_delay_ms`
-        does not detect it.
+        :meth:`node_delay_ms` finds other slow brokers. It measures the time only while a batch for
+        the broker may be sent. If every partition of a slow broker already has five batches in
+        flight, no batch may be sent. So only this method finds such a broker.
         """
         since = self._clock.now_ms() - (self._timeout_ms or _SLOW_MS)
         slow = set()
@@ -127,8 +131,8 @@ class PartitionLoad:
     def _weights(
         self, topic: str, available: Sequence[int], infos: PartitionInfos | None
     ) -> list[int] | None:
-        """The weight of each of the ``available`` partitions. The weight 0 excludes a partition.
-        Returns None if all weights are equal.
+        """The weights of the partitions ``available``, in the same order. A partition with the
+        weight 0 is not chosen. Returns None if all weights are equal.
         """
         leaders: Sequence[int] = ()
         if infos is not None and (self._rack or self._timeout_ms > 0):
@@ -142,8 +146,8 @@ class PartitionLoad:
         return weights
 
     def next_partition(self, topic: str, cluster: Cluster) -> int:
-        """Chooses a random partition, according to the weights, for the next sticky records of
-        ``topic``.
+        """Chooses a random partition of ``topic`` as the next sticky partition. A partition with a
+        higher weight is more likely.
         """
         infos = cluster.topics.get(topic)
         led = () if infos is None else infos.available
@@ -157,8 +161,12 @@ class PartitionLoad:
     def _by_load(
         self, topic: str, available: Sequence[int], leaders: Sequence[int]
     ) -> list[int] | None:
-        """The weights of the partitions ``available``, from the lengths of their queues. Partitions
-        of slow ``leaders`` are left out. ``leaders`` is empty if latency is not used.
+        """Computes weights of the partitions ``available`` from the numbers of their queued
+        batches.
+
+        ``leaders`` has the leader of each of these partitions. It is empty if no option needs the
+        leaders. Partitions with a slow leader (partitioner.availability.timeout.ms) get the weight
+        0. Returns None if all weights are equal.
         """
         timeout = self._timeout_ms
         sizes: list[int | None] = [0] * len(available)
@@ -174,8 +182,8 @@ class PartitionLoad:
         return frequencies(sizes)
 
     def queue_sizes(self, topic: str) -> dict[int, int]:
-        """The number of queued batches by partition, for ``topic``. Partitions without batches are
-        left out.
+        """The number of queued batches of each partition of ``topic``, such as ``{3: 2}``.
+        Partitions without queued batches are missing.
         """
         queues = self._queues
         # Each is copied in one step of the interpreter.
@@ -183,8 +191,8 @@ class PartitionLoad:
         return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """Records that data is ready for a node, and whether the node's connection accepts data
-        (``can_drain``). Called on the sender thread.
+        """Records that a batch is ready for the node ``node_id`` at ``now``. ``can_drain`` is True
+        if the node's connection can accept a request. Called on the network thread.
         """
         stats = self._node_latency.get(node_id)
         if stats is None:
@@ -194,15 +202,18 @@ class PartitionLoad:
         stats.ready_ms = now
 
     def node_delay_ms(self, node_id: int) -> int:
-        """The time in ms for which a node has had ready data without being available (see
-        partitioner.availability.timeout.ms).
+        """The time in ms for which batches were ready for the node, but the node's connection could
+        not accept a request. partitioner.availability.timeout.ms limits this time.
         """
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms
 
     def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """Sets the weights of partitions whose leader is in another rack to 0. Leaves all weights
-        unchanged if no partition with a leader in our rack has a weight.
+        """Changes the weights of partitions whose leader is in another rack to 0. ``leaders`` has
+        the leader of each partition.
+
+        If then all weights would be 0, ``weights`` is returned unchanged. ``weights`` is None if
+        all weights are equal.
         """
         own = {node for node in set(leaders) if self._is_near(node)}
         local = [
@@ -213,11 +224,11 @@ class PartitionLoad:
 
 
 def frequencies(queue_sizes: Sequence[int | None]) -> list[int] | None:
-    """Computes weights of partitions from their numbers of queued batches. The longest queue gets
-    weight 1, and an empty queue gets the highest weight.
+    """Computes weights of partitions from the numbers of their queued batches. The longest queue
+    gets the weight 1, and an empty queue gets the highest weight.
 
-    None in ``queue_sizes`` excludes a partition (weight 0). Returns None if all weights are equal,
-    or if every partition is excluded.
+    A partition whose entry in ``queue_sizes`` is None gets the weight 0. Returns None if all
+    weights are equal, or if all entries are None.
     """
     included = [size for size in queue_sizes if size is not None]
     if not included or (len(included) == len(queue_sizes) and min(included) == max(included)):

@@ -1,16 +1,17 @@
-"""One record batch, from opening to completion.
+"""One record batch of the producer, from its creation to its completion.
 
-Owns: a batch's record bytes (encoded by the records room), its header (written at drain) and its
-states. The accumulator queues it, the sender sends it. Never: a lock (the accumulator's lock guards
-every state transition up to DONE), a queue, a clock, a decision to retry.
+Owns: the batch's encoded records, its header, and its states. The accumulator queues the batch, and
+the sender sends it. Never: a lock (the accumulator's lock guards every change of the state up to
+DONE), a queue, a clock, a decision to retry.
 
-Bytes are frozen when a batch is closed (rule R1). Chunks are immutable ``bytes``, or views of a
-buffer that is not written again. The header is written once, with producer id, epoch and sequence.
-A retry sends the very same objects.
+The record bytes do not change after the batch is closed (DESIGN.md, rule R1). They are immutable
+``bytes``, or views of a buffer that nobody writes again. The header has the producer id, the epoch
+and the sequence number. It is written when the batch is drained for the first time. A retry sends
+the same objects again.
 
-Rows of columns need only their bytes in a batch. Single records of ``send`` also have futures and
-callbacks. These are in one object, ``records``, which the batch notifies when it is completed. A
-batch may hold both.
+A batch may have rows of columns, records of ``send``, or both. Only records of ``send`` have
+futures and callbacks. The object ``records`` has these records, and the batch notifies it of the
+outcome.
 """
 
 from __future__ import annotations
@@ -70,52 +71,57 @@ _MAX_CHUNKS = 4
 
 
 class BatchListener(Protocol):
-    """Receives the outcome of batches (``produce_recorder.py``)."""
+    """The interface of an object that is notified of completed batches. ``produce_recorder.py``
+    implements it.
+    """
 
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
-        """The ``batches`` were acknowledged (``error`` is None) or failed. Called once for each
-        batch, without a lock.
+        """Called after ``batches`` were acknowledged or have failed. ``batch.error`` is None for an
+        acknowledged batch.
 
-        For a batch that was split, the method is called with the split batches only.
+        Each batch is reported once, and no lock is held. A batch that was split is not reported:
+        the new batches are reported.
         """
         ...
 
 
 class BatchRecords(Protocol):
-    """The records of ``send`` in one batch (``record_appender.py``)."""
+    """The interface to the records of ``send`` in one batch. ``record_future.py`` implements it."""
 
     def __len__(self) -> int:
-        """The number of records."""
+        """The number of records of ``send`` in the batch."""
         ...
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Completes the records, after ``batch`` was acknowledged or has failed. Called without a
-        lock.
+        """Sets the outcome of the futures, and runs the callbacks, after ``batch`` was acknowledged
+        or has failed. Called without a lock.
         """
         ...
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
-        """Moves the records to ``halves``, the two parts of a batch that was split."""
+        """Moves the records to the two batches ``halves``, because their batch was split."""
         ...
 
 
 class ProducerBatch:
     """Records of one topic partition that are sent together (Java's ProducerBatch).
 
-    Counts are numbers of records, and sizes are in bytes. Times are in monotonic milliseconds, and
-    timestamps in milliseconds since the epoch.
+    Sizes are in bytes. Fields that end in ``_ms``, except ``log_append_time_ms``, are monotonic
+    milliseconds. Record timestamps and ``log_append_time_ms`` are milliseconds since the epoch.
 
-    * ``generation``: a number that is unique for every batch that was ever opened.
-    * ``lineage``: the generation of the batch that this batch was split from, or the batch's own
-      ``generation``.
-    * ``pool_size``: the batch's bytes in the count of the BufferPool, including the bytes that it
-      views.
-    * ``checksum``: the batch's CRC-32C, from the first drain on.
-    * ``attempts``: how often the batch returned to the queue after a failed send.
-    * ``records``: the batch's records of ``send``. None if there are no such records.
-    * ``chunks``: the record bytes, as copies and as views of chunks' buffers.
-    * ``size_in_bytes``: the size of the batch as it is sent. Known when the batch is closed.
-    * ``state``: changed only by methods.
+    * ``generation``: a number that no other batch of this producer has.
+    * ``lineage``: the ``generation`` of the batch from which this batch was split. If the batch was
+      not split from another batch, its own ``generation``.
+    * ``pool_size``: the bytes of the BufferPool that belong to this batch, including the bytes that
+      it views.
+    * ``checksum``: the batch's CRC-32C. It is set when the batch is first drained.
+    * ``attempts``: the number of times that the batch was put back into its queue for a retry.
+    * ``records``: the records of ``send`` in this batch. None if the batch has only rows of
+      columns.
+    * ``chunks``: the encoded records, as copies or as views of larger buffers.
+    * ``size_in_bytes``: the size of the whole batch as it is sent. It is set when the batch is
+      closed.
+    * ``state``: the state. Only methods of this class change it.
     """
 
     __slots__ = (
@@ -209,7 +215,9 @@ class ProducerBatch:
         )
 
     def move(self, to: BatchState) -> None:
-        """Changes the state. Raises IllegalStateError for a transition that is not in the table."""
+        """Changes the state of the batch. Raises IllegalStateError if :data:`TRANSITIONS` does not
+        allow the change.
+        """
         if to not in TRANSITIONS[self.state]:
             raise IllegalStateError(
                 f"{self.tp}: a batch can't go from '{self.state.value}' to '{to.value}'"
@@ -227,8 +235,8 @@ class ProducerBatch:
     def append(
         self, chunk: Buffer, record_count: int, max_timestamp: int, size: int | None = None
     ) -> None:
-        """Appends encoded records to the batch, which must be OPEN. ``size`` is their size in
-        bytes, if known.
+        """Appends the encoded records ``chunk`` to the batch, which must be OPEN. ``size`` is the
+        size of ``chunk`` in bytes. If it is None, the size is computed.
         """
         if self.state is not BatchState.OPEN:
             raise self._refuse()
@@ -239,10 +247,13 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Records that the last ``size`` appended bytes are a view of ``buffer``.
+        """Records that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
+        number of bytes by which the caller must change the BufferPool's count.
 
-        Returns the number of bytes to add to the pool's count. If no batch viewed the buffer
-        before, it is the size of the rest of the buffer. Otherwise it is -``size``.
+        The caller has already counted ``size`` bytes for this batch, and the pool counts the whole
+        buffer. For the first view of the buffer, the result is the buffer's size minus ``size``.
+        For each later view it is minus ``size``, because the bytes are already counted with the
+        buffer.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -251,14 +262,14 @@ class ProducerBatch:
         return counted - size
 
     def add_memory(self, size: int) -> None:
-        """Adds ``size`` bytes to the batch's share of the pool. Called under the accumulator's
-        lock.
+        """Adds ``size`` bytes to the memory of the BufferPool that this batch owns. Called under
+        the accumulator's lock.
         """
         self.pool_size += size
 
     def charge_its_bytes(self) -> int:
-        """Sets the batch's share of the pool to its size as sent, and returns this size in bytes.
-        Called under the accumulator's lock.
+        """Sets ``pool_size`` to the size of the batch as it is sent, and returns it. Called under
+        the accumulator's lock.
         """
         self.pool_size = self.size_in_bytes
         return self.pool_size
@@ -268,10 +279,11 @@ class ProducerBatch:
         self.records = records
 
     def take_memory(self) -> int:
-        """Gives up the batch's share of the pool when the records are no longer needed. Returns the
-        number of bytes to deallocate. A second call returns 0.
+        """Gives up the memory of the BufferPool that this batch owns. Returns the number of bytes
+        that the caller must deallocate. A second call returns 0.
 
-        Called under the accumulator's lock. A viewed buffer is deallocated with its last view.
+        A viewed buffer is included only if no other batch views it. Called under the accumulator's
+        lock.
         """
         size = self.pool_size - self._viewed
         for buffer in self.views:
@@ -283,18 +295,18 @@ class ProducerBatch:
         return size
 
     def release_claim(self) -> None:
-        """Moves the batch from CLOSING back to OPEN, after the closing thread was interrupted. A
-        batch that is already DONE stays DONE.
+        """Moves the batch from CLOSING back to OPEN, because the thread that closed it was
+        interrupted. Does nothing if an abort has already completed the batch (DONE).
         """
         if self.state is BatchState.CLOSING:
             self.move(BatchState.OPEN)
 
     def compress(self, codec: Codec) -> bytes | None:
-        """Compresses the records section, and returns the result. Returns None without compression.
-        Does not change the batch.
+        """Returns the compressed records of the batch, or None if the codec is none. Does not
+        change the batch.
 
-        Runs without a lock. An abort in another thread may drop the batch's chunks meanwhile, so
-        the list of chunks is read once, at the begin.
+        No lock is held. Another thread may abort the batch meanwhile and replace its list
+        ``chunks``. So the list is read only once, at the beginning.
         """
         chunks = self.chunks
         if codec.is_none:
@@ -302,8 +314,8 @@ class ProducerBatch:
         return codec.compress(chunks if self.records is None else [b"".join(chunks)])
 
     def finish_close(self, compressed: bytes | None, codec: Codec) -> None:
-        """Moves the batch from OPEN or CLOSING to READY. From now on, the record bytes do not
-        change.
+        """Moves the batch from OPEN or CLOSING to READY. ``compressed`` is the result of
+        :meth:`compress`. From now on, the record bytes do not change.
         """
         if self.state is not BatchState.OPEN and self.state is not BatchState.CLOSING:
             raise self._refuse()
@@ -318,8 +330,9 @@ class ProducerBatch:
             self.chunks = _join_copies(self.chunks)
 
     def close(self, codec: Codec) -> None:
-        """Moves the batch from OPEN to READY in one step, if only one thread uses it. The
-        accumulator calls :meth:`compress` and :meth:`finish_close` separately.
+        """Compresses the batch, and moves it from OPEN to READY. Only for a batch that no other
+        thread uses. For other batches, the accumulator calls :meth:`compress` and
+        :meth:`finish_close`.
         """
         self.finish_close(self.compress(codec), codec)
 
@@ -340,8 +353,9 @@ class ProducerBatch:
     def set_producer_state(
         self, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
     ) -> None:
-        """Writes the header and its checksum for this producer and sequence. Possible only once,
-        except after :meth:`begin_again`.
+        """Writes the batch header with this producer id, epoch and first sequence number, and
+        computes the checksum. The header can be written once, and again only after
+        :meth:`begin_again`.
         """
         if self.state is not BatchState.READY and self.state is not BatchState.IN_FLIGHT:
             raise self._refuse()
@@ -368,8 +382,8 @@ class ProducerBatch:
         self.buffers = [header, *self.chunks]
 
     def drained(self, now: int, leader_epoch: int = -1) -> None:
-        """Moves the batch from READY to IN_FLIGHT. ``leader_epoch`` is the epoch of the leader that
-        gets the batch, or -1 if it is unknown.
+        """Moves the batch from READY to IN_FLIGHT at the time ``now``. ``leader_epoch`` is the
+        leader epoch of the partition, or -1 if it is unknown.
         """
         if self.state is not BatchState.READY:
             raise self._refuse()
@@ -379,18 +393,18 @@ class ProducerBatch:
             self._leader_epoch, self._leader_epoch_attempts = leader_epoch, self.attempts
 
     def reenqueued(self, retry_at_ms: int) -> None:
-        """Moves the batch from IN_FLIGHT to READY, and counts an attempt. The batch may be drained
-        again at the time ``retry_at_ms``.
+        """Moves the batch from IN_FLIGHT to READY, and adds 1 to ``attempts``. The batch can be
+        sent again at the time ``retry_at_ms``.
         """
         self.move(BatchState.READY)
         self.attempts += 1
         self.retry_at_ms = retry_at_ms
 
     def begin_again(self, now: int) -> None:
-        """Makes the batch READY again, without producer id, epoch and sequence.
+        """Moves the batch to READY, and removes its producer id, epoch and sequence number.
 
-        The next drain assigns new values and writes the header again, as for a new batch. No copy
-        of the batch may be in flight.
+        When the batch is drained next, it gets new values and a new header, like a new batch. The
+        caller makes sure that the batch is not in flight.
         """
         if self.state is BatchState.IN_FLIGHT:
             self.reenqueued(now)
@@ -403,8 +417,8 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Stores the partition's leader epoch, and the attempt at which the epoch rose. An
-        ``epoch`` of -1 is unknown.
+        """Stores the leader epoch of the partition. If the epoch is higher than before, also stores
+        the current number of attempts. -1 means that the epoch is unknown.
         """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
@@ -412,8 +426,8 @@ class ProducerBatch:
 
     @property
     def has_leader_changed_for_the_ongoing_retry(self) -> bool:
-        """True if the leader epoch has risen since the previous attempt. The backoff is then
-        skipped.
+        """True if the leader epoch of the partition has risen since the previous attempt. The batch
+        is then sent without its backoff.
         """
         return self.attempts >= 1 and self.attempts == self._leader_epoch_attempts
 
@@ -421,7 +435,9 @@ class ProducerBatch:
 
     @property
     def has_futures_only(self) -> bool:
-        """True if all records of the batch came by ``send``, and so have futures."""
+        """True if all records of the batch were appended by ``send``. Then each of them has a
+        future.
+        """
         return self.records is not None and len(self.records) == self.record_count
 
     @property
@@ -429,12 +445,12 @@ class ProducerBatch:
         return self.state is BatchState.DONE
 
     def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
-        """Marks the batch as acknowledged, and completes its futures. Returns False if the response
-        is late because the batch has already failed (aborted, expired).
+        """Marks the batch as acknowledged, and completes its futures. Returns False if the batch
+        had already failed, for example because it was aborted or expired.
 
-        The caller reports the batch to the listener, together with the other batches of the
-        response. ``base_offset`` is -1 if unknown (acks=0, a duplicate). Raises IllegalStateError
-        if the batch was already acknowledged.
+        ``base_offset`` is -1 if it is unknown: with acks=0, or for a duplicate. The caller must
+        then call the listener, once for all batches of the response. Raises IllegalStateError if
+        the batch was already acknowledged.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -448,8 +464,8 @@ class ProducerBatch:
     def complete_exceptionally(
         self, error: KafkaError, record_errors: Sequence[RecordError] = ()
     ) -> bool:
-        """Marks the batch as failed permanently, and reports the failure. Returns False if the
-        batch has already failed.
+        """Marks the batch as failed with ``error``, completes its futures, and calls the listener.
+        Returns False if the batch had already failed.
 
         Raises IllegalStateError if the batch was already acknowledged.
         """
@@ -459,8 +475,9 @@ class ProducerBatch:
         return True
 
     def abort(self, error: KafkaError, record_errors: Sequence[RecordError] = ()) -> bool:
-        """Marks the batch as failed permanently, like :meth:`complete_exceptionally`, but does not
-        report the failure. The caller must call :meth:`report_done` later.
+        """Marks the batch as failed with ``error``. Unlike :meth:`complete_exceptionally`, this
+        method neither completes futures nor calls the listener. The caller must call
+        :meth:`report_done` later. Returns False if the batch had already failed.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -470,34 +487,33 @@ class ProducerBatch:
         return True
 
     def report_done(self) -> None:
-        """Completes the futures, then notifies the listener. Must be called without a lock.
+        """Completes the futures of the batch, then calls the listener. No lock may be held.
 
-        The futures come first, because the listener may fail every later batch, and the callbacks
-        of a partition run in record order.
+        The futures come first, because the listener may fail all later batches of the producer.
+        Otherwise callbacks of later records would run before the callbacks of this batch.
         """
         if self.records is not None:
             self.records.complete(self)
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """Handles a second completion of a batch that is DONE. Returns False if the batch has
-        failed before.
-
-        Raises IllegalStateError if the batch was acknowledged before.
+        """Handles the completion of a batch that is already DONE. Returns False if the batch has
+        failed. Raises IllegalStateError if the batch was acknowledged.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
         return False
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
-        """Splits the batch into two READY batches with its records, in order. The batch is then
-        DONE, without a report.
+        """Splits the batch into two READY batches with its records, in order. The original batch is
+        then DONE, and is not reported to the listener.
 
-        The split is at the record boundary nearest to half of the raw bytes. The generations of the
-        two batches are ``first_generation`` and the next number. Both keep the creation time and
-        the number of attempts. If the batch has n sequences from s on, and the first part gets k
-        records, the parts have the sequence ranges [s, s+k) and [s+k, s+n) (rule R7). Repeated
-        splits lead to batches of a single record, which can't be split (IllegalStateError).
+        The batch is divided at the record that is nearest to half of its uncompressed bytes. The
+        new batches have the generations ``first_generation`` and ``first_generation + 1``. Both
+        keep the creation time, the number of attempts, and their part of the sequence numbers.
+        Example: a batch has 10 records with the sequence numbers 20 to 29. If the first new batch
+        gets 4 records, it keeps 20 to 23, and the second keeps 24 to 29 (DESIGN.md, rule R7).
+        Raises IllegalStateError for a batch with a single record.
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
             raise self._refuse()
@@ -545,8 +561,8 @@ class ProducerBatch:
 
 
 def _join_copies(chunks: Sequence[Buffer]) -> list[Buffer]:
-    """Joins neighbouring chunks that are copies. Views are not joined, because the pool counts the
-    viewed buffers.
+    """Joins neighbouring ``bytes`` objects of ``chunks`` into one. Views stay separate, because the
+    BufferPool counts the viewed buffers.
     """
     joined: list[Buffer] = []
     for kind, run in groupby(chunks, type):

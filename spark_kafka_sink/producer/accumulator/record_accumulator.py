@@ -1,10 +1,10 @@
-"""The queued batches of a producer: the state that filling, draining and returning batches share.
+"""The queues of batches of a producer, and the state that all users of the queues share.
 
-Owns: the queues by partition, the incomplete batches and the flushes that wait for them, the one
-lock, failure and close. The accumulator is between the writer's encoder and the sender (step 7 of a
-record's way). Never: filling and closing batches (``batch_filler.py``), sending them
-(``batch_drainer.py``), requeueing and expiring them (``batch_returns.py``), sockets, reading a
-clock. (Only a flush waits, by the clock's ``wait``.)
+Owns: a queue for each partition, the list of incomplete batches, the flushes that wait for them,
+the lock of all these, and the actions for failure and close. The thread that writes puts encoded
+rows into the queues, and the network thread takes batches out. Never: filling and closing batches
+(``batch_filler.py``), selecting batches to send (``batch_drainer.py``), retries and expiry
+(``batch_returns.py``), sockets, reading a clock. (Only a flush waits, with the clock's ``wait``.)
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 
 
 class PartitionQueue:
-    """The queued batches of one partition.
+    """The queued batches of one partition, oldest first.
 
-    ``open`` is the last batch if it accepts appends, otherwise None. ``leader`` is a node id, or -1
-    without a leader. :meth:`PartitionQueues.group_by_leader` updates the leader. While the queue is
-    ``muted``, its batches are not drained.
+    * ``open``: the last batch, if records can still be appended to it, otherwise None.
+    * ``leader``: the node id of the partition's leader, or -1 without a leader.
+      :meth:`PartitionQueues.group_by_leader` sets it.
+    * ``muted``: while True, no batch of the queue is sent.
     """
 
     __slots__ = ("batches", "leader", "leader_epoch", "muted", "open", "tp")
@@ -43,8 +44,8 @@ class PartitionQueue:
 
 
 class _ByPartition(dict[TopicPartition, PartitionQueue]):
-    """The queues by partition. Reading a missing key creates the queue. The class is a dict for
-    speed, because it is read for each slice.
+    """A dict of the queues by topic partition. Reading a missing partition creates its queue. It is
+    a subclass of dict for speed, because it is read for each slice of encoded rows.
     """
 
     __slots__ = ("_new",)
@@ -58,10 +59,11 @@ class _ByPartition(dict[TopicPartition, PartitionQueue]):
 
 
 class PartitionQueues:
-    """All queues, with indexes by node and by state, under the accumulator's lock.
+    """All queues of a producer, with indexes. The accumulator's lock guards them.
 
-    The indexes keep a pass of the sender short: it need not visit 1000 partitions if only one has
-    data. A queue's batches are changed only by the methods here.
+    The indexes list the queues by leader, the queues with an open batch, and the queues whose first
+    batch is closed. So a pass of the sender visits only queues that have a batch, even if there are
+    1000 partitions. Only the methods of this class add batches to a queue or remove them.
     """
 
     __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")
@@ -85,9 +87,10 @@ class PartitionQueues:
         return queue
 
     def group_by_leader(self, cluster: Cluster) -> None:
-        """Groups the queues by leader. Needed once for each new cluster snapshot.
+        """Groups the queues by the leaders in ``cluster``. Called once for each new ``Cluster``
+        object (snapshot of the metadata).
 
-        A partition that never had a batch has no queue, because a broker may report millions of
+        Only partitions that had a batch have a queue, because the metadata may have millions of
         partitions.
         """
         self.by_node = {}
@@ -98,8 +101,8 @@ class PartitionQueues:
         self.cluster = cluster
 
     def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
-        """Sets the leader of ``queue``. Returns the list with this leader's queues, in the order of
-        partitions.
+        """Sets the leader of ``queue``. Returns the list of all queues with this leader, to which
+        the caller adds ``queue``.
         """
         found = cluster.partition(queue.tp)
         if found is None or found.leader not in cluster.nodes:
@@ -115,7 +118,9 @@ class PartitionQueues:
         self.open[batch.generation] = queue
 
     def close_open(self, queue: PartitionQueue) -> ProducerBatch:
-        """Stops appends to the open batch of ``queue``, which stays queued."""
+        """Ends the appends to the open batch of ``queue``. The batch stays in the queue, and is
+        returned.
+        """
         batch = queue.open
         assert batch is not None
         queue.open = None
@@ -125,14 +130,14 @@ class PartitionQueues:
         return batch
 
     def pop_head(self, queue: PartitionQueue) -> None:
-        """Removes the first batch of ``queue``. This batch must not be open."""
+        """Removes the first batch of ``queue``, which must not be the open batch."""
         batches = queue.batches
         batches.popleft()
         if not batches or batches[0] is queue.open:
             del self.closed_heads[queue]
 
     def insert(self, queue: PartitionQueue, index: int, batch: ProducerBatch) -> None:
-        """Puts ``batch`` back into ``queue`` at the position ``index``."""
+        """Inserts ``batch``, which was in ``queue`` before, at the position ``index``."""
         queue.batches.insert(index, batch)
         self._classify(queue)
 
@@ -164,8 +169,10 @@ def _partition(queue: PartitionQueue) -> TopicPartition:
 
 
 class Flush:
-    """One call of flush. It counts how many of the batches that existed at the beginning of the
-    call are not complete yet. If such a batch is split, the split batches count.
+    """One call of ``flush``. ``remaining`` is the number of batches for which the call still waits.
+
+    A flush waits for the batches that existed when it began: their generation is at most ``upto``.
+    If one of them is split, the flush waits for the new batches.
     """
 
     __slots__ = ("remaining", "upto")
@@ -176,9 +183,11 @@ class Flush:
 
 
 class IncompleteBatches:
-    """All incomplete batches, by generation, and the flushes that wait for them (Java's
-    IncompleteBatches). A batch is incomplete from its opening to its last response. Every method
-    runs under the accumulator's lock.
+    """All batches that are not complete, by generation, and the flushes that wait for them (Java's
+    IncompleteBatches).
+
+    A batch is incomplete from its creation until its memory is returned to the BufferPool. Except
+    for ``__bool__``, every method is called under the accumulator's lock.
     """
 
     __slots__ = ("_batches", "flushed", "flushes", "generation")
@@ -193,27 +202,25 @@ class IncompleteBatches:
         self.generation = 0
 
     def __bool__(self) -> bool:
-        """True while a batch is incomplete, queued or in flight. Any thread may call it without the
-        lock.
+        """True if there is an incomplete batch, queued or in flight. Any thread may call it,
+        without the lock.
         """
         return bool(self._batches)
 
     def add(self, batch: ProducerBatch) -> None:
-        """Adds a batch that was just opened. Flushes that began earlier do not wait for this
-        batch.
-        """
+        """Adds a new batch. A flush that has already begun does not wait for it."""
         self.generation = batch.generation
         self._batches[batch.generation] = batch
 
     def take_generations(self, count: int) -> int:
-        """Reserves the next ``count`` generations, and returns the first."""
+        """Reserves ``count`` consecutive generations for new batches. Returns the first of them."""
         first = self.generation + 1
         self.generation += count
         return first
 
     def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
-        """Replaces ``batch`` by the batches that it was split into. Flushes now wait for the split
-        batches.
+        """Replaces ``batch``, which was split, by the batches ``split_batches``. A flush that
+        waited for ``batch`` now waits for them.
         """
         if batch.generation in self._batches:
             for flush in self.flushes:
@@ -224,7 +231,9 @@ class IncompleteBatches:
         self.remove((batch,))
 
     def remove(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes completed batches, and wakes the flushes that waited for them. Idempotent."""
+        """Removes completed batches, and wakes each flush that has no batch left to wait for.
+        Removing a batch twice does nothing.
+        """
         for batch in batches:
             if self._batches.pop(batch.generation, None) is None:
                 continue
@@ -235,12 +244,12 @@ class IncompleteBatches:
                         self.flushed.wake_all()
 
     def all(self) -> list[ProducerBatch]:
-        """The incomplete batches as a new list, oldest generation first."""
+        """Returns a new list of the incomplete batches, in the order of their generations."""
         return list(self._batches.values())
 
     def begin_flush(self) -> Flush:
-        """Starts a flush of the existing batches. The flush does not wait for later batches, which
-        have higher generations.
+        """Begins a flush that waits for all batches that exist now. It does not wait for batches
+        that are created later.
         """
         flush = Flush(self.generation, len(self._batches))
         self.flushes.append(flush)
@@ -251,13 +260,16 @@ class IncompleteBatches:
 
 
 class RecordAccumulator:
-    """The shared state of filling, draining and returning batches (Java's RecordAccumulator).
+    """The queues of batches, the lock and the state that ``BatchFiller``, ``BatchDrainer`` and
+    ``BatchReturns`` share (Java's RecordAccumulator).
 
-    ``lock`` guards the queues, the incomplete batches, the fields that are declared after ``lock``,
-    and all transitions of a batch between OPEN, CLOSING, READY and IN_FLIGHT. The pool has its own
-    lock, and no thread holds both. A batch's listener is called without locks.
-    ``writer_waiting_since`` (monotonic ms, or None) needs no lock: the writer sets it, and the
-    sender reads it in every pass.
+    ``lock`` guards the queues, the incomplete batches, the fields that ``__init__`` sets after
+    ``lock``, and the states OPEN, CLOSING, READY and IN_FLIGHT of each batch. The BufferPool has
+    another lock, and no thread holds both. A batch's listener is called without locks.
+
+    ``writer_waiting_since`` is the time (monotonic ms) since which the writer has been waiting for
+    its next rows, or None. It needs no lock: only the writer sets it, and the sender reads it in
+    every pass.
     """
 
     __slots__ = (
@@ -295,27 +307,30 @@ class RecordAccumulator:
 
     @property
     def has_undrained(self) -> bool:
-        """True while a batch is queued."""
+        """True if a batch is in a queue, open or closed."""
         return bool(self.queues.closed_heads) or bool(self.queues.open)
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """Sets the time since when the writer has been waiting for input. It is None if the writer
-        does not wait. Returns True if a batch is open.
+        """Sets the time (monotonic ms) since which the writer has been waiting for its next rows.
+        None means that it is not waiting. Returns True if there is an open batch, for which
+        linger.ms now counts.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
 
     def begin_flush(self) -> Flush:
-        """Makes all queued batches sendable until :meth:`end_flush`. The caller wakes the
-        sender.
+        """Begins a flush. Until :meth:`end_flush`, all queued batches may be sent before they are
+        full. The caller must wake the sender.
         """
         with self.lock:
             return self.incomplete.begin_flush()
 
     def await_flush_completion(self, flush: Flush, deadline_ms: int) -> bool:
-        """Waits until the batches of ``flush``, and all batches split from them, are complete.
+        """Waits until all batches of ``flush`` are complete. If a batch is split, waits for the new
+        batches.
 
-        Returns False at the deadline. Returns True immediately if the producer has failed.
+        Returns False if the deadline comes first. Returns True immediately if the producer has
+        failed.
         """
         in_time = True
         while True:
@@ -334,23 +349,25 @@ class RecordAccumulator:
     # ---- under the lock ------------------------------------------------------------------------
 
     def queued(self, created_ms: int) -> None:
-        """Updates the next expiry time for a queued batch that was created at ``created_ms``."""
+        """Updates the time of the next check for expired batches, for a batch that was created at
+        ``created_ms`` (monotonic ms) and is queued now.
+        """
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
             self.next_expiry_ms = expiry
 
     def reset_next_expiry_time(self, next_expiry_ms: int) -> None:
-        """Sets the next expiry time after all queues were checked (Java's resetNextBatchExpiryTime
-        and maybeUpdateNextBatchExpiryTime).
+        """Sets the time (monotonic ms) of the next check for expired batches, after all queues were
+        checked (Java's resetNextBatchExpiryTime and maybeUpdateNextBatchExpiryTime).
         """
         self.next_expiry_ms = next_expiry_ms
 
     def note_columns(self) -> None:
-        """Records that columns are about to be appended to batches."""
+        """Stores that this producer writes columns."""
         self.has_columns = True
 
     def note_records(self) -> None:
-        """Records that a record of ``send`` is about to be appended to a batch."""
+        """Stores that this producer writes records by ``send``."""
         self.has_records = True
 
     def failed(self, error: KafkaError) -> None:
@@ -361,17 +378,18 @@ class RecordAccumulator:
     # ---- completion, failure, close ------------------------------------------------------------
 
     def next_expiry_time_ms(self) -> int:
-        """A time (monotonic ms) before which no queued batch expires. NEVER if no batch is
-        queued.
+        """The time (monotonic ms) of the next check for expired batches. No queued batch expires
+        earlier. NEVER if no batch is queued.
         """
         queues = self.queues
         return self.next_expiry_ms if queues.closed_heads or queues.open else NEVER
 
     def deallocate(self, *batches: ProducerBatch) -> None:
-        """Returns the memory of completed batches to the pool. Idempotent.
+        """Returns the memory of completed batches to the BufferPool. A second call for a batch does
+        nothing.
 
-        If a batch expires in flight, its memory is only returned when its response arrives. Until
-        then the socket may still use the batch's bytes.
+        If a batch has expired in flight, the caller waits for its response before it calls this
+        method. Until then the socket may still read the batch's bytes.
         """
         size = 0
         with self.lock:
@@ -386,9 +404,8 @@ class RecordAccumulator:
             self.pool.deallocate(size)
 
     def abort_incomplete_batches(self, error: KafkaError) -> None:
-        """Fails every batch, in flight or not, because the producer has failed or is closed.
-
-        Threads that wait for memory or for a flush are woken.
+        """Fails all queued batches and all batches in flight with ``error``, because the producer
+        has failed or is closed. Wakes all threads that wait for memory or for a flush.
         """
         with self.lock:
             batches = self.incomplete.all()
@@ -397,10 +414,10 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def abort_undrained_batches(self, error: KafkaError) -> None:
-        """Fails batches that were never sent, and so have no sequence.
+        """Fails the queued batches that were never sent, with ``error``.
 
-        A batch that was sent before is kept, because only a response shows whether its records are
-        in the log.
+        A batch that was sent and waits for a retry stays in its queue, because only a response can
+        show whether its records are in the log.
         """
         with self.lock:
             batches = []
@@ -411,10 +428,11 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def fail(self, error: KafkaError, cause: KafkaError | None = None) -> None:
-        """Fails the producer: it accepts no more records, and all waiters are woken. Unsent batches
-        fail with ``cause``, or with ``error`` if no cause is given.
+        """Marks the producer as failed with ``error``: it accepts no more records. Fails the
+        batches that were never sent, and wakes all waiting threads.
 
-        Batches in flight stay until their responses arrive or the sender is closed.
+        The batches fail with ``cause``, or with ``error`` if ``cause`` is None. Batches that were
+        sent before stay until their responses arrive, or until the sender is closed.
         """
         with self.lock:
             self.failed(error)
@@ -435,11 +453,11 @@ class RecordAccumulator:
             batch.report_done()
 
     def close(self, *, forced: bool = False) -> None:
-        """Closes the accumulator: it rejects further appends, and all queued batches become
-        sendable.
+        """Closes the accumulator: it rejects new records, and all queued batches can be sent before
+        they are full.
 
-        Because of the lock, an append in progress is finished before the sender finds that the
-        producer is closed. So the sender also sends the batch of that append.
+        The method takes the lock, so it first waits for an append of another thread. The sender
+        then finds this append's batch, and sends it too.
         """
         with self.lock:
             self.lifecycle.close(forced=forced)

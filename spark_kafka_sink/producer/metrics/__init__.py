@@ -1,5 +1,6 @@
-"""A producer's metrics: ``producer_metrics`` (Kafka's names), based on ``sensors``.
+"""The metrics and counts of a producer.
 
-Owns: also the counts of one attempt (``produce_recorder``), their result (``produce_report``), and
-the log lines about retries (``retry_lines``).
+Owns: ``producer_metrics`` (the metrics, with Kafka's names) and ``sensors`` (their statistics),
+``produce_recorder`` (the counts of one task attempt), ``produce_report`` (the result of the
+attempt) and ``retry_lines`` (the log lines about retries).
 """

@@ -1,8 +1,9 @@
-"""Counts the events of an attempt, including the outcome of each batch, for the attempt's report.
+"""Counts rows, requests, retries and failures of a task attempt, for the attempt's report.
 
-Owns: :class:`ProduceRecorder`, which the sender calls for each event and for every completed batch;
-the decision whether a failed batch fails the attempt. The result is a
-``produce_report.ProduceReport``. Never: any cost per row, an outcome (``producer_batch.py``).
+Owns: :class:`ProduceRecorder`. The sender calls it for each request, response and retry, and each
+completed batch notifies it. It decides whether a failed batch fails the attempt. The counts become
+a ``produce_report.ProduceReport``. Never: any cost per row, the outcome of a batch
+(``producer_batch.py``).
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _NO_ANSWER = NodeReport()
 
 
 class ProduceRecorder:
-    """Counts the events of the current attempt: a few calls for each request, one call for each
-    batch.
+    """Counts the events of the current task attempt. There are a few calls for each request, and
+    one call for each completed batch.
 
-    The recorder is the listener of batches, and is called after the futures of a batch's records
-    are completed. It also passes the outcome of batches of columns to the interceptors. One lock
-    (``_lock``) guards the counts.
+    It implements ``BatchListener``: a batch calls it after the futures of its records are
+    completed. It also notifies the interceptors of the outcome of batches with rows of columns. One
+    lock (``_lock``) guards the counts.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ProduceRecorder:
         self._retry_lines = RetryLines()
 
     def start_attempt(self) -> None:
-        """Resets the counts for a new attempt."""
+        """Sets all counts to 0 for a new task attempt."""
         before = self._waits()
         with self._lock:
             self._report = ProduceReport()
@@ -79,8 +80,8 @@ class ProduceRecorder:
             self._failed_alone_of = None
 
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
-        """Counts completed batches. Called once for each batch, on the thread that completed it,
-        without a lock.
+        """Counts the acknowledged and the failed batches of ``batches``. Called once for each
+        batch, without a lock.
         """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:
@@ -104,11 +105,11 @@ class ProduceRecorder:
             self._accumulator.fail(self._attempt_error(batch, error), error)
 
     def _fails_alone(self, batch: ProducerBatch) -> bool:
-        """True if the failure of ``batch`` does not fail the producer.
+        """Returns True if the producer can continue after ``batch`` has failed.
 
-        This is so in two cases. In a transaction, the transaction manager handles the failure, and
-        the commit fails. Without a transaction, all records of the batch have futures, which get
-        the error.
+        There are two cases. In a transaction, the transaction manager fails the transaction, and
+        the commit raises the error. Without a transaction, all records of the batch come from
+        ``send``, and their futures have the error.
         """
         return self._transactional or batch.has_futures_only
 
@@ -138,13 +139,15 @@ class ProduceRecorder:
         )
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Counts a Produce request with ``batches``."""
+        """Counts one Produce request, which contains ``batches``."""
         with self._lock:
             self._report.requests += 1
         self._metrics.request_sent(batches, now)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
-        """Counts a Produce response from ``node_id``."""
+        """Counts a Produce response of the node ``node_id``, with its latency and throttle time in
+        ms.
+        """
         self._metrics.request_answered(node_id, latency_ms, throttle_ms, now)
         with self._lock:
             counts = self._report
@@ -155,15 +158,16 @@ class ProduceRecorder:
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
     ) -> None:
-        """Counts a ``batch`` that is requeued because the node ``node_id`` returned ``error``.
+        """Counts a retry of ``batch``, after the node ``node_id`` returned ``error`` for it.
 
-        CONCURRENT_TRANSACTIONS is no failure, and is not counted. Each leader adds its partitions
-        to the transaction (KIP-890), and the coordinator writes only one change of a transaction at
-        a time. So the coordinator may be busy with another leader's change, or with the end of the
-        previous transaction of the same id. A leader repeats its request for 100 ms
-        (add.partitions.to.txn.retry.backoff.max.ms) before it returns this code, so only busy
-        brokers return it. Measured: never with one leader, and for a tenth of the batches of eight
-        new transactions on three brokers and two cores.
+        CONCURRENT_TRANSACTIONS is not counted, because it is a normal response of a busy
+        coordinator. With transactions of version 2 (KIP-890), the leader of each partition adds its
+        partition to the transaction. The coordinator writes one change of a transaction at a time.
+        It may be busy with the request of another leader, or with the end of the id's previous
+        transaction. A leader repeats its request for 100 ms
+        (add.partitions.to.txn.retry.backoff.max.ms) before it returns this code. Measured: no
+        retries with one leader. With three brokers on two cores, a tenth of the batches of eight
+        new transactions was retried.
         """
         if isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             self.last_answer = f"{batch.tp}: {error.message}"
@@ -178,8 +182,8 @@ class ProduceRecorder:
         self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
     def failed_at(self, node_id: int, answer: str) -> None:
-        """Stores a node's last failure: a response with an error, or the reason for a failed
-        connection.
+        """Stores the text ``answer`` as the last failure of the node ``node_id``. It describes a
+        response with an error, or a failed connection.
         """
         with self._lock:
             node = self._report.nodes.get(node_id, _NO_ANSWER)
@@ -196,12 +200,16 @@ class ProduceRecorder:
 
     @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
-        """The number of records that failed without failing the attempt, and the first error."""
+        """The number of failed records that did not fail the attempt (see :meth:`_fails_alone`),
+        and the first of their errors.
+        """
         with self._lock:
             return self._failed_alone, self._failed_alone_of
 
     def report(self, cluster_id: str | None = None) -> ProduceReport:
-        """The counts of this attempt so far, with the id of the cluster."""
+        """A copy of the counts of this task attempt so far. ``cluster_id`` is the id of the Kafka
+        cluster.
+        """
         buffer, metadata = (
             now - before for now, before in zip(self._waits(), self._before, strict=True)
         )
@@ -221,7 +229,7 @@ class ProduceRecorder:
             )
 
     def end_attempt(self, cluster: Cluster) -> ProduceReport:
-        """The final :meth:`report` of this attempt, with the ids of the topics."""
+        """The final counts of this task attempt, with the ids of the cluster and of the topics."""
         report = self.report(cluster.cluster_id)
         topics = {tp.topic for tp in report.by_partition}
         ids = {topic: cluster.topic_id(topic) for topic in topics}
@@ -231,19 +239,19 @@ class ProduceRecorder:
         return report
 
     def _waits(self) -> tuple[int, int]:
-        """The total time of waiting for memory, and for the metadata of topics, since the producer
-        was created, in ms.
+        """Two times in ms since the producer was created: the total wait for memory, and the total
+        wait for metadata of topics.
         """
         total = self._metrics.total
         return int(total(Measurement.POOL_WAIT)), int(total(Measurement.METADATA_WAIT))
 
     def _connections(self) -> int:
-        """The number of connections made since the producer was created."""
+        """The number of connections that the producer has made so far."""
         return self._metrics.count(Measurement.CONNECTED)
 
 
 def _count(counts: ProduceReport, batches: Iterable[ProducerBatch]) -> None:
-    """Adds acknowledged batches to ``counts``."""
+    """Adds the rows and bytes of the acknowledged ``batches`` to ``counts``."""
     by_partition, offsets = counts.by_partition, counts.offsets
     producer = None
     for batch in batches:

@@ -1,8 +1,9 @@
-"""The result of one attempt, which commit messages contain, and the merge of such results.
+"""The result of one task attempt, which its commit message contains, and the sum of several
+results.
 
 Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge; :class:`ProducerProgress`, the
-result so far. Never: the counting (``produce_recorder.py``), an import of Arrow or numpy, because a
-commit on the driver loads neither.
+counts while the attempt runs. Never: the counting (``produce_recorder.py``), an import of Arrow or
+numpy, because the driver loads neither for a commit.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _NO_LATENCIES: Final = (0,) * (len(LATENCY_BOUNDS_MS) + 1)
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """The number and the latency (ms) of the Produce requests to one broker.
+    """The number and the latencies (ms) of the Produce requests to one broker.
 
-    ``last_answer`` describes the last response that caused a retry. It is empty if there was no
-    retry. ``latencies`` has the number of requests in each interval of :data:`LATENCY_BOUNDS_MS`.
+    ``last_answer`` describes the last response that caused a retry, or the last failed connection.
+    It is empty if there was none. ``latencies`` has the number of requests in each interval of
+    :data:`LATENCY_BOUNDS_MS`.
     """
 
     requests: int = 0
@@ -37,7 +39,9 @@ class NodeReport:
     latencies: tuple[int, ...] = _NO_LATENCIES
 
     def after_request(self, latency_ms: int) -> NodeReport:
-        """A copy of the report with one more request."""
+        """Returns a copy of the report with one more request, which had the latency
+        ``latency_ms``.
+        """
         at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
         counts = self.latencies
         return NodeReport(
@@ -64,20 +68,21 @@ class NodeReport:
 
 @dataclass(slots=True)
 class ProduceReport:
-    """The result of one attempt. Picklable. Only its recorder changes it.
+    """The counts of one task attempt. Picklable. Only ``ProduceRecorder`` changes it.
 
-    Most fields exist under the same names in the report of a Spark write, and ``WriteReport``
-    describes them. A retried batch counts once. With acks=0 a batch counts when it is written to
-    the socket. Only the following fields are not in ``WriteReport``:
+    ``WriteReport``, the report of a Spark write, has most fields with the same names, and describes
+    them. A batch that was sent several times counts once. With acks=0 a batch counts when it is
+    written to the socket. Only the following fields are not in ``WriteReport``:
 
     * ``batch_bytes``: the size of the batches before compression.
     * ``queue_ms``: the time in ms from a batch's first row to its last send, summed over all
       batches.
     * ``offsets``: the first and the last known offset of each partition.
-    * ``by_partition``: each partition's rows, bytes, and sum of its batches' CRC-32C.
-    * ``producer_ids``: the producer ids and epochs of the batches. They are (-1, -1) without
+    * ``by_partition``: the number of rows, the number of bytes, and the sum of the CRC-32C
+      checksums of the batches, for each partition.
+    * ``producer_ids``: the pairs of producer id and epoch in the batches. They are (-1, -1) without
       idempotence.
-    * ``topic_ids``: the known ids of topics, as Kafka's tools show them.
+    * ``topic_ids``: the id of each topic whose id is known, in the format of Kafka's tools.
     """
 
     rows: int = 0
@@ -105,7 +110,9 @@ class ProduceReport:
 
     @staticmethod
     def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
-        """The sum of the reports of several attempts. The driver reports this sum."""
+        """Adds up the reports of several task attempts. The driver uses the result as the report of
+        the write.
+        """
         total = ProduceReport()
         for report in reports:
             for one in _COUNTS:
@@ -132,10 +139,11 @@ _COUNTS = count_fields(ProduceReport)
 
 @dataclass(frozen=True, slots=True)
 class ProducerProgress:
-    """The progress of a running producer, for other threads.
+    """The progress of a running task attempt, for other threads.
 
-    ``report`` is the report of the attempt so far. ``on_wire`` has for each node the number of
-    in-flight record batches, and the age of the oldest batch in ms, counted from its first row.
+    ``report`` has the counts of the attempt so far. ``on_wire`` has an entry for each node with
+    batches in flight: the number of these batches, and the age of the oldest batch in ms. The age
+    begins at the batch's first row.
     """
 
     report: ProduceReport

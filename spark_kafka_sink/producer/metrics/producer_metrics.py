@@ -1,13 +1,14 @@
-"""A producer's metrics, under the names of Kafka's Java producer.
+"""The metrics of a producer, with the names of Kafka's Java producer.
 
-Owns: the table of all metrics (:data:`METRICS`, the source of docs/metrics.md), and
-:class:`ProducerMetrics`, where they are recorded and read. Never: a cost per row, a decision, a
-clock except for :meth:`ProducerMetrics.snapshot`. The callers are the sender (requests), the memory
-pool (waits), the selector (polls) and the public API (blocking calls).
+Owns: the table of all metrics (:data:`METRICS`), from which docs/metrics.md is generated, and
+:class:`ProducerMetrics`, which records and returns their values. It is called by the sender
+(requests), the memory pool (waits), the selector (polls), and the public API (blocking calls).
+Never: a cost per row, a decision, a clock (except in :meth:`ProducerMetrics.snapshot`).
 
-Units are Java's: milliseconds or nanoseconds according to the name, bytes, and seconds for
-metadata-age. Rates are per second. Values in nanoseconds are measured with a clock of milliseconds.
-So a single value is coarse, but a sum is accurate, because the errors cancel out.
+The units are Java's. The name of a metric shows whether it is in milliseconds or nanoseconds. Sizes
+are in bytes, metadata-age is in seconds, and rates are per second. Metrics in nanoseconds are
+measured with a clock of milliseconds. So a single value is inaccurate, but a sum of many values is
+accurate.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _Tag = TypeVar("_Tag", int, str)
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """The name of a producer's metric (Java's MetricName). ``tags`` are pairs of name and value,
-    sorted.
+    """The name of a metric (Java's MetricName). ``tags`` are sorted pairs, such as ``(("client-id",
+    "producer-1"),)``.
     """
 
     name: str
@@ -46,7 +47,9 @@ class MetricName:
 
 
 class Group(Enum):
-    """Java's groups of metrics. Each group has the tag client-id, and may have another tag."""
+    """The groups of metrics, as in Java: the producer, its topics, its nodes. Each metric has the
+    tag client-id, and the metrics of a topic or node have a second tag.
+    """
 
     PRODUCER = "producer-metrics"
     TOPIC = "producer-topic-metrics"
@@ -54,12 +57,14 @@ class Group(Enum):
 
     @property
     def tag(self) -> str | None:
-        """The group's tag in addition to client-id. None if client-id is the only tag."""
+        """The name of the group's second tag. None if client-id is its only tag."""
         return {Group.TOPIC: "topic", Group.NODE: "node-id"}.get(self)
 
 
 class Measurement(Enum):
-    """A recorded quantity, with one :class:`Sensor` for each producer, topic or node."""
+    """A quantity that is recorded, such as a latency. It has one :class:`Sensor` for the producer,
+    or one for each topic or node.
+    """
 
     BATCH_SIZE = "batch-size"
     QUEUE_TIME = "record-queue-time"
@@ -97,7 +102,9 @@ class Measurement(Enum):
 
 
 class Statistic(Enum):
-    """A statistic of a measurement. The value of a member is its description in the docs."""
+    """A statistic that a metric shows, such as the average of a measurement. The value of each
+    member is its description in docs/metrics.md.
+    """
 
     RATE = "sum per second"
     EVENT_RATE = "count per second"
@@ -112,7 +119,9 @@ class Statistic(Enum):
 
 
 class Gauge(Enum):
-    """A metric whose current value is read when a snapshot is taken."""
+    """A metric that is not recorded. Its value is read when :meth:`ProducerMetrics.snapshot` is
+    called.
+    """
 
     REQUESTS_IN_FLIGHT = "requests-in-flight"
     METADATA_AGE = "metadata-age"
@@ -124,7 +133,7 @@ class Gauge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A row of the table of metrics (:data:`METRICS`)."""
+    """One metric: a row of the table :data:`METRICS`."""
 
     name: str
     group: Group
@@ -136,7 +145,9 @@ class Metric:
 
 
 def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
-    """The two metrics of a sum: its rate and its total."""
+    """Two metrics of a measurement whose values are added up: ``<name>-rate`` and
+    ``<name>-total``.
+    """
     return (
         Metric(f"{name}-rate", group, measurement, Statistic.RATE, f"{what}, per second."),
         Metric(f"{name}-total", group, measurement, Statistic.TOTAL, f"{what}, in all."),
@@ -144,7 +155,9 @@ def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tupl
 
 
 def _counted(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
-    """The two metrics of a count: its rate and its total."""
+    """Two metrics of a measurement whose events are counted: ``<name>-rate`` and
+    ``<name>-total``.
+    """
     return (
         Metric(f"{name}-rate", group, measurement, Statistic.EVENT_RATE, f"{what}, per second."),
         Metric(f"{name}-total", group, measurement, Statistic.EVENT_TOTAL, f"{what}, in all."),
@@ -152,7 +165,7 @@ def _counted(name: str, group: Group, measurement: Measurement, what: str) -> tu
 
 
 def _spread(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
-    """The two metrics of a distribution: its average and its maximum."""
+    """Two metrics of a measurement: ``<name>-avg`` and ``<name>-max``."""
     return (
         Metric(f"{name}-avg", group, measurement, Statistic.AVG, f"{what}, on average."),
         Metric(f"{name}-max", group, measurement, Statistic.MAX, f"{what}, at most."),
@@ -170,7 +183,9 @@ def _time(name: str, measurement: Measurement, what: str) -> Metric:
 
 
 def _traffic(group: Group) -> tuple[Metric, ...]:
-    """The metrics of network traffic, for the whole producer or for each broker (``group``)."""
+    """The metrics of sent and received bytes and requests, for the whole producer or for each
+    broker, according to ``group``.
+    """
     return (
         *_rated("outgoing-byte", group, Measurement.OUTGOING, "Bytes sent, of all requests"),
         *_counted("request", group, Measurement.OUTGOING, "Requests sent, of all kinds"),
@@ -306,7 +321,7 @@ def _sensors(group: Group, windows: Windows) -> _Sensors:
 
 
 class _TopicSums:
-    """The sums of one topic's batches in one request."""
+    """The sums over the batches of one topic in one Produce request."""
 
     __slots__ = ("batches", "bytes", "ratio", "records")
 
@@ -316,11 +331,11 @@ class _TopicSums:
 
 
 class ProducerMetrics:
-    """All metrics of a producer; see the module docstring.
+    """Records the measurements of a producer, and returns the values of its metrics.
 
-    One lock (``_lock``) guards the sensors. The lock is taken once for each request, response, poll
-    with events, and wait. No other code is called while the lock is held. Gauges are read without
-    the lock.
+    One lock (``_lock``) guards the sensors. It is taken once for each request, response, wait, and
+    poll with events. No other code is called while the lock is held. Gauges are read without the
+    lock.
     """
 
     def __init__(
@@ -350,15 +365,17 @@ class ProducerMetrics:
         self._select, self._io = of[Measurement.SELECT], of[Measurement.IO]
 
     def gauge(self, gauge: Gauge, value: Callable[[int], float]) -> None:
-        """Sets the function of a gauge. ``value(now)`` is called for every snapshot, without a
-        lock.
+        """Sets the function that returns the value of a gauge. ``value(now)`` is called at each
+        snapshot, without a lock.
         """
         self._gauges[gauge] = value
 
     # ---- the sender ----------------------------------------------------------------------------
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Records a Produce request with ``batches`` (Java's updateProduceRequestMetrics)."""
+        """Records the sizes and counts of ``batches``, which one Produce request contains (Java's
+        updateProduceRequestMetrics).
+        """
         topics: dict[str, _TopicSums] = {}
         records = size = raw = queued = longest = largest = largest_record = 0
         ratios = 0.0
@@ -409,11 +426,11 @@ class ProducerMetrics:
     # These events have no time: the latest one, of the same iteration, is used.
 
     def records_retried(self, topic: str, records: int) -> None:
-        """Counts the ``records`` of a requeued batch."""
+        """Counts a retry of a batch with ``records`` records."""
         self._count_records(Measurement.RETRIES, topic, records)
 
     def records_failed(self, topic: str, records: int) -> None:
-        """Counts the ``records`` of a batch that failed permanently."""
+        """Counts the permanent failure of a batch with ``records`` records."""
         self._count_records(Measurement.ERRORS, topic, records)
 
     def batch_split(self) -> None:
@@ -432,7 +449,7 @@ class ProducerMetrics:
     # ---- other callers -------------------------------------------------------------------------
 
     def record(self, measurement: Measurement, value: float, now: int) -> None:
-        """Records a measurement of the whole producer: a wait in milliseconds, or an event."""
+        """Records one value of a measurement of the whole producer, such as a wait in ms."""
         with self._lock:
             self._producer[measurement].record(value, now)
 
@@ -453,11 +470,12 @@ class ProducerMetrics:
         io_ms: int,
         now: int,
     ) -> None:
-        """Records a poll of the selector.
+        """Records one poll of the selector.
 
-        ``connected`` are the nodes to which the selector connected, and ``connections`` is the
-        number of connections after the poll. The selector waited for ``waited_ms``, and read and
-        wrote for ``io_ms``.
+        ``sends`` and ``receives`` are the completed requests and responses. ``connected`` are the
+        ids of the nodes whose connection was made in this poll, and ``connections`` is the number
+        of connections after the poll. The selector waited for ``waited_ms``, and read and wrote for
+        ``io_ms``.
         """
         with self._lock:
             self._latest_ms = now
@@ -475,8 +493,8 @@ class ProducerMetrics:
             self._connections = connections
 
     def authenticated(self, now: int, *, renewed_in_ms: int | None) -> None:
-        """Counts an authentication of a connection. ``renewed_in_ms`` is None for the first
-        authentication of the connection.
+        """Counts a successful authentication of a connection. ``renewed_in_ms`` is the duration of
+        a re-authentication (KIP-368). It is None for the first authentication of the connection.
         """
         if renewed_in_ms is None:
             self.record(Measurement.AUTHENTICATED, 1, now)
@@ -484,7 +502,7 @@ class ProducerMetrics:
             self.record(Measurement.REAUTHENTICATED, renewed_in_ms, now)
 
     def authentication_failed(self, now: int, *, renewal: bool) -> None:
-        """Counts a failed authentication, of the client or of the broker."""
+        """Counts a failed authentication. ``renewal`` is True for a re-authentication (KIP-368)."""
         failed = (
             Measurement.REAUTHENTICATION_FAILED if renewal else Measurement.AUTHENTICATION_FAILED
         )
@@ -502,8 +520,8 @@ class ProducerMetrics:
             of[measurement].record(value, now)
 
     def _new(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> _Sensors | None:
-        """Creates the sensors of a topic or node. Returns None if there are already too many
-        sensors.
+        """Creates the sensors of a topic or node. Returns None if the maximum number of topics and
+        nodes is reached.
         """
         if len(known) >= MAX_TAGS:
             return None
@@ -513,11 +531,11 @@ class ProducerMetrics:
     # ---- reading -------------------------------------------------------------------------------
 
     def total(self, measurement: Measurement) -> float:
-        """The sum of a measurement since the producer was created."""
+        """The sum of all recorded values of a measurement since the producer was created."""
         return self._producer[measurement].total
 
     def count(self, measurement: Measurement) -> int:
-        """The number of measurements since the producer was created."""
+        """The number of recorded values of a measurement since the producer was created."""
         return self._producer[measurement].count
 
     def snapshot(self) -> Mapping[MetricName, float]:

@@ -1,7 +1,7 @@
-"""Logs retried batches, with few lines for many retries. (Java's ``Sender`` logs a line for each
-retry.)
+"""Logs retries of batches, with at most one line for each error code in half a minute. (Java's
+``Sender`` logs a line for each retry.)
 
-Owns: :class:`RetryLines`, the choice of retries that are logged. Never: the decision to retry.
+Owns: :class:`RetryLines`, which decides whether a retry is logged. Never: the decision to retry.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ QUIET_MS: Final = 30_000
 
 
 class RetryLines:
-    """Logs the first retry with a cause, and then one line every half minute with the number of
-    other retries.
+    """Logs the first retry with an error code. After that, logs at most one line every half minute
+    for this code, with the number of retries that were not logged.
 
-    The cause is the error code of a response. The number of lines is limited: a thousand partitions
-    of a dead broker fail with the same cause, and there are only some hundred codes. Only one
-    thread may use an instance.
+    Without this limit, a dead broker that leads a thousand partitions would cause a thousand lines.
+    Only one thread may use an instance.
     """
 
     __slots__ = ("_last_ms", "_unlogged")
@@ -33,8 +32,8 @@ class RetryLines:
         self._unlogged: dict[str, int] = {}
 
     def log(self, error: KafkaError, what: str, now: int) -> None:
-        """Counts a batch that is retried because of ``error``, and logs a line if it is time for
-        one. ``what`` names partition and broker.
+        """Counts a retry because of ``error``. Logs a line unless a line with this error code was
+        logged in the last half minute. ``what`` is the text of the line, with partition and broker.
         """
         code = error.kind.kp_code
         last, others = self._last_ms.get(code), self._unlogged.get(code, 0)

@@ -1,8 +1,8 @@
-"""Cumulative and windowed statistics of measurements.
+"""Computes rates, averages, maxima and totals of a series of measurements.
 
-Owns: :class:`Sensor`, one series of measurements and its statistics (Java's ``Sensor`` with its
-``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over one ``SampledStat``). Never: a clock, a lock, a
-name (``producer_metrics.py``). A sensor is called at most once for each request.
+Owns: :class:`Sensor` (Java's ``Sensor`` with its ``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over
+one ``SampledStat``). Never: a clock, a lock, a name (``producer_metrics.py``). A sensor is called
+at most once for each request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of rates and averages: metrics.sample.window.ms and metrics.num.samples."""
+    """The lengths of the windows for rates and averages: ``window_ms`` is metrics.sample.window.ms,
+    and ``samples`` is metrics.num.samples.
+    """
 
     window_ms: int = 30_000
     samples: int = 2
@@ -29,7 +31,7 @@ class Windows:
 
 
 class _Sample:
-    """The measurements of one window."""
+    """The count, sum and maximum of the measurements in one window."""
 
     __slots__ = ("count", "last_ms", "maximum", "start_ms", "total")
 
@@ -44,14 +46,14 @@ class _Sample:
 
 
 class Sensor:
-    """A series of measurements, with statistics over the last windows.
+    """A series of measurements, with statistics over the last windows (``samples`` windows of
+    ``window_ms`` each).
 
-    Times are monotonic milliseconds. The owner holds the lock. The rules are those of Java's
-    SampledStat: a new sample begins with the first measurement after the end of the previous
-    sample's window. The statistics cover a time span of ``samples`` windows. One more sample is
-    kept, because the oldest sample still overlaps the span. A sample without a measurement in the
-    span is reset. Java keeps separate samples for each statistic. Here all statistics share the
-    samples, so that recording a measurement is one call.
+    Times are monotonic milliseconds. The caller holds a lock. The rules are those of Java's
+    SampledStat. The first measurement after the end of a window begins a new window. Windows whose
+    measurements are too old are reset. One window more than ``samples`` is kept, because the oldest
+    one overlaps the begin of the time span. In Java each statistic has its own windows. Here all
+    statistics share them, so that a measurement is recorded with one call.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")
@@ -65,7 +67,9 @@ class Sensor:
         self.total = 0.0
 
     def record(self, value: float, now: int, count: int = 1, maximum: float | None = None) -> None:
-        """Records ``count`` measurements with the sum ``value`` and the maximum ``maximum``."""
+        """Records ``count`` measurements at once, whose sum is ``value`` and whose maximum is
+        ``maximum``. By default records the single measurement ``value``.
+        """
         sample = self._current
         if sample is None or now - sample.start_ms >= self._windows.window_ms:
             sample = self._current = self._next_sample(now)
@@ -89,7 +93,7 @@ class Sensor:
         return sample
 
     def _purge(self, now: int) -> list[_Sample]:
-        """Resets the samples without a measurement in the span, and returns all samples."""
+        """Resets the windows that are too old, and returns all windows."""
         for sample in self._samples:
             if now - sample.last_ms >= self._windows.span_ms:
                 sample.reset(now)
@@ -98,7 +102,7 @@ class Sensor:
     # ---- statistics --------------------------------------------------------------------------
 
     def average(self, now: int) -> float:
-        """The average of the measurements in the span. NaN if there is no measurement, like in
+        """The average of the measurements in the last windows. NaN without measurements, as in
         Java.
         """
         samples = self._purge(now)
@@ -106,24 +110,26 @@ class Sensor:
         return sum(sample.total for sample in samples) / count if count else _NAN
 
     def maximum(self, now: int) -> float:
-        """The maximum of the measurements in the span. NaN if there is no measurement, like in
+        """The maximum of the measurements in the last windows. NaN without measurements, as in
         Java.
         """
         return max((s.maximum for s in self._purge(now) if s.count), default=_NAN)
 
     def rate(self, now: int) -> float:
-        """The sum of the measurements in the span, divided by the seconds of :meth:`_seconds`."""
+        """The sum of the measurements in the last windows, per second."""
         return sum(sample.total for sample in self._purge(now)) / self._seconds(now)
 
     def event_rate(self, now: int) -> float:
-        """The number of measurements in the span, divided by the seconds of :meth:`_seconds`."""
+        """The number of measurements in the last windows, per second."""
         return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
 
     def _seconds(self, now: int) -> float:
-        """The time in seconds that the samples cover. Called after :meth:`_purge`.
+        """The duration in seconds by which a sum is divided to get a rate. Called after
+        :meth:`_purge`.
 
-        At the beginning, windows that have not begun yet count as empty (Java's Rate.windowSize).
-        Without this rule, a burst in the first second would be shown as the rate.
+        Before all windows have begun, the missing windows count as if they had passed without a
+        measurement (Java's Rate.windowSize). Otherwise a burst in the first second would lead to a
+        very high rate.
         """
         window = self._windows.window_ms
         elapsed = now - min((sample.start_ms for sample in self._samples), default=now)

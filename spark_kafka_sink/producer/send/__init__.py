@@ -1,5 +1,6 @@
-"""The parts of the producer that only single records of ``send`` need.
+"""Adds single records of ``send`` to the producer's batches.
 
-Owns: ``record_appender`` (Java's ``doSend``), ``record_partitioner``, ``serialization`` and
-``record_future``. Single records may be in the same batches as columns. Never: a cost for columns.
+Owns: ``record_appender`` (the steps of ``send``, Java's ``doSend``), ``record_partitioner``,
+``serialization`` and ``record_future``. A batch may contain single records and rows of columns.
+Never: a cost for columns.
 """

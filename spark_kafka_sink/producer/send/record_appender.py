@@ -1,11 +1,11 @@
-"""Appends a single record of ``send`` to the accumulator (Java's ``KafkaProducer.doSend``).
+"""Adds a single record of ``send`` to a batch (Java's ``KafkaProducer.doSend``).
 
-Owns: the steps of ``send``: metadata, serializers, partition, size, headers made read-only, memory,
-and the append to a batch, under the accumulator's lock; the notification of callbacks and
-interceptors when a step fails. Thread-safe. Never: opening and closing a batch
-(``batch_filler.py``), the network, columns (``column_appender.py``).
+Owns: the steps of ``send``: wait for metadata, serialize, choose the partition, check the size,
+make the headers read-only, allocate memory, and append to a batch under the accumulator's lock. If
+a step fails, it notifies the callback and the interceptors. Thread-safe. Never: opening and closing
+a batch (``batch_filler.py``), the network, columns (``column_appender.py``).
 
-max.block.ms limits the total time of all waits in ``send``: for metadata and for memory.
+max.block.ms limits the sum of the waits for metadata and for memory in one call of ``send``.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ _TOUCH_MS = 1_000
 
 
 class Memory:
-    """Memory of the pool that a sending thread holds for its record.
+    """Bytes of the BufferPool that a thread has allocated for the record that it sends.
 
-    ``size`` is the number of bytes, and ``allocated_ms`` the time of the allocation. ``size``
-    becomes 0 when a batch owns the bytes.
+    ``size`` is the number of bytes, and ``allocated_ms`` the time of the allocation (monotonic ms).
+    When a batch takes over the bytes, ``size`` becomes 0.
     """
 
     __slots__ = ("allocated_ms", "size")
@@ -92,7 +92,7 @@ class Memory:
 
 
 class RecordFiller:
-    """Appends single records to the accumulator's batches, on any number of threads."""
+    """Appends single records to the accumulator's batches. Thread-safe."""
 
     def __init__(
         self,
@@ -119,16 +119,19 @@ class RecordFiller:
         sticky: StickyPartition | None = None,
         memory: Memory | None = None,
     ) -> RecordFuture | int:
-        """Appends a record to the open batch of ``tp``, or to a new batch
-        (RecordAccumulator.append).
+        """Tries to append a record to the open batch of ``tp``, or to a new batch (Java's
+        RecordAccumulator.append).
 
-        ``memory`` was allocated in the pool for the record. If a future is returned, the batch now
-        owns this memory.
+        There are three results:
 
-        Returns the record's future if the record was appended. Returns PARTITION_CHANGED if the
-        caller must call the partitioner again. Otherwise returns the number of bytes that the
-        caller must allocate before it calls this method again. Raises the error of a producer that
-        has failed, and IllegalStateError if the producer is closed.
+        * The record's future, if the record was appended. The batch now owns ``memory``, which the
+          caller allocated in the BufferPool.
+        * PARTITION_CHANGED, if the sticky partition of the topic has changed. The caller must
+          choose the partition again.
+        * A number of bytes. The caller must allocate these bytes, and call this method again.
+
+        Raises the error of a producer that has failed, and IllegalStateError if the producer is
+        closed.
         """
         accumulator = self._accumulator
         claimed: list[ProducerBatch] = []
@@ -180,11 +183,11 @@ class RecordFiller:
         memory: Memory | None,
         claimed: list[ProducerBatch],
     ) -> tuple[ProducerBatch | None, int, bool]:
-        """Finds or opens the batch for ``record``, and moves ``memory`` to it. Called under the
-        accumulator's lock.
+        """Finds or opens a batch for ``record``, and transfers ``memory`` to this batch. Called
+        under the accumulator's lock.
 
-        Returns three values: the batch, or None if memory must be allocated first; the number of
-        bytes to allocate; and whether the sender must be woken.
+        Returns three values: the batch, or None if the caller must first allocate memory; the
+        number of bytes to allocate; True if the sender must be woken.
         """
         timestamp, key, value, headers, _ = record
         raw_limit = self._filler.limits.raw_limit
@@ -223,7 +226,7 @@ class RecordFiller:
 
 
 class RecordAppender:
-    """The steps of ``send`` on the caller's thread. Safe for any number of threads."""
+    """Performs the steps of ``send`` on the calling thread. Thread-safe."""
 
     def __init__(
         self,
@@ -262,10 +265,11 @@ class RecordAppender:
         self._touched_until: dict[str, int] = {}
 
     def append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
-        """Appends ``record``, as ``KafkaProducer.send`` describes.
+        """Adds ``record`` to a batch. ``KafkaProducer.send`` describes the behaviour.
 
-        An ApiError goes into the future and the callback, and the transaction can then only be
-        aborted. Any other error is raised. Interceptors are notified of both kinds of errors.
+        If an ApiError occurs, the future and the callback receive it, and an open transaction can
+        then only be aborted. Any other error is raised. In both cases the interceptors are
+        notified.
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
@@ -325,8 +329,8 @@ class RecordAppender:
     def _failed(
         self, record: ProducerRecord, callback: Callback | None, error: ApiError
     ) -> RecordFuture:
-        """Notifies callback, interceptors and transaction of a record that could not be appended.
-        Returns the record's future.
+        """Handles the ``error`` of a record that could not be added to a batch. Calls the callback
+        and the interceptors, and fails the open transaction. Returns a future that has the error.
         """
         tp = tp_of(record)
         if callback is not None:
@@ -353,8 +357,9 @@ class RecordAppender:
     def _serialize(
         self, record: ProducerRecord, callback: Callback | None
     ) -> tuple[bytes | None, bytes | None, bytes, Callback | None]:
-        """The key, the value and the headers section of ``record``, and the callback for its
-        outcome.
+        """Serializes ``record``. Returns the key, the value, the encoded headers, and the callback.
+
+        If there are interceptors, the returned callback notifies them and then calls ``callback``.
         """
         headers = record.headers
         assert type(headers) is Headers
@@ -374,9 +379,10 @@ class RecordAppender:
         placed: RecordFuture | int,
         deadline: int | None,
     ) -> RecordFuture:
-        """Repeats the append until it succeeds, like Java's loop. Allocates memory, and chooses the
-        partition again if the sticky partition has changed. ``placed`` is the result of the first
-        try.
+        """Repeats the append of a record until it succeeds (Java's loop in ``doSend``).
+
+        ``placed`` is the result of the first append. According to the result, allocates memory, or
+        chooses a new partition. ``deadline`` (monotonic ms) limits the wait for memory.
         """
         topic = partitions.topic
         now = self._clock.now_ms()
@@ -409,8 +415,10 @@ class RecordAppender:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> tuple[int, StickyPartition | None]:
-        """Chooses the partition for a record without an explicit partition. Also returns the
-        :class:`StickyPartition` if the choice depends on load, otherwise None.
+        """Chooses the partition of a record whose partition is not given.
+
+        Returns the partition, and the topic's :class:`StickyPartition` if the partition comes from
+        it. Otherwise the second value is None.
         """
         choice = self._partitioner.partition(topic, key, value, partitions)
         number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)
@@ -430,8 +438,8 @@ class RecordAppender:
         )
 
     def _await_partitions(self, record: ProducerRecord, deadline: int) -> PartitionInfos:
-        """The topic's partitions. Waits while the topic or the record's partition is unknown
-        (Java's waitOnMetadata).
+        """The partitions of the record's topic. Waits until the metadata has the topic, and the
+        record's partition if this is given (Java's waitOnMetadata).
         """
         metadata, topic, wanted = self._metadata, record.topic, record.partition
         partitions = metadata.await_topics([topic], deadline).topics[topic]
@@ -446,8 +454,8 @@ class RecordAppender:
         return partitions
 
     def _check_size(self, topic: str, size: int) -> None:
-        """Raises RecordTooLargeError for a record that is larger than max.request.size or the
-        pool.
+        """Raises RecordTooLargeError if ``size``, the size of a record, exceeds max.request.size or
+        buffer.memory.
         """
         if size > self._max_request_size:
             raise RecordTooLargeError(
@@ -465,8 +473,8 @@ class RecordAppender:
             )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
-        """Allocates ``size`` bytes in the pool. If ``memory`` of another size was allocated before,
-        returns that memory to the pool first.
+        """Allocates ``size`` bytes in the BufferPool. ``memory`` is an earlier allocation of
+        another size. It is first returned to the pool.
         """
         pool = self._pool
         if memory is None:

@@ -1,16 +1,16 @@
-"""The result of ``send``: the future of one record's outcome (Java's FutureRecordMetadata).
+"""The futures that ``send`` returns (Java's FutureRecordMetadata).
 
-Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, a batch's outcome, which the records'
-futures share; :class:`FutureRecords`, the records of ``send`` in one batch. The future is the last
-step of a record's way. Never: the outcome itself, which ``producer_batch.py`` has.
+Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, the outcome of a batch, which all
+futures of the batch share; :class:`FutureRecords`, the records of ``send`` in one batch. Never: the
+decision about the outcome (``producer_batch.py``).
 
-A future needs little memory and no lock: it refers to its batch's result, and has its index in that
-batch. Its metadata is created on demand. If a batch is split, its futures are transferred to the
-split batches (:meth:`ProduceRequestResult.transfer`). A thread that waits for the future then waits
-for the split batch.
+A future needs little memory and no lock. It has a reference to the result of its batch, and its
+index in the batch. Its metadata is created when it is read. If a batch is split, its futures are
+moved to the new batches (:meth:`ProduceRequestResult.transfer`). A thread that waits for such a
+future then waits for the new batch.
 
-The order of completion is Java's: the outcome is set, then the callbacks run, on the network
-thread, in record order; then the waiters are woken.
+A batch is completed in Java's order, on the network thread. First the outcome is set. Then the
+callbacks run, in the order of the records. At last the waiting threads are woken.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ RecordErrors = Callable[[int], KafkaError]
 
 
 class ProduceRequestResult:
-    """The outcome of a batch (Java's ProduceRequestResult).
+    """The outcome of a batch, which the futures of its records share (Java's ProduceRequestResult).
 
-    One lock (``lock``) guards all fields until the outcome is set. After that, no field changes.
-    ``wanted`` is true if a future of the batch has callbacks. It is set, under the accumulator's
-    lock, when a record with a callback is appended.
+    ``lock`` guards all fields until the outcome is set. After that, no field changes. ``wanted`` is
+    True if a record of the batch has a callback. It is set under the accumulator's lock when the
+    record is appended.
     """
 
     __slots__ = (
@@ -86,7 +86,9 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """Sets the outcome. Returns True if the caller must call :meth:`run_callbacks`."""
+        """Sets the outcome of the batch. Returns True if a future has a callback. The caller must
+        then call :meth:`run_callbacks`.
+        """
         with self.lock:
             self.offset = offset
             self.log_append_time_ms = log_append_time_ms
@@ -96,9 +98,7 @@ class ProduceRequestResult:
             return self.wanted
 
     def run_callbacks(self, futures: Iterable[RecordFuture]) -> None:
-        """Runs the callbacks of the batch's ``futures``, in their order. The outcome must be
-        set.
-        """
+        """Runs the callbacks of ``futures`` in their order, after :meth:`set`."""
         errors, error, metadata = self.record_errors, None, RecordMetadata.empty(self.tp)
         (topic, partition), offset, appended = self.tp, self.offset, self.log_append_time_ms
         for future in futures:
@@ -130,7 +130,9 @@ class ProduceRequestResult:
                 _call(function, future, BaseException)
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
-        """The metadata of the record of ``future``: partition, offset, timestamp and sizes."""
+        """The metadata of the record of ``future``: partition, offset, timestamp, and sizes of key
+        and value.
+        """
         topic, partition = self.tp
         offset, appended = self.offset, self.log_append_time_ms
         return new_record_metadata(
@@ -146,7 +148,7 @@ class ProduceRequestResult:
         )
 
     def release_waiters(self) -> None:
-        """Wakes the waiting threads, after the outcome was set or the futures were transferred."""
+        """Wakes the waiting threads. Called after :meth:`set` or :meth:`transfer`."""
         with self.lock:
             self._done = True
             self._waiters.wake_all()
@@ -154,11 +156,12 @@ class ProduceRequestResult:
     def transfer(
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
-        """Moves ``futures`` to ``to``, the result of a split batch.
+        """Moves ``futures`` from this batch to a batch that was split from it, whose result is
+        ``to``.
 
-        ``first`` is the index, in the old batch, of the split batch's first record. The caller
-        calls :meth:`release_waiters` after all transfers. A thread that waits for a moved future
-        then wakes up, finds that its future has another result, and waits for the new result.
+        ``first`` is the index that the first record of the new batch had in this batch. After all
+        transfers, the caller calls :meth:`release_waiters`. A thread that waits for a moved future
+        then wakes up, sees that the future has a new result, and waits for the new result.
         """
         with self.lock:
             to.wanted = self.wanted
@@ -167,16 +170,16 @@ class ProduceRequestResult:
 
     @property
     def is_done(self) -> bool:
-        """True after :meth:`release_waiters`.
+        """True after :meth:`release_waiters`. On the thread that runs the callbacks, True already
+        after :meth:`set`.
 
-        On the thread that runs the callbacks, it is already true when the outcome is set. Otherwise
-        a callback that waits for its own future would wait forever, because waiters are released
-        only after the callbacks.
+        The reason for this exception: :meth:`release_waiters` is called only after the callbacks. A
+        callback that waits for its own future would otherwise wait forever.
         """
         return self._done or (self.is_set and self._teller == threading.get_ident())
 
     def wait(self, deadline_ms: int) -> bool:
-        """Waits until the result :attr:`is_done`. Returns False if the deadline came first."""
+        """Waits until :attr:`is_done`. Returns False at ``deadline_ms`` (monotonic ms)."""
         with self.lock:
             if self.is_done:
                 return True
@@ -186,10 +189,10 @@ class ProduceRequestResult:
 
 class RecordFuture:
     """The outcome of one record. It has the methods of ``concurrent.futures.Future``, and can be
-    awaited.
+    awaited in asyncio.
 
-    A future can't be cancelled. ``index`` is the record's index in its batch, and ``timestamp`` the
-    record's timestamp in milliseconds.
+    It can't be cancelled. ``index`` is the index of the record in its batch, and ``timestamp`` the
+    timestamp of the record in milliseconds since the epoch.
     """
 
     __slots__ = (
@@ -220,8 +223,8 @@ class RecordFuture:
         value_size: int,
         callback: Callback | None,
     ) -> RecordFuture:
-        """Creates the future of a record. ``index`` is the record's index in its batch, and
-        ``result`` the outcome of this batch.
+        """Creates the future of a record. ``result`` is the outcome of its batch, and ``index`` the
+        index of the record in the batch.
         """
         future = RecordFuture()
         future._result = result
@@ -235,15 +238,17 @@ class RecordFuture:
 
     @staticmethod
     def failed(tp: TopicPartition, clock: Clock, error: KafkaError) -> RecordFuture:
-        """The future of a record that was never appended (Java's FutureFailure)."""
+        """Creates the future of a record that failed before it was added to a batch (Java's
+        FutureFailure).
+        """
         result = ProduceRequestResult(tp, clock)
         result.set(-1, -1, lambda _: error)
         result.release_waiters()
         return RecordFuture.of(result, 0, -1, -1, -1, None)
 
     def move(self, result: ProduceRequestResult, index: int) -> None:
-        """Assigns the record to another batch, where it has this ``index``, because its batch was
-        split.
+        """Moves the future to another batch after a split. ``result`` is the outcome of the new
+        batch, and ``index`` the record's index in it.
         """
         self.index = index
         self._result = result
@@ -256,25 +261,29 @@ class RecordFuture:
     # ---- the caller's side -------------------------------------------------------------------
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Returns the place where the record was written. Blocks for at most ``timeout`` seconds,
-        or without a limit if it is None. Raises the error of the record, or KafkaTimeoutError after
-        ``timeout``.
+        """Waits for the outcome. Returns the place where the record was written, or raises the
+        record's error.
+
+        Raises KafkaTimeoutError after ``timeout`` seconds. If ``timeout`` is None, waits without a
+        limit.
         """
         return self._outcome(self._await(timeout))
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """The error of the record, or None if it was written. Waits like :meth:`result`."""
+        """Waits for the outcome like :meth:`result`. Returns the record's error, or None if the
+        record was written.
+        """
         return self._error(self._await(timeout))
 
     def done(self) -> bool:
-        """True if :meth:`result` would not wait."""
+        """True if the outcome is known, so that :meth:`result` does not block."""
         result = self._result
         return result.is_done and self._result is result
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
-        """Calls ``function(self)`` on the network thread when the record has its outcome. If the
-        record already has its outcome, this thread calls ``function`` immediately. An exception of
-        ``function`` is logged.
+        """Calls ``function(self)`` when the outcome is known, on the network thread. If the outcome
+        is already known, calls it immediately, on the current thread. An exception of ``function``
+        is logged.
         """
         while True:
             result = self._result
@@ -289,8 +298,9 @@ class RecordFuture:
         _call(function, self)
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        """Waits for the outcome in asyncio (``await future``). Returns the same as :meth:`result`,
-        but does not block the event loop. Cancelling the waiting task does not cancel the record.
+        """Waits for the outcome in asyncio: ``metadata = await future``. Returns or raises like
+        :meth:`result`, without blocking the event loop. If the asyncio task is cancelled, the
+        record is nevertheless sent.
         """
         import asyncio  # a task of Spark does without it
 
@@ -345,10 +355,10 @@ UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
 
 
 class FutureRecords:
-    """The records of ``send`` in one batch, with their futures (Java's thunks). Implements
-    ``BatchRecords``.
+    """The records of ``send`` in one batch, with their futures. Implements ``BatchRecords`` (Java's
+    thunks).
 
-    ``raw_limit`` is the largest batch size, in raw record bytes, that still accepts a record.
+    ``raw_limit`` is the maximum number of uncompressed record bytes in the batch.
     """
 
     __slots__ = ("_longest", "futures", "raw_limit", "result")
@@ -363,9 +373,10 @@ class FutureRecords:
         return len(self.futures)
 
     def try_append(self, batch: ProducerBatch, unplaced: UnplacedRecord) -> RecordFuture | None:
-        """Appends one record to ``batch``, which is OPEN. Called under the accumulator's lock.
+        """Appends one record to the open batch ``batch``. Called under the accumulator's lock.
 
-        Returns the record's future, or None if the batch has no room or no memory for the record.
+        Returns the record's future. Returns None if the batch would become too large, or if it has
+        not enough allocated memory.
         """
         timestamp, key, value, headers, callback = unplaced
         count = batch.record_count
@@ -401,14 +412,14 @@ class FutureRecords:
         return future
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Sets the outcome, runs the callbacks, and wakes the waiters."""
+        """Sets the outcome of the futures, runs the callbacks, and wakes the waiting threads."""
         errors = None if batch.error is None else lambda index: error_of_record(batch, index)
         if self.result.set(batch.base_offset, batch.log_append_time_ms, errors):
             self.result.run_callbacks(self.futures)
         self.result.release_waiters()
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
-        """Transfers the futures to ``halves``, the two split batches."""
+        """Moves the futures to ``halves``, the two batches into which the batch was split."""
         result = self.result
         first = 0
         for half in halves:
@@ -422,11 +433,12 @@ class FutureRecords:
 
 
 def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
-    """The error of record ``index`` of a failed batch (Sender.failBatch).
+    """The error of the record with the index ``index`` in a failed batch (Java's Sender.failBatch).
 
-    A broker returns one error code for the whole batch, and may list the records that caused the
-    error. If it lists exactly one record, this record gets the exception class of the error code.
-    Records that it does not list get a general error.
+    A broker returns one error code for the whole batch, and optionally a list of the invalid
+    records. Without a list, every record has the error of the batch. If the list has exactly one
+    record, this record has the exception class of the error code. If it has several records, each
+    has an InvalidRecordError. A record that is not in the list has a general KafkaError.
     """
     error = batch.error
     assert error is not None
@@ -455,7 +467,7 @@ def _named_error(batch: ProducerBatch, error: KafkaError, named: RecordError) ->
 def intercepted(
     callback: Callback | None, interceptors: Interceptors, headers: Headers
 ) -> Callback:
-    """A callback that notifies the interceptors, then calls ``callback`` (Java's
+    """Returns a callback that first notifies the interceptors and then calls ``callback`` (Java's
     AppendCallbacks).
     """
 
@@ -468,7 +480,7 @@ def intercepted(
 
 
 def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | None) -> None:
-    """Calls a user's callback, and logs its exceptions."""
+    """Calls the user's callback. If it raises an exception, the exception is logged."""
     try:
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it
@@ -476,8 +488,8 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
 
 
 def _warn_of(metadata: RecordMetadata, raised: BaseException) -> None:
-    """Logs the exception of a callback. Only the class and the place of the exception are logged,
-    because its text may contain a row.
+    """Logs the exception ``raised`` of a callback. Logs only its class and its place in the code,
+    because its text may contain the content of a record.
     """
     warn(
         _log,

@@ -1,13 +1,15 @@
-"""Chooses the partition of a single record, exactly as Java's ``KafkaProducer.partition`` does
-(KIP-794).
+"""Chooses the partition of a single record, with the same results as Java's
+``KafkaProducer.partition`` (KIP-794).
 
-Owns: the choice for one record of ``send``, and the sticky partition of each topic's records
-without a key. Never: columns (``records/partitioning`` has the same rules for many rows), a lock.
+Owns: the choice for one record of ``send``, and the sticky partition of each topic. (Records
+without a key go to the topic's sticky partition until enough bytes are sent. Then another partition
+becomes the sticky partition.) Never: columns (``records/partitioning`` has the same rules for many
+rows), a lock.
 
-A sticky partition is only read here. When a record is appended, the accumulator checks under its
-lock whether another thread has switched the topic to another sticky partition
-(:meth:`StickyPartition.changed`). If so, the record's partition is chosen again. The accumulator
-also switches the topic when the partition has enough bytes.
+Between the choice of the sticky partition and the append of the record, another thread may have
+changed the topic's sticky partition. So the append checks this under the accumulator's lock
+(:meth:`StickyPartition.changed`). If the sticky partition has changed, the partition of the record
+is chosen again.
 """
 
 from __future__ import annotations
@@ -37,20 +39,22 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """The interface of a partitioner for single records. For partitioners that can't be expressed
-    as a :class:`KeyRule`.
+    """The interface of a user's partitioner for single records. A partitioner that depends only on
+    the key can be a :class:`KeyRule` instead.
     """
 
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
     ) -> int:
-        """The partition for a record of ``topic``."""
+        """Returns the number of the partition for a record of ``topic``."""
         ...
 
 
 class StickyPartition:
-    """A topic's sticky partition until the next switch (Java's StickyPartitionInfo, with the checks
-    of RecordAccumulator).
+    """The current sticky partition of a topic, with the number of bytes that were sent to it
+    (Java's StickyPartitionInfo).
+
+    When another partition becomes the sticky partition, a new object is created.
     """
 
     __slots__ = ("_owner", "_produced", "_size", "_topic", "partition")
@@ -63,12 +67,13 @@ class StickyPartition:
         self.partition = partition
 
     def changed(self, *, all_full: bool) -> bool:
-        """True if the sticky partition of the topic has changed.
+        """Returns True if this object is not the topic's sticky partition any more. The caller must
+        then choose the partition of its record again.
 
-        Either a concurrent record has changed the partition, or a change is due and this call makes
-        it.
-
-        Called under the accumulator's lock. ``all_full`` is true if no batch in the queue has room.
+        Either the record of another thread has caused the change, or this call makes it. This call
+        changes the sticky partition if enough bytes were sent to it and ``all_full`` is True.
+        ``all_full`` means that no batch in the partition's queue accepts more records. Called under
+        the accumulator's lock.
         """
         if not self._owner.is_current(self._topic, self):
             return True
@@ -79,8 +84,9 @@ class StickyPartition:
         return False
 
     def appended(self, size: int, *, all_full: bool) -> None:
-        """Counts the ``size`` bytes of an appended record, and switches the partition if it has
-        enough bytes. Called under the accumulator's lock.
+        """Counts ``size`` bytes of a record that was appended to this partition. If the partition
+        now has enough bytes, the topic gets another sticky partition. Called under the
+        accumulator's lock.
         """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
@@ -88,10 +94,10 @@ class StickyPartition:
 
 
 class RecordPartitioner:
-    """Chooses the partitions of single records.
+    """Chooses the partitions of single records whose partition is not given.
 
-    ``own`` is the user's partitioner for records without an explicit partition. If it is None,
-    ``rule`` decides. ``cluster`` returns the current cluster.
+    ``own`` is the user's partitioner. If it is None, the key rule ``rule`` and the sticky partition
+    are used. ``cluster`` is a function that returns the current metadata.
     """
 
     def __init__(
@@ -122,8 +128,10 @@ class RecordPartitioner:
         value: bytes | None,
         partitions: PartitionInfos,
     ) -> int | StickyPartition:
-        """Chooses the partition for a record without an explicit partition. Returns a
-        :class:`StickyPartition` if the choice depends on load.
+        """Chooses the partition of a record whose partition is not given.
+
+        Returns the number of the partition. For a record that goes to the sticky partition, such as
+        a record without a key, returns the topic's :class:`StickyPartition`.
         """
         if self._own is not None:
             return self._own.partition(topic, key, value, self._cluster())
@@ -137,8 +145,8 @@ class RecordPartitioner:
         return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
 
     def number(self, key: bytes) -> int:
-        """The hash of ``key``. Hashes are cached, because keys mostly repeat. Long keys are not
-        cached, because the memory of the cache is not counted.
+        """The hash of ``key``. The hashes of short keys are cached, because keys often repeat. Long
+        keys are not cached, because buffer.memory does not include the cache.
         """
         number = self._rule.number(key)
         if self.numbers is not None and len(key) <= _MAX_CACHED_KEY:
@@ -151,7 +159,7 @@ class RecordPartitioner:
         return self._sticky[topic] is sticky
 
     def move_on(self, topic: str) -> None:
-        """Switches the topic to another sticky partition."""
+        """Chooses a new sticky partition for the topic."""
         self._sticky[topic] = self._new(topic)
 
     def _new(self, topic: str) -> StickyPartition:
@@ -160,7 +168,9 @@ class RecordPartitioner:
 
 
 def uniform(topic: str, cluster: Cluster) -> int:
-    """A random partition with a leader. If no partition has a leader, a random partition of all."""
+    """A random partition among the partitions with a leader. If no partition has a leader, any
+    random partition.
+    """
     partitions = cluster.topics.get(topic)
     if partitions is None:
         return 0
@@ -169,10 +179,11 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """Calls a partitioner of columns for single records. This is slow, because each record is
-    converted to columns. (Not for the round-robin partitioner, which needs no columns.)
+    """Uses a partitioner for columns to choose the partition of single records.
 
-    One lock (``_lock``) guards the partitioner, which only one thread may use at a time.
+    This is slow, because each record is converted to columns with one row. Exception: the
+    round-robin partitioner is called without columns. One lock (``_lock``) guards the partitioner,
+    which only one thread may use at a time.
     """
 
     def __init__(self, by_columns: Partitioner, filler: BatchFiller) -> None:
@@ -184,7 +195,9 @@ class ColumnsPartitioner:
     def partition(
         self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
     ) -> int:
-        """The partition for a record of ``topic``; see :class:`RecordPartitionerPlugin`."""
+        """Returns the number of the partition for a record of ``topic``. Implements
+        :class:`RecordPartitionerPlugin`.
+        """
         if self._turns is not None:
             partitions = cluster.topics[topic]
             with self._lock:

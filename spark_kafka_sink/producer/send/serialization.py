@@ -1,11 +1,11 @@
-"""Serializes keys and values of single records (Java's ``common.serialization``).
+"""Serializers for the keys and values of single records (Java's ``common.serialization``).
 
-Owns: the built-in serializers, by Java's class names and by short names, and the import of a user's
-class. A step of ``send``. Never: columns, which are bytes or strings already; headers of a record,
-except to pass them to a serializer.
+Owns: the built-in serializers, with Java's class names and with short names, and the import of a
+user's serializer class. Never: columns, whose values are already bytes or strings; headers of a
+record, except to pass them to a serializer.
 
-Numbers are big-endian, as Java writes them. A None key or value is written as null, and no
-serializer is called for it.
+Numbers are big-endian, as in Java. If a key or value is None, null is written, and no serializer is
+called.
 """
 
 from __future__ import annotations
@@ -23,20 +23,24 @@ from spark_kafka_sink.producer.producer_record import Headers
 
 @runtime_checkable
 class Serializer(Protocol):
-    """Converts a key or a value to bytes. Called by every thread that sends."""
+    """The interface of a serializer, which converts a key or a value to bytes. Several threads may
+    call it at the same time.
+    """
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes | None:
-        """The bytes of ``data``, which is never None. To write null, return None. A serializer may
-        add headers.
+        """Returns ``data`` as bytes. ``data`` is not None. If the result is None, null is written.
+        A serializer may add headers to ``headers``.
 
-        ``send`` raises a TypeError as SerializationError ("can't convert"), and any other error
-        unchanged.
+        If it raises a TypeError, ``send`` raises SerializationError ("can't convert") instead.
+        Other exceptions are raised unchanged.
         """
         ...
 
 
 class BytesSerializer:
-    """Serializes bytes, bytearray and memoryview unchanged, and str as UTF-8. The default."""
+    """Serializes bytes, bytearray and memoryview unchanged, and str as UTF-8. This is the default
+    serializer.
+    """
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         if isinstance(data, bytes | bytearray | memoryview):
@@ -56,7 +60,9 @@ class StringSerializer:
 
 
 class _Number:
-    """Serializes numbers in one of :mod:`struct`'s big-endian formats."""
+    """Serializes numbers with a big-endian format of :mod:`struct`. The subclasses set the
+    format.
+    """
 
     _format = struct.Struct(">i")
 
@@ -118,19 +124,20 @@ class UUIDSerializer:
 
 
 class VoidSerializer:
-    """Accepts only None, for keys or values that are always null."""
+    """Accepts only None. For keys or values that are always null."""
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         raise TypeError
 
 
 class ListSerializer:
-    """Serializes list or tuple, each item by ``inner``, in the layout of Java's ``ListSerializer``.
+    """Serializes a list or tuple. The serializer ``inner`` converts each item. The layout is that
+    of Java's ``ListSerializer``.
 
-    If all items have the same size, the layout is a byte 0, the number of null items and their
-    indexes, the number of items, and the bytes of the items that are not null. Otherwise it is a
-    byte 1, the number of items, and for each item its size and its bytes. The size of a null item
-    is -1. Numbers are 4 bytes.
+    If all items have the same size, the bytes are: a byte 0, the number of null items, the indexes
+    of the null items, the number of all items, and the bytes of the items that are not null.
+    Otherwise they are: a byte 1, the number of items, and the size and the bytes of each item. The
+    size of a null item is -1. Counts, sizes and indexes are 4 bytes.
     """
 
     def __init__(self, inner: Serializer) -> None:
@@ -184,11 +191,10 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """Returns the serializer that ``given`` describes: an instance, a class, a name or an import
-    path.
+    """Returns a serializer. ``given`` may be a serializer object, a class, a short name such as
+    ``int``, a class name of Java, or an import path. None means :class:`BytesSerializer`.
 
-    If ``given`` is None, it is :class:`BytesSerializer`. Raises ConfigError, which names
-    ``option``.
+    Raises ConfigError with the option's name ``option`` for other values.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -219,8 +225,8 @@ def serializer(given: object, option: str) -> Serializer:
 def serialize(
     by: Serializer, option: str, topic: str, data: object, headers: Headers
 ) -> bytes | None:
-    """Serializes ``data`` with the serializer ``by``. Raises SerializationError, whose message
-    never contains ``data``.
+    """Converts ``data`` to bytes with the serializer ``by``. Raises SerializationError if this is
+    not possible. The message has the name ``option``, but never the content of ``data``.
     """
     if data is None:
         return None

@@ -1,5 +1,5 @@
-"""The sender thread: from drained batches to completed batches (Java's ``Sender``).
+"""The network thread of a producer: sends batches and handles the responses (Java's ``Sender``).
 
-Owns: ``sender`` (the loop), ``in_flight_batches``, ``request_sizes`` (the bytes of a request), and
-``produce_errors`` (the errors of failed batches).
+Owns: ``sender`` (the loop), ``in_flight_batches`` (batches without a response), ``request_sizes``
+(the maximum size of a request), and ``produce_errors`` (the errors of failed batches).
 """

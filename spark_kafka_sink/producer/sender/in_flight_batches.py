@@ -1,8 +1,10 @@
-"""The batches that were sent and are not completed (Java's ``Sender.inFlightBatches``).
+"""The batches that were sent and whose outcome is not known yet (Java's
+``Sender.inFlightBatches``).
 
-Owns: the in-flight batches and their nodes; the batches whose outcome is unclear, until a later
-acknowledgement proves that they are in the log; the last response for each batch; and the earliest
-expiry. Never: a decision (``sender.py``), sequences, memory. Only the sender thread may use it.
+Owns: the batches in flight with their nodes; the batches that got OUT_OF_ORDER_SEQUENCE_NUMBER and
+may nevertheless be in the log; the last response to each batch; the time at which the next batch
+expires. Never: a decision (``sender.py``), sequence numbers, memory. Only the sender thread may use
+it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class InFlightBatches:
-    """The batches in flight, and the batches that wait for proof that they were written.
+    """Two sets of sent batches: batches in flight, and batches that wait for proof.
 
-    A batch is in flight until its response arrives, even if it was completed earlier.
+    A batch is in flight until its response arrives or its connection is lost, even if it has
+    already expired. A batch waits for proof after OUT_OF_ORDER_SEQUENCE_NUMBER. The acknowledgement
+    of a later batch then proves that it is in the log. Or it is sent again under the next epoch of
+    its partition.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
@@ -31,18 +36,18 @@ class InFlightBatches:
         self.next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
-        """True while ``batch`` is in flight, so that the socket may still use the batch's bytes."""
+        """True while ``batch`` is in flight. During this time the socket may still read the batch's
+        bytes.
+        """
         return batch in self._on_wire
 
     @property
     def has_unproven(self) -> bool:
-        """True if a batch got OUT_OF_ORDER_SEQUENCE_NUMBER, and now waits for the proof that it was
-        written, or for the partition's next epoch.
-        """
+        """True if a batch waits for proof (see the class)."""
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
-        """Notes that ``batches`` were sent to the broker ``node_id`` in one request."""
+        """Adds ``batches``, which were sent to the node ``node_id`` in one request."""
         for batch in batches:
             self._on_wire[batch] = node_id
             expiry = batch.created_ms + self._delivery_timeout_ms
@@ -50,38 +55,41 @@ class InFlightBatches:
                 self.next_expiry_ms = expiry
 
     def completed(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes the batches of a request whose response has arrived, or will not arrive."""
+        """Removes ``batches`` from the batches in flight, because the response to their request has
+        arrived, or because the connection was lost.
+        """
         for batch in batches:
             self._on_wire.pop(batch, None)
         if not self._on_wire and not self._unproven:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """Adds a batch whose outcome is unclear. It waits for a later acknowledgement, or for the
-        next epoch of its partition.
-        """
+        """Adds ``batch`` to the batches that wait for proof."""
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
     def answered(self, batch: ProducerBatch, broker: str, code: ErrorCode) -> None:
-        """Stores the last response to ``batch``, for the message of a timeout. ``broker`` is a
-        text, because at that time the broker may have left the metadata.
+        """Stores the last response to ``batch``, for a later error message: the error code, and the
+        broker as a text.
+
+        The text is stored because the broker may be missing in the metadata when the message is
+        written.
         """
         self._last_answers[batch] = (broker, code)
 
     def last_answer(self, batch: ProducerBatch) -> tuple[str, ErrorCode] | None:
-        """The last response to ``batch``: the broker (host, port and id) and the error code. None
-        if there was no response.
+        """The last response to ``batch``: the broker as a text (host, port and id) and the error
+        code. None if there was no response.
         """
         return self._last_answers.get(batch)
 
     def node_of(self, batch: ProducerBatch) -> int | None:
-        """The node to which ``batch`` was sent. None if the batch is not in flight."""
+        """The id of the node to which ``batch`` was sent. None if the batch is not in flight."""
         return self._on_wire.get(batch)
 
     def by_node(self, now: int) -> dict[int, tuple[int, int]]:
-        """For each node, the number of in-flight batches and the age of the oldest batch in ms.
-        Thread-safe, because a dict is copied atomically.
+        """The number of batches in flight to each node, and the age of the oldest of them in ms.
+        Example: ``{1: (3, 120)}``. Thread-safe.
         """
         found: dict[int, tuple[int, int]] = {}
         for batch, node in list(self._on_wire.items()):
@@ -90,7 +98,9 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes batches that were completed, failed or split."""
+        """Removes ``batches`` from the batches that wait for proof, together with their last
+        responses. They are completed, failed or split.
+        """
         if self._unproven or self._last_answers:
             for batch in batches:
                 self._unproven.pop(batch, None)
@@ -99,7 +109,7 @@ class InFlightBatches:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """The batches past delivery.timeout.ms that are not done."""
+        """The batches that are older than delivery.timeout.ms and have no outcome."""
         if now < self.next_expiry_ms:
             return []
         expired = []

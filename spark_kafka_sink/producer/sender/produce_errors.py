@@ -1,7 +1,8 @@
-"""Builds the errors of failed batches, with partition, broker, attempts, age and cause.
+"""Creates the errors of failed batches. Each error names the partition, the broker, the number of
+attempts, the age of the batch, and the cause.
 
-Owns: the exception that fails a batch after an error response, a lost request, a timeout or a bug.
-Never: the decision that a batch fails (``sender.py``), a row's content.
+Owns: the errors after an error response, a lost request, a timeout, and an unexpected exception.
+Never: the decision that a batch fails (``sender.py``), the content of a row.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ def refusal_error(
     broker: str,
     reason: str | None,
 ) -> ApiError:
-    """The error of a batch after ``broker`` returned ``answer``.
+    """The error of ``batch`` after the broker ``broker`` has returned ``answer`` for it.
 
-    ``reason`` explains why the failure is final. It is None if the error code explains this. If the
-    code is NONE, the broker has acknowledged the batch, but the acknowledgement shows that the log
-    has lost records.
+    ``reason`` explains why the batch is not sent again. It is None if the error code already
+    explains this. If the error code is NONE, the broker has acknowledged the batch. But the
+    returned offset shows that earlier records are missing in the log, so the batch also fails.
     """
     where = (
         f"{batch.tp} on broker {broker}, attempt {batch.attempts + 1}, "
@@ -73,10 +74,10 @@ def refusal_error(
 def delivery_timeout_error(
     batch: ProducerBatch, now: int, status: str, hint: str | None = None
 ) -> KafkaTimeoutError:
-    """The error of a batch after delivery.timeout.ms.
+    """The error of ``batch`` after delivery.timeout.ms.
 
-    ``status`` is the batch's last known state. ``hint`` is the hint of the last response's error
-    code.
+    ``status`` describes the last known state of the batch, such as its last response. ``hint`` is
+    the hint for the error code of this response.
     """
     return KafkaTimeoutError(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "
@@ -87,11 +88,12 @@ def delivery_timeout_error(
 
 
 def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
-    """The error of a batch whose outcome is unknown: it may be in the log, but no later
-    acknowledgement can prove this any more.
+    """The error of a batch that fails because another batch of its partition has failed with
+    ``cause``.
 
-    ``cause`` is the error of another batch in the partition. The result is not ``cause`` itself,
-    because ``cause`` means that a batch is not in the log.
+    It is not known whether the batch is in the log, because no later acknowledgement can show this
+    any more. So the error is not ``cause`` itself, which would mean that the batch is not in the
+    log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(
@@ -104,7 +106,7 @@ def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
 
 
 def code_of_lost_request(response: ClientResponse) -> tuple[ErrorCode, str]:
-    """The error code and message for the batches of a request without a valid response."""
+    """The error code and the message for the batches of a request that got no valid response."""
     error = response.error
     if isinstance(error, RemoteProtocolError):
         # As for a response that never arrived, the outcome is unknown: the same bytes are resent.
@@ -117,7 +119,9 @@ def code_of_lost_request(response: ClientResponse) -> tuple[ErrorCode, str]:
 
 
 def unexpected_error(exception: BaseException) -> KafkaError:
-    """The error of all batches and waiters after an unexpected exception of the sender loop."""
+    """The error with which all batches and waiting calls fail, after the network thread has stopped
+    because of ``exception``.
+    """
     if isinstance(exception, KafkaError):
         return exception
     what = safe_text(f"{type(exception).__name__}: {exception}")

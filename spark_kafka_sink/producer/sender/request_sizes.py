@@ -1,9 +1,12 @@
-"""Limits the size of a Produce request to each node.
+"""Limits the size of the Produce requests to each node.
 
-Owns: the size limit of each node, which is adjusted according to the time of the node's responses.
-Never: the choice of batches, a clock. A broker limits a batch by message.max.bytes, but a request
-only by socket.request.max.bytes (100 MiB). A large request saves work on both sides. But the whole
-request must arrive within request.timeout.ms, and its connection gets no other response until then.
+Owns: the limit for each node. It depends on how fast the node has responded. Never: the choice of
+the batches, a clock.
+
+A broker limits the size of a batch by message.max.bytes, and the size of a request only by
+socket.request.max.bytes (100 MiB). Large requests save work for the producer and the broker. But a
+request must arrive within request.timeout.ms, and until then the broker sends no other response on
+this connection.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ _QUICK_PART = 16
 
 
 class _NodeSize:
-    """The request sizes of one node, in bytes.
+    """The sizes of the requests to one node, in bytes.
 
-    ``size`` is the current limit. ``most`` is an upper bound below sizes that the broker seems to
-    reject. ``answered`` is the largest size with a response.
+    ``size`` is the current limit. ``answered`` is the size of the largest request that got a
+    response. ``most`` is the upper bound of ``size``. It is lowered to ``answered`` after a larger
+    request got no response, because the broker may reject larger requests.
     """
 
     __slots__ = ("answered", "most", "size")
@@ -33,8 +37,10 @@ class _NodeSize:
 
 
 class RequestSizes:
-    """The size limit of requests to each node, in bytes. It is at least max.request.size, and at
-    most 4 MiB or an eighth of buffer.memory.
+    """The maximum size of a request to each node, in bytes.
+
+    It is at least max.request.size. The upper bound is 4 MiB or an eighth of buffer.memory,
+    whichever is smaller.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
@@ -46,13 +52,13 @@ class RequestSizes:
         self._nodes: dict[int, _NodeSize] = {}
 
     def of(self, node: int) -> int:
-        """The largest total size of batches in the next request to ``node``, in bytes."""
+        """The maximum sum of the sizes of the batches in the next request to ``node``, in bytes."""
         found = self._nodes.get(node)
         return self._least if found is None else found.size
 
     def answered(self, node: int, size: int, latency_ms: int) -> None:
-        """Adjusts the limit of a node that responded after ``latency_ms`` to a request with
-        ``size`` bytes.
+        """Changes the limit of ``node`` after its response to a request of ``size`` bytes, which
+        arrived after ``latency_ms``.
         """
         found = self._nodes.get(node)
         if found is None:
@@ -64,11 +70,11 @@ class RequestSizes:
             found.size = min(found.most, 2 * found.size)
 
     def lost(self, node: int, size: int) -> None:
-        """Reduces the limit of a node after a request without a response: a disconnect or a
-        timeout.
+        """Lowers the limit of ``node`` after a request of ``size`` bytes got no response, because
+        of a disconnect or a timeout.
 
-        A broker closes the connection if a request exceeds the broker's limit. So no later request
-        is larger than the largest request that got a response.
+        A broker closes the connection if a request is larger than socket.request.max.bytes. So
+        later requests are at most as large as the largest request that got a response.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

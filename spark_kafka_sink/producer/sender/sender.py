@@ -1,22 +1,23 @@
-"""The loop that sends batches to brokers and handles the responses (Java's ``Sender``).
+"""The loop of the network thread: sends batches to brokers and handles the responses (Java's
+``Sender``).
 
-Owns: the phases of the network thread (:meth:`Sender.run`), one iteration (:meth:`run_once`), the
-outcome of every sent batch: completed, split, retried or failed. The sender is between the
-accumulator and the network, in both directions. Never: a socket, an encoder, the meaning of
-sequences (``partition_sequences.py``).
+Owns: the phases of the thread (:meth:`Sender.run`), one iteration of the loop
+(:meth:`Sender.run_once`), and the outcome of each batch: completed, split, retried or failed.
+Never: a socket, an encoder, the rules of sequence numbers (``partition_sequences.py``).
 
-All methods run on the network thread, a daemon, except for :meth:`initiate_close`,
-:meth:`force_close` and :meth:`on_wire`. Responses arrive as callbacks inside ``client.poll``.
+The thread is a daemon. It runs all methods, except :meth:`Sender.initiate_close`,
+:meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. ``client.poll``
+calls the handlers of responses.
 
-The differences to Java's ``Sender`` (rules R1 and R2):
+The loop differs from Java's ``Sender`` in three points (DESIGN.md, rules R1 and R2):
 
-* Bytes are never changed, so a retry sends the same objects.
-* If a batch with rows of columns fails permanently, an idempotent producer also fails. The loop
-  stops, and nothing more is sent. Connections are closed, so that no Produce request of the failed
-  attempt stays pending. Every batch and waiter gets the error. An unexpected exception stops the
-  loop in the same way.
-* If no batch can be sent now, the loop does not spin. It waits in ``client.poll`` for the response
-  that allows the next batch.
+* The bytes of a batch never change. A retry sends the same objects.
+* If a batch with rows of columns fails permanently, an idempotent producer fails too. The loop
+  stops, and the connections are closed, so that no Produce request of the failed attempt stays in
+  flight. All batches and waiting calls fail with the error. An unexpected exception has the same
+  effect.
+* If no batch can be sent now, the loop waits in ``client.poll`` for a response that allows the next
+  batch. (Java's loop polls without waiting.)
 """
 
 from __future__ import annotations
@@ -90,8 +91,11 @@ _OF_CONTENT = frozenset(
 
 
 def answer_of(code: ErrorCode, *, lost: bool = False) -> Answer:
-    """Classifies a produce error code for the sequence logic. ``lost`` is true if there was no
-    response, and the code stands for a lost request.
+    """Converts the error code of a batch's response to a kind of response for
+    ``partition_sequences.py``.
+
+    ``lost`` is True if no response arrived. ``code`` then describes the reason, such as a
+    disconnect.
     """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Answer.ACKNOWLEDGED
@@ -133,10 +137,10 @@ def _size(batches: Mapping[TopicPartition, ProducerBatch]) -> int:
 
 
 class Sender:
-    """Sends the accumulator's batches until the producer is closed.
+    """Sends the batches of the accumulator until the producer is closed.
 
-    ``transaction_manager`` is None for a producer without idempotence. The batches of such a
-    producer fail one by one, and order is guaranteed only with
+    ``transaction_manager`` is None for a producer without idempotence. If a batch of such a
+    producer fails, the others continue. The order of records is then guaranteed only with
     max.in.flight.requests.per.connection=1.
     """
 
@@ -154,8 +158,8 @@ class Sender:
         clock: Clock,
         recorder: ProduceRecorder,
     ) -> None:
-        """Creates the sender. Other threads use ``link`` to wake up ``client``. The sender
-        disconnects the link when it ends.
+        """Creates the sender. Other threads call ``link`` to wake up ``client``. When the sender
+        ends, it removes the client from the link.
         """
         self._client = client
         self._link = link
@@ -186,8 +190,8 @@ class Sender:
     # -- phases -----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Runs the network thread. Sends batches until the close begins, then sends the rest,
-        aborts an open transaction, and closes the client.
+        """The function of the network thread. Sends batches until the producer is closed. Then
+        sends the queued batches, aborts an open transaction, and closes the client.
         """
         life = self._lifecycle
         try:
@@ -206,13 +210,13 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """True while the close must wait for the end of a transaction. If a transaction is open,
-        and the user has neither committed nor aborted it, begins its abort. Called when no request
-        is in flight.
+        """Returns True while the close must wait for the abort of a transaction. Called when no
+        request is in flight.
 
-        A prepared transaction does not count, because it does not belong to this producer any more.
-        If the abort waits too long for the coordinator, :meth:`force_close` ends the wait. Brokers
-        then abort the transaction after transaction.timeout.ms.
+        If a transaction is open and is neither being committed nor aborted, its abort begins here.
+        A prepared transaction is not aborted, because it was handed over to the driver. If the
+        coordinator does not respond in time, :meth:`force_close` ends the wait. The brokers then
+        abort the transaction after transaction.timeout.ms.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -225,7 +229,9 @@ class Sender:
         return True
 
     def _end(self) -> None:
-        """Ends the sender: fails every waiter and closes the sockets."""
+        """Ends the sender: fails all waiting calls, after a failure or a forced close also all
+        batches, and closes the connections.
+        """
         error = self._lifecycle.fatal
         closed = KafkaError("the producer was closed")
         try:
@@ -245,8 +251,8 @@ class Sender:
             self._client.close()
 
     def run_once(self) -> None:
-        """Runs one iteration of the loop: requests for the producer id and the transaction, then
-        data, then a poll of the network.
+        """Runs one iteration of the loop: sends a request for the producer id or the transaction,
+        then sends batches, then polls the network.
         """
         now = self._clock.now_ms()
         timeout = NEVER
@@ -283,8 +289,8 @@ class Sender:
             self._client.ready(cluster.nodes[leader], now)
 
     def _is_idle(self) -> bool:
-        """True if no batch is queued, in flight or of unclear outcome, and no caller waits for
-        metadata or a transaction. The loop then sleeps until it is woken.
+        """True if the loop has nothing to do until another thread wakes it: no batch is without an
+        outcome, and no caller waits for metadata or for a transaction.
         """
         manager = self._transaction_manager
         return not (
@@ -296,10 +302,11 @@ class Sender:
         )
 
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
-        """Fails the unsent batches of a transaction that can only be aborted.
+        """Fails the batches of an aborted or failed transaction that were never sent.
 
-        Returns the poll timeout in ms. It is 0 if nothing is pending any more, because a close may
-        wait for this state. EndTxn waits for the responses to the batches that were sent.
+        Returns the poll timeout in ms. It is NEVER if a batch or request is left: the abort
+        (EndTxn) then waits for the responses. It is 0 if nothing is left, so that a close that
+        waits for this continues without delay.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -310,16 +317,22 @@ class Sender:
         return NEVER
 
     def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
-        """The in-flight batches by node; see ``InFlightBatches.by_node``. Thread-safe."""
+        """The number of batches in flight to each node, and the age of the oldest of them; see
+        ``InFlightBatches.by_node``. Thread-safe.
+        """
         return self._in_flight.by_node(now)
 
     def initiate_close(self) -> None:
-        """Rejects new records. The sender sends the queued records, then stops. Thread-safe."""
+        """Begins the close: new records are rejected. The network thread sends the queued records,
+        then ends. Thread-safe.
+        """
         self._accumulator.close()
         self._link.wakeup()
 
     def force_close(self) -> None:
-        """Stops the sender now. Unacknowledged batches fail. Thread-safe."""
+        """Ends the network thread without sending the queued records. All unacknowledged batches
+        fail. Thread-safe.
+        """
         self._accumulator.close(forced=True)
         self._link.wakeup()
 
@@ -332,7 +345,9 @@ class Sender:
     # -- sending ----------------------------------------------------------------------------------
 
     def _send_producer_data(self, now: int) -> int:
-        """Expires batches, finds ready nodes, drains and sends. Returns the poll timeout in ms."""
+        """Fails expired batches, then sends the batches that can be sent now. Returns the poll
+        timeout in ms.
+        """
         in_flight, accumulator = self._in_flight, self._accumulator
         expiry = min(in_flight.next_expiry_ms, accumulator.next_expiry_time_ms())
         if now >= expiry:
@@ -358,7 +373,9 @@ class Sender:
         return min(timeout, not_ready_timeout)
 
     def _send_to(self, cluster: Cluster, nodes: Sequence[int], now: int) -> int:
-        """Sends a request to each of ``nodes`` that has batches. Returns the number of requests."""
+        """Sends a Produce request to each node of ``nodes`` that has batches to send. Returns the
+        number of requests.
+        """
         if self._transaction_manager is not None:
             self._transaction_manager.expire_acks(now)
         drained = self._drainer.drain(cluster, {n: self._sizes.of(n) for n in nodes}, now)
@@ -371,8 +388,8 @@ class Sender:
         return len(drained)
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
-        """The nodes of ``ready`` that can get a request now, and the delay in ms until the next
-        check.
+        """Selects the nodes of ``ready`` whose connection accepts a request now. Returns their ids,
+        and the time in ms until the connection of another node must be checked again.
         """
         sendable = []
         timeout = NEVER
@@ -395,7 +412,9 @@ class Sender:
     def _send_produce_request(
         self, node_id: int, batches: Sequence[ProducerBatch], now: int
     ) -> None:
-        """Sends one request with all batches of a node, at most one batch for each partition."""
+        """Sends one Produce request with ``batches`` to a node. It contains at most one batch of
+        each partition.
+        """
         config, manager = self._config, self._transaction_manager
         by_partition = {batch.tp: batch for batch in batches}
         data = [new_produce_data((b.tp, b.buffers, b.size_in_bytes)) for b in batches]
@@ -422,8 +441,8 @@ class Sender:
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
     def _expire_batches(self, now: int) -> None:
-        """Fails batches that are older than delivery.timeout.ms: queued, in flight, or of unclear
-        outcome.
+        """Fails the batches that are older than delivery.timeout.ms: queued, in flight, or waiting
+        for proof.
         """
         causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
@@ -432,7 +451,9 @@ class Sender:
         self._move_on(now)
 
     def _move_on(self, now: int) -> None:
-        """Requeues the batches of partitions that have moved on to the next epoch."""
+        """Puts the batches of a partition back into its queue when the partition changes to its
+        next producer epoch. They are sent again with new sequence numbers.
+        """
         manager = self._transaction_manager
         if manager is None or not manager.moving:
             return
@@ -449,8 +470,9 @@ class Sender:
     ) -> KafkaTimeoutError:
         """The error of ``batch`` after delivery.timeout.ms.
 
-        ``causes`` has the probable cause by partition: the last response to the first batch of the
-        partition that expired in this pass.
+        The message names the last response to the batch. If there was none, it names the response
+        to an earlier expired batch of the same partition, because later batches wait for earlier
+        ones. ``causes`` collects these responses by partition.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
@@ -470,10 +492,11 @@ class Sender:
         return delivery_timeout_error(batch, now, f"it was {done}: {cause}", hint)
 
     def _status(self, batch: ProducerBatch) -> tuple[str, str | None]:
-        """A text for errors with the last response to ``batch``, and the hint of the response.
+        """Two texts for an error message: the last response to ``batch``, and the hint for its
+        error code.
 
-        Without a response, the text names the broker that has not responded. It is empty if
-        ``batch`` is not in flight.
+        If there was no response and the batch is in flight, the first text names the broker that
+        has not responded. If it is not in flight, the first text is empty.
         """
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
         if last is not None:
@@ -491,7 +514,9 @@ class Sender:
     def _handle_produce_response(
         self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
     ) -> None:
-        """Handles every batch of a request, whether or not a response arrived."""
+        """Handles the outcome of each batch of a Produce request, also if the request got no
+        response.
+        """
         node_id = response.request.destination
         self._in_flight.completed(batches.values())
         answers: list[PartitionProduceResponse] = []
@@ -524,15 +549,15 @@ class Sender:
         self._move_on(response.received_ms)
 
     def _report(self, done: list[ProducerBatch]) -> None:
-        """Counts and releases the acknowledged batches of ``done``, all in one step."""
+        """Reports the acknowledged batches ``done`` to the recorder, and returns their memory."""
         if done:
             self._recorder.batches_done(done)
             self._release(*done)
             done.clear()
 
     def _update_leaders(self, body: ProduceResponse) -> None:
-        """Updates the leaders that a Produce response names (KIP-951), so that the next send goes
-        to the new leader without a metadata request.
+        """Updates the metadata with the new leaders that a Produce response contains (KIP-951). The
+        retry then goes to the new leader without a Metadata request.
         """
         for answer in body.partitions:
             if answer.leader is not None and answer.error.refreshes_metadata:
@@ -546,12 +571,11 @@ class Sender:
         response: ClientResponse,
         done: list[ProducerBatch],
     ) -> None:
-        """Handles the response to ``batch``: splits, completes, fails or retries the batch
-        (Sender.completeBatch).
+        """Handles the response ``answer`` to ``batch``: completes, splits, retries or fails the
+        batch (Java's Sender.completeBatch).
 
-        The conditions are checked in this order, and the first that holds counts. An acknowledged
-        batch is added to ``done``. The caller reports it together with the other batches of the
-        request.
+        An acknowledged batch is added to ``done``. The caller reports it together with the other
+        batches of the request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         node_id = response.request.destination
@@ -600,8 +624,8 @@ class Sender:
             self._retry(batch, verdict.action, code, now)
 
     def _retry(self, batch: ProducerBatch, action: Action, code: ErrorCode, now: int) -> None:
-        """Retries ``batch``: requeues it with a backoff (RESEND), or keeps it until the partition's
-        next epoch begins (MOVE).
+        """Prepares a retry of ``batch``. The action RESEND puts it back into its queue with a
+        backoff. The action MOVE keeps it until its partition changes to its next producer epoch.
         """
         if action is Action.MOVE:
             self._in_flight.await_proof(batch)
@@ -610,7 +634,9 @@ class Sender:
             self._returns.reenqueue(batch, now, soon=soon)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
-        """Splits ``batch`` if it was too large for its broker. Returns True if it was split."""
+        """Splits ``batch`` if the broker returned MESSAGE_TOO_LARGE for it and it has more than one
+        record. Returns True if it was split.
+        """
         if (
             code is not ErrorCode.MESSAGE_TOO_LARGE
             or batch.record_count < 2
@@ -623,11 +649,11 @@ class Sender:
         return True
 
     def _handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """Handles the response to a batch that is already done. The batch has expired, or a later
-        acknowledgement has proved that the batch is in the log.
+        """Handles the response to a batch that already has an outcome: the batch has expired, or
+        the acknowledgement of a later batch has proved that it is in the log.
 
-        Only the batch's memory was still held, because the socket might use it. An abort may wait
-        for this response.
+        Returns the memory of the batch, which the socket might have read until now. The response
+        may also allow an abort of the transaction to continue.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)
@@ -639,11 +665,11 @@ class Sender:
         code: ErrorCode,
         proven: Iterable[ProducerBatch],
     ) -> None:
-        """Counts duplicates, and completes the batches ``proven``.
+        """Completes the batches ``proven``, and counts duplicates.
 
-        ``proven`` are earlier batches that the acknowledgement of ``batch`` has proved to be in the
-        log. They count as duplicates, and are completed with an unknown offset. ``batch`` itself is
-        a duplicate if ``code`` is not NONE.
+        ``proven`` are earlier batches that must be in the log, because the broker has acknowledged
+        ``batch``. They are completed with an unknown offset, and count as duplicates. If ``code``
+        is DUPLICATE_SEQUENCE_NUMBER, ``batch`` itself also counts as a duplicate.
         """
         if code is not ErrorCode.NONE:
             self._recorder.batch_duplicate(batch)
@@ -663,15 +689,17 @@ class Sender:
         *,
         unclear: bool,
     ) -> None:
-        """Fails ``batch`` permanently. In a transaction, the transaction can then only be aborted.
+        """Fails ``batch`` permanently with ``error``. ``unclear`` is True if its records may be in
+        the log.
 
-        Outside of a transaction, a batch of ``send`` with a sequence fails alone: each record's
-        future has the error, and the partition moves on to the next epoch. If the batch has rows of
-        columns, the producer also fails (rule R2). ``unclear`` is true if the records may be in the
-        log.
+        In a transaction, the transaction can then only be aborted. Without a transaction, there are
+        two cases. If the batch has only records of ``send``, each future has the error, and the
+        partition changes to the next producer epoch. If it has rows of columns, the producer fails
+        (DESIGN.md, rule R2).
 
-        The transaction is marked as failed before the batch is reported. Otherwise a writer's flush
-        could return while the transaction still seems intact, and the writer would prepare it.
+        The transaction is marked as failed before the batch is reported. Otherwise a flush that
+        waits for the batch could return first. The writer would then prepare the transaction, as if
+        it had not failed.
         """
         manager = self._transaction_manager
         failed, fails_alone = [batch], True
@@ -696,16 +724,19 @@ class Sender:
 
     @staticmethod
     def _fails_alone(batch: ProducerBatch, error: ApiError, manager: TransactionManager) -> bool:
-        """True if ``batch`` fails alone, and its idempotent producer goes on.
+        """Returns True if an idempotent producer can continue after ``batch`` has failed with
+        ``error``.
 
-        The producer fails if rows of columns are in ``batch`` or in another unresolved batch of the
-        partition, because such rows never get a new sequence (rule R2).
+        It can't continue if ``batch``, or another batch of the partition without an outcome, has
+        rows of columns. Such rows never get a new sequence number (DESIGN.md, rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))
 
     def _release(self, *batches: ProducerBatch) -> None:
-        """Forgets batches that are done and no longer in flight, and returns their memory."""
+        """Returns the memory of ``batches``, which have an outcome and are not in flight, to the
+        BufferPool.
+        """
         self._in_flight.forget(batches)
         self._accumulator.deallocate(*batches)
 

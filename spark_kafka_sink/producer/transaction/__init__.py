@@ -1,7 +1,7 @@
-"""Idempotence and transactions (Java's ``TransactionManager``).
+"""Idempotence and transactions of a producer (Java's ``TransactionManager``).
 
-Owns: ``transaction_manager`` and its components: ``transaction_states`` (id, epoch and state),
-``partition_sequences`` (sequence numbers and responses), ``txn_requests`` (the kinds and results of
-transactional requests) and ``txn_request_queue`` (the queue and the sending of these requests, on
-the sender thread).
+Owns: ``transaction_manager``, which the other components call, and its parts:
+``transaction_states`` (producer id, epoch and state), ``partition_sequences`` (sequence numbers),
+``txn_requests`` (the kinds of requests and the reactions to errors) and ``txn_request_queue``
+(queues and sends the requests).
 """

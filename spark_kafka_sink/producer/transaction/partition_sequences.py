@@ -1,73 +1,80 @@
-"""Assigns the sequence numbers of a producer on its partitions, and determines what happens to a
-batch after each response.
+"""Assigns sequence numbers to the batches of a partition, and decides the action for a batch after
+each response.
 
-Owns: the next sequence; the batches that have a sequence and are unresolved; the check whether a
-batch may be sent now; the one table (:data:`ACTIONS`) from situation and answer to action. Never:
-bytes, clocks, sockets, backoff, a lock, because only the sender thread uses this class.
-:class:`TxnPartitionMap` keeps one instance for each partition. The accumulator calls it (through
-the transaction manager) at drain, and the sender calls it for every response.
+Owns: the next sequence number of a partition; the batches that have a sequence number and no
+outcome yet (*unresolved* batches); the check whether a batch can be sent now; the table
+:data:`ACTIONS`, which has the action for each situation and response. :class:`TxnPartitionMap` has
+one :class:`PartitionSequences` for each partition. ``BatchDrainer`` uses it for each batch that it
+drains, and ``Sender`` for each response, both through the transaction manager. Never: bytes,
+clocks, sockets, backoff. There is no lock, because only the sender thread uses these classes.
 
-The broker (``ProducerStateManager``) keeps, for each producer id and partition, the last sequence
-and the last five batches. A batch that equals one of the five is acknowledged again. A batch that
-continues the last sequence is appended. Any other batch is OUT_OF_ORDER. If the producer is
-**unknown** to the broker, the broker accepts *any* first sequence. After a clean restart the broker
-remembers only the last batch, so an older duplicate is OUT_OF_ORDER although it is in the log.
+For each producer id and partition, the broker (``ProducerStateManager``) keeps the last sequence
+number and the last five batches. If a batch equals one of the five, the broker acknowledges it
+again. If a batch continues the last sequence number, the broker appends it. For any other batch,
+the broker returns OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER). If the broker does not know
+the producer, it accepts *any* first sequence number. After a clean restart the broker remembers
+only the last batch. An older batch that is sent again then gets OUT_OF_ORDER although it is in the
+log.
 
-The rules, each with the race that it prevents. A, B, C and D are batches of one partition, in this
-order:
+The following rules prevent gaps and duplicates. Each rule has an example of a race that it
+prevents. A, B, C and D are batches of one partition, in this order:
 
 * **The first batch is sent alone until it is acknowledged.** Race: on a new topic, A and B are sent
-  one after the other. The broker answers A with NOT_LEADER_OR_FOLLOWER, and has become the leader
-  when B arrives. The producer is unknown to the broker, so the broker accepts B. B then precedes A
-  in the log, and A is always OUT_OF_ORDER. With the rule, A is resent alone until it is appended.
-  After that, the broker knows the producer.
+  one after the other. The broker returns NOT_LEADER_OR_FOLLOWER for A, and becomes the leader
+  before B arrives. It does not know the producer, so it accepts B. Now B is in the log before A,
+  and A always gets OUT_OF_ORDER. With the rule, A is sent again, alone, until it is appended. After
+  that, the broker knows the producer.
 * **After the first acknowledgement, each acknowledgement proves that all earlier batches are in the
-  log**, because a broker that knows the producer appends B only after A. So A need not be resent if
-  its response is lost. The acknowledged offset must leave enough offsets for the earlier batches.
-  Otherwise the broker has lost this producer's state (topic recreated, log truncated by an unclean
-  election), and the attempt fails.
-* **Batches with a sequence are resent in order, one at a time, before any new batch.** Race: A gets
-  NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log. B and C are not
-  at fault, and are resent after A.
-* **OUT_OF_ORDER counts only for a batch that was sent with no unresolved batch before it.** Race:
-  the old leader rejects A, and its rejection of B is still in flight. A is sent to the new leader
-  and acknowledged. Then the old OUT_OF_ORDER for B arrives, when B is the first unresolved batch.
-  This response proves nothing, because this copy of B was sent while A was unresolved. B is resent,
-  and the response to the new copy counts.
+  log**, because a broker that knows the producer appends B only after A. So A is not sent again if
+  only its response was lost. As a check, the acknowledged offset must leave enough offsets for the
+  records of the earlier batches. Otherwise the broker has lost the state of this producer (the
+  topic was recreated, or an unclean leader election has truncated the log), and the attempt fails.
+* **Batches with a sequence number are sent again in order, one at a time, before any new batch.**
+  Race: A gets NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log.
+  Nothing is wrong with B and C. They are sent again after A.
+* **OUT_OF_ORDER counts only for a batch that was sent when no earlier batch was unresolved.** Race:
+  A and B are sent to the old leader, which rejects A. Its response to B is still on the way. A is
+  sent to the new leader and acknowledged. Now the OUT_OF_ORDER for B arrives. It proves nothing,
+  because B was sent while A was unresolved. So B is sent again, and the next response to B counts.
 * **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure.** All batches before A are in the
-  log, so the broker's last sequence must be beyond A: A is a duplicate, older than the broker
-  remembers. Race: A to D are appended, their responses are lost, and the broker restarts and
-  remembers only D. A is resent and gets OUT_OF_ORDER, as do B and C. D is resent and acknowledged,
-  which proves A, B and C. If all batches with a sequence end up in doubt, nothing can prove them,
-  and the attempt fails. No new batch is sent meanwhile, because a broker that has lost this
-  producer's state could accept it.
+  log. So the broker's last sequence number must be higher than the sequence number of A. This means
+  that A is in the log, and older than the batches that the broker remembers. Race: A to D are
+  appended, their responses are lost, and the broker restarts and remembers only D. A is sent again
+  and gets OUT_OF_ORDER, as do B and C. D is sent again and acknowledged, which proves that A, B and
+  C are in the log. If all unresolved batches are in doubt, no acknowledgement can prove them, and
+  the attempt fails. No new batch is sent meanwhile, because a broker that has lost the state of
+  this producer could accept it.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
   unknown.
-* **After a permanently failed batch, no batch can follow under its epoch.** A transactional
-  producer can then only abort (nothing is renumbered, rule R2). Each batch after the gap fails with
-  its next response, unless this is an acknowledgement. A batch that failed without a definite
-  response is *lost*: it may be in the log, or may still be appended. A later acknowledgement, or
-  its own late response, resolves it.
-* **After a failed batch of ``send``, the partition moves on to the next epoch**, where sequences
-  begin at 0. Other partitions keep their epoch. (A broker other than Kafka may keep one epoch for
-  all partitions of a producer. It then rejects the older epoch, and those partitions move on, too.)
-  Batches that are certainly not in the log take sequences of the next epoch, before any new batch.
-  Example: A is rejected, and B and C get OUT_OF_ORDER, because A is missing. No batch takes a new
-  sequence before every batch of the old epoch has its outcome. Example: B has no response, so B is
-  sent again with its old sequence, and the response decides whether B is in the log.
+* **After a batch has failed permanently, no later batch can be sent with the same epoch.** A
+  transactional producer can then only abort, because batches never get a new sequence number within
+  a transaction (DESIGN.md, rule R2). Each later batch fails with its next response, unless this is
+  an acknowledgement. A batch that failed without a definite response is *lost*: it may be in the
+  log, or a broker may still append it. A later acknowledgement, or its own late response, shows its
+  outcome.
+* **After a batch of ``send`` has failed, the partition changes to the next epoch**, in which
+  sequence numbers begin at 0. Other partitions keep their epoch. (A broker other than Kafka may
+  have one epoch for all partitions of a producer. It then rejects the older epoch, and the other
+  partitions also change.) Batches that are certainly not in the log get sequence numbers of the
+  next epoch, before any new batch. Example: A is rejected, and B and C get OUT_OF_ORDER, because A
+  is missing. No batch gets a new sequence number before every batch of the old epoch has its
+  outcome. Example: B has no response. So B is sent again with its old sequence number, and the
+  response decides whether B is in the log.
 
-In two cases a batch of the partition fails as well, because it could be written twice:
+In two cases, when the partition changes its epoch, another batch also fails, because it could
+otherwise be written twice:
 
 * *At large*: the connections with A and B are lost. A expires. B is sent again and gets
-  OUT_OF_ORDER. The old copies may still arrive: A is appended, and then B.
+  OUT_OF_ORDER. But the first copies of A and B may still arrive at the broker, which would append
+  both.
 * *Forgotten*: A and B are appended, both responses are lost, and the broker restarts and remembers
   only B. B expires. A is sent again and gets OUT_OF_ORDER, although it is in the log.
 
 (``docs/design/sequences.md`` has the table.)
 
-A split (MESSAGE_TOO_LARGE, rule R7) replaces the batch by its halves. They keep its sequence range
-and are sent one after the other, before the later batches. The later batches get OUT_OF_ORDER
-meanwhile, and are resent unchanged.
+If a batch is split (MESSAGE_TOO_LARGE, DESIGN.md, rule R7), the two new batches replace it. They
+keep its sequence numbers and are sent one after the other, before the later batches. Meanwhile the
+later batches get OUT_OF_ORDER, and are sent again unchanged.
 """
 
 from __future__ import annotations
@@ -95,9 +102,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Answer(Enum):
-    """The kinds of outcomes of a Produce request for a batch that the sequence logic
-    distinguishes.
-    """
+    """The kinds of responses to a batch for which :data:`ACTIONS` has different actions."""
 
     ACKNOWLEDGED = "NONE or DUPLICATE_SEQUENCE_NUMBER"
     OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -113,7 +118,7 @@ class Answer(Enum):
 
 
 class Situation(Enum):
-    """The situation of a batch when its response arrives."""
+    """The situation of a batch on its partition when its response arrives."""
 
     FIRST = "no batch of this producer is acknowledged on the partition yet"
     HEAD = "it was sent with no unresolved batch before it"
@@ -126,7 +131,7 @@ class Situation(Enum):
 
 
 class Action(Enum):
-    """The sender's action for a batch after its response."""
+    """The action for a batch after its response. ``Sender`` performs it."""
 
     COMPLETE = "complete it, and the batches that it proves"
     RESEND = "requeue it"
@@ -168,10 +173,11 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[BatchT]):
-    """The next action for a batch after a response.
+    """The result of :meth:`PartitionSequences.answer`: the action for a batch after a response.
 
-    ``proven`` are earlier batches that must now be completed, with an unknown offset and in this
-    order. ``reason`` explains why the sequences require the action FAIL.
+    ``proven`` are earlier batches that the acknowledgement has proved to be in the log. The sender
+    completes them in this order, with an unknown offset. ``reason`` is a text for the action FAIL.
+    It explains the failure if the error code does not.
     """
 
     action: Action
@@ -192,10 +198,11 @@ class _Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class _InFlight(Generic[BatchT]):
-    """A batch with a sequence and without an outcome. Each send of the batch makes a copy.
+    """A batch that has a sequence number and no outcome yet. Each time it is sent, another copy of
+    it may reach the broker.
 
-    ``in_doubt`` is true if a copy may be in the log, although the batch is not acknowledged.
-    ``unanswered`` is true if a copy got no response, so that the broker may even append the copy
+    ``in_doubt`` is True if a copy may be in the log, although the batch is not acknowledged.
+    ``unanswered`` is True if a copy got no response. The broker may then append this copy even
     later.
     """
 
@@ -210,12 +217,12 @@ class _InFlight(Generic[BatchT]):
 
     @property
     def at_large(self) -> bool:
-        """True if a copy of the batch may still be appended."""
+        """True if the broker may still receive a copy of the batch and append it."""
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """Records the outcome ``answer`` of the copy that was in flight. ``answer`` is not an
-        acknowledgement.
+        """Stores the response ``answer`` to the batch. The batch then waits to be sent again,
+        unless the caller decides otherwise.
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:
@@ -230,14 +237,17 @@ _TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
 
 
 def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
-    """True if ``one`` has a lower sequence than ``other``, where 0 follows the largest sequence.
-    Both are in flight together.
+    """True if ``one`` has a lower sequence number than ``other``. Sequence numbers begin at 0 again
+    after the largest number. The comparison is valid because both batches are unresolved at the
+    same time.
     """
     return (other.base_sequence - one.base_sequence) % _SEQUENCES < _SEQUENCES // 2
 
 
 class PartitionSequences(Generic[BatchT]):
-    """The sequences of one producer id and epoch on one partition. Only for the sender thread."""
+    """The sequence numbers of one partition under one producer id and epoch. Only the sender thread
+    uses it.
+    """
 
     __slots__ = (
         "_in_flight",
@@ -272,15 +282,15 @@ class PartitionSequences(Generic[BatchT]):
         self._last_acknowledged_ms = 0
 
     def __len__(self) -> int:
-        """The number of unresolved batches with a sequence."""
+        """The number of batches that have a sequence number and no outcome yet."""
         return len(self._in_flight)
 
     @property
     def first_sequence(self) -> int:
-        """The lowest sequence of a batch that is in flight or waits to be resent. NO_SEQUENCE if
-        there is no such batch.
+        """The lowest sequence number of the batches that are in flight or wait to be sent again.
+        NO_SEQUENCE if there is no such batch.
 
-        While batches wait to be resent, only the batch with this sequence may be sent.
+        If batches wait to be sent again, only the batch with this sequence number can be sent.
         """
         for flight in self._in_flight:
             if flight.place in _TO_BE_ANSWERED:
@@ -288,7 +298,7 @@ class PartitionSequences(Generic[BatchT]):
         return NO_SEQUENCE
 
     def can_send_new(self) -> bool:
-        """True if a batch without a sequence may be sent now."""
+        """True if a batch that has no sequence number yet can be sent now."""
         if self.failed:
             return False
         if not self._in_flight:
@@ -301,7 +311,7 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def assign_sequence(self, batch: BatchT, record_count: int) -> int:
-        """Assigns the next sequence to a new batch of ``record_count`` records, which is sent
+        """Returns the sequence number for a new batch with ``record_count`` records, which is sent
         now.
         """
         sequence = self.next_sequence
@@ -311,7 +321,9 @@ class PartitionSequences(Generic[BatchT]):
         return sequence
 
     def add(self, batch: BatchT, base_sequence: int, record_count: int) -> None:
-        """Adds a split batch that waits to be resent, in the order of the sequences."""
+        """Adds a batch that was split from another batch. It has a sequence number and waits to be
+        sent.
+        """
         split_batch = _InFlight(
             batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True
         )
@@ -322,12 +334,14 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight.insert(at, split_batch)
 
     def remove(self, batch: BatchT) -> None:
-        """Removes a batch that was split. The caller then adds the split batches."""
+        """Removes a batch that was split. The caller then adds the two new batches by
+        :meth:`add`.
+        """
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """Records that ``batch`` is sent. Only the state of a requeued batch changes. Such a batch
-        is sent when it is the first unresolved batch.
+        """Records that ``batch``, which has a sequence number, is sent again. All earlier batches
+        of the partition have their outcome.
         """
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
@@ -337,8 +351,8 @@ class PartitionSequences(Generic[BatchT]):
     def answer(
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
-        """Updates the state after a response to ``batch``, and returns the action. ``base_offset``
-        is -1 if unknown.
+        """Handles a response to ``batch``, and returns the action for the batch. ``base_offset`` is
+        the acknowledged offset, or -1 if it is unknown.
         """
         for at, flight in enumerate(self._in_flight):  # noqa: B007 - used after the loop
             if flight.batch is batch:
@@ -373,11 +387,11 @@ class PartitionSequences(Generic[BatchT]):
         return Verdict(action)
 
     def leave_old_epoch(self) -> bool:
-        """Moves the partition on to the next epoch, because a broker rejects the old epoch. Called
-        when no batch has failed.
+        """Begins the change of the partition to the next epoch, because a broker rejects the old
+        epoch. Called if no batch of the partition has failed.
 
-        Returns False, and changes nothing, while the outcome of a batch is unclear. Such a batch
-        needs a later acknowledgement in the same epoch, which proves that the batch was written.
+        Returns False, and changes nothing, if a batch waits for proof. Only an acknowledgement in
+        the old epoch can prove that this batch is in the log.
         """
         if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
             return False
@@ -385,10 +399,11 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
-        """Moves the partition on to the next epoch, after ``batch`` failed permanently. ``batch``
-        has records of ``send``.
+        """Begins the change of the partition to the next epoch, because ``batch`` of ``send`` has
+        failed permanently.
 
-        Returns the other batches that must also fail, because they might be written twice.
+        Returns the other batches that must also fail, because they could otherwise be written twice
+        (see the module docstring).
         """
         self.failed = self.moving = True
         before = self._in_flight
@@ -402,8 +417,8 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in before if f not in self._in_flight and f.batch is not batch)
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
-        """True if the batch ``flight``, which waits, must also fail because another batch of the
-        partition has failed.
+        """Returns True if the batch ``flight``, which waits for proof or for the next epoch, must
+        also fail after another batch of the partition has failed.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -413,8 +428,9 @@ class PartitionSequences(Generic[BatchT]):
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
-        """True if a batch that got OUT_OF_ORDER may be in the log under its old sequence, or may
-        still be appended.
+        """Returns True if the batch ``flight`` could be written twice if it were sent with a new
+        sequence number: it may be in the log with its old sequence number, or the broker may still
+        append it.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -428,7 +444,9 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def moved(self) -> bool:
-        """True if no batch needs its old sequence any more, so that the next epoch can begin."""
+        """True if the partition can begin with the next epoch, because no batch needs its old
+        sequence number any more.
+        """
         if not self.moving:
             return False
         for flight in self._in_flight:
@@ -440,14 +458,18 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def unresolved(self) -> list[BatchT]:
-        """The batches that have a sequence and no outcome, in order."""
+        """The batches that have a sequence number and no outcome yet, in the order of their
+        sequence numbers.
+        """
         return [flight.batch for flight in self._in_flight]
 
     def answered_late(self, batch: BatchT, answer: Answer) -> None:
-        """Handles the late response to a batch that failed in flight, while the partition moves on.
+        """Handles the response to a batch that had already failed, for example because it expired
+        in flight. The partition is changing to the next epoch.
 
-        If the response is an acknowledgement, the batch has still failed for its caller. But the
-        acknowledgement also proves that earlier batches are in the log.
+        The caller of ``send`` already has the error, even if the response is an acknowledgement.
+        But the response shows whether a copy of the batch is in the log. This decides whether other
+        batches could be written twice.
         """
         for flight in self._lost:
             if flight.batch is batch:
@@ -457,10 +479,11 @@ class PartitionSequences(Generic[BatchT]):
         self._lost = [f for f in self._lost if f.in_doubt or f.at_large]
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
-        """Records that ``batch`` failed permanently. Returns the other batches that also fail: all
-        batches whose outcome is unclear.
+        """Records that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless
+        be in the log.
 
-        ``unclear`` is true if the outcome of ``batch`` is unknown.
+        Returns the other batches that also fail. These are the batches that wait for proof, because
+        no later acknowledgement can prove them any more.
         """
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
@@ -469,21 +492,25 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in gone if f.batch is not batch)
 
     def resolve(self, batch: BatchT) -> None:
-        """Removes a lost batch, because its late response is definite."""
+        """Removes a failed batch from the lost batches, because a late response has shown its
+        outcome.
+        """
         self._lost = [f for f in self._lost if f.batch is not batch]
 
     @property
     def has_unresolved(self) -> bool:
-        """True while a failed batch may be in the log, or may still be appended."""
+        """True if there is a lost batch: it has failed, but may be in the log, or a broker may
+        still append it.
+        """
         return bool(self._lost)
 
     def expire_acks(self, before_ms: int) -> None:
-        """Assumes that the broker has lost this producer's state, if the last acknowledgement is
-        older than ``before_ms``.
+        """Assumes that the broker does not know this producer any more, if the last acknowledgement
+        was before ``before_ms``.
 
-        A broker removes a producer that was idle for producer.id.expiration.ms. After this call, a
-        warm producer that was idle for long sends one batch alone again. That is safe, and costs
-        one round trip.
+        A broker forgets a producer that was idle for producer.id.expiration.ms. After this call,
+        the next batch is sent alone until it is acknowledged, like the first batch of a new
+        producer. If the broker still knows the producer, this costs only one round trip.
         """
         if not self._in_flight and self._last_acknowledged_ms < before_ms:
             self.acknowledged = False
@@ -528,8 +555,8 @@ _IN_SPITE_OF_A_GAP = (
 
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
-    """The sequences by partition. Reading a missing key creates them. The class is a dict for
-    speed, because it is read several times for each batch.
+    """A dict of the sequence numbers by topic partition. Reading a missing partition creates its
+    entry. It is a subclass of dict for speed, because it is read several times for each batch.
     """
 
     __slots__ = ("_max_in_flight",)
@@ -543,8 +570,9 @@ class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
 
 
 class TxnPartitionMap:
-    """The sequences of a producer on all its partitions (Java's TxnPartitionMap). ``in_flight`` is
-    the number of unresolved batches with a sequence.
+    """The sequence numbers of a producer on all its partitions (Java's TxnPartitionMap).
+
+    ``in_flight`` is the number of batches that have a sequence number and no outcome yet.
     """
 
     __slots__ = ("_next_expiry_ms", "in_flight", "moving", "of")
@@ -560,11 +588,12 @@ class TxnPartitionMap:
     def begin(
         self, tp: TopicPartition, producer: ProducerIdAndEpoch
     ) -> PartitionSequences[ProducerBatch]:
-        """The sequences of ``tp``, for a batch that gets its sequence now. ``producer`` is the
-        newest identity (producer id and epoch).
+        """The sequence numbers of the partition ``tp``, for a batch that gets its sequence number
+        now. ``producer`` is the current producer id and epoch.
 
-        The partition changes to this identity, unless it has unresolved batches of an older
-        identity (Java's ``maybeUpdateProducerIdAndEpoch``).
+        The partition changes to this id and epoch, and begins at sequence number 0. Exception: if
+        it has unresolved batches of an older id or epoch, it keeps the older one (Java's
+        ``maybeUpdateProducerIdAndEpoch``).
         """
         sequences = self.of[tp]
         if sequences.producer is not producer and not len(sequences):
@@ -575,8 +604,8 @@ class TxnPartitionMap:
         return sequences
 
     def reset(self) -> None:
-        """Resets all sequences to 0 for a new identity. Raises IllegalStateError if a batch is in
-        flight.
+        """Sets the sequence numbers of all partitions to 0, because the producer id or epoch has
+        changed. Raises IllegalStateError if a batch has no outcome yet.
         """
         if self.in_flight:
             raise IllegalStateError(
@@ -585,7 +614,7 @@ class TxnPartitionMap:
         self.of.clear()
 
     def add(self, batch: ProducerBatch) -> None:
-        """Adds a split batch, which has a sequence."""
+        """Adds a batch that was split from another batch, and that has a sequence number."""
         if batch.base_sequence == NO_SEQUENCE:
             raise IllegalStateError(f"{batch.tp}: a batch without a sequence can't be in flight")
         self.of[batch.tp].add(batch, batch.base_sequence, batch.record_count)
@@ -615,8 +644,9 @@ class TxnPartitionMap:
             self.moving[tp] = None
 
     def take_moved(self) -> list[ProducerBatch]:
-        """Removes the partitions whose next epoch can begin, and returns their batches, which are
-        sent again. These batches no longer have a sequence here.
+        """Finds the partitions that can begin with the next epoch, and forgets their old sequence
+        numbers. Returns their unresolved batches, which the caller sends again with new sequence
+        numbers.
         """
         taken: list[ProducerBatch] = []
         for tp in [tp for tp in self.moving if self.of[tp].moved]:
@@ -633,12 +663,15 @@ class TxnPartitionMap:
 
     @property
     def has_unresolved(self) -> bool:
-        """True while a failed batch may be in the log, or may still be appended."""
+        """True if a partition has a lost batch: it has failed, but may be in the log, or a broker
+        may still append it.
+        """
         return any(sequences.has_unresolved for sequences in self.of.values())
 
     def expire_acks(self, now: int) -> None:
-        """Expires acknowledgements that are older than ACK_EXPIRY_MS. Most calls do nothing,
-        because the sequences are checked only a few times within ACK_EXPIRY_MS.
+        """Calls :meth:`PartitionSequences.expire_acks` for all partitions whose last
+        acknowledgement is older than ACK_EXPIRY_MS. Most calls do nothing: the partitions are
+        checked only four times within ACK_EXPIRY_MS.
         """
         if now < self._next_expiry_ms:
             return

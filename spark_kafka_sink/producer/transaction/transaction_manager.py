@@ -1,30 +1,33 @@
-"""The producer's id, epoch, sequences and transaction state (Java's ``TransactionManager``).
+"""The producer id, epoch, sequence numbers and transaction of a producer (Java's
+``TransactionManager``).
 
-Owns: the application's calls (begin, commit, abort, prepare), the check whether a batch may be
-sent, and the effect of a completed batch on the transaction. The accumulator calls the manager at
-drain, and the sender calls it for every response. Its parts are the identity and its states
-(``transaction_states.py``), the sequences (``partition_sequences.py``) and the requests
+Owns: the methods for begin, commit, abort and prepare, the check whether a batch can be sent, and
+the effect of a completed batch on the transaction. ``BatchDrainer`` calls the manager for each
+batch that it drains, and ``Sender`` for each response. Its parts are the producer id and its states
+(``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and the requests
 (``txn_request_queue.py``). Never: a node, a connection, backoff times, bytes.
 
-A permanently failed batch leaves a gap in the sequences of its partition:
+If a batch fails permanently, its sequence numbers are missing in the log. Brokers then reject all
+later batches of the partition. There are three cases:
 
-* A batch of ``send``: an idempotent producer raises its epoch, like Java's producer, and the
-  partition moves on to the new epoch (``partition_sequences.py``).
-* A batch of columns: the producer fails (rule R2).
-* A batch of a transaction: the producer can only abort, and continues under the identity that the
-  coordinator then returns.
+* A batch of ``send`` without a transaction: the producer raises its epoch, as Java's producer does,
+  and the partition changes to the new epoch.
+* A batch with rows of columns without a transaction: the producer fails (DESIGN.md, rule R2).
+* A batch in a transaction: the transaction can only be aborted. The producer then continues with
+  the producer id and epoch that the coordinator returns.
 
-Java's class rewrites sequences in place. Here a batch that is sent again under another epoch gets
-its sequence when it is drained, like a new batch.
+Java's class changes the sequence numbers of queued batches. Here a batch that is sent again with
+another epoch gets its sequence number when it is drained, like a new batch.
 
-The transaction version (1, or 2 since KIP-890) is a feature of the cluster
+The transaction version is 1, or 2 since KIP-890. It is a feature of the cluster
 (``transaction.version``). A transaction keeps the version that the cluster has when the transaction
 begins.
 
-Threads: application threads call the methods that serve the public methods of ``KafkaProducer``,
-and the sender thread calls the other methods. Changes are made under the identity's lock. Single
-fields are read without the lock (``may_drain`` runs for each batch), because each is set or
-replaced atomically. A wakeup follows each change, so that the sender checks again.
+Threads: application threads call the methods that implement public methods of ``KafkaProducer``.
+The sender thread calls the other methods. State is changed under the lock of ``ProducerIdentity``.
+Some methods, such as ``may_drain``, run for each batch and read fields without the lock, because
+each field is replaced atomically. Each change wakes the sender, which then checks again whether it
+can send.
 """
 
 from __future__ import annotations
@@ -84,9 +87,9 @@ _COMPLETING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTIO
 
 
 class TransactionManager:
-    """The identity, the sequences and the transaction of one producer.
+    """The producer id, the sequence numbers and the transaction of one producer.
 
-    ``incomplete`` are the accumulator's incomplete batches, and ``wakeup`` wakes the sender.
+    ``incomplete`` are the incomplete batches of the accumulator. ``wakeup`` wakes the sender.
     """
 
     def __init__(
@@ -126,26 +129,28 @@ class TransactionManager:
 
     @property
     def is_completing(self) -> bool:
-        """True while the transaction is being committed or aborted. Every batch is then sent or
-        failed now.
+        """True while the transaction is being committed or aborted. All its batches must now be
+        sent, or fail.
         """
         return self._identity.state in _COMPLETING
 
     @property
     def must_abort(self) -> bool:
-        """True if unsent batches must not be sent (see :attr:`last_error`)."""
+        """True if the transaction has failed or is being aborted. Batches that were not sent yet
+        must then fail with :attr:`last_error`.
+        """
         return self._identity.state in (State.ABORTING_TRANSACTION, State.ABORTABLE_ERROR)
 
     @property
     def has_ongoing_transaction(self) -> bool:
-        """True if a transaction of this producer is, or may be, open. A prepared transaction does
-        not count.
+        """True if this producer has a transaction that it must still commit or abort. False for a
+        prepared transaction, which only the driver can end.
         """
         return self._identity.state in ONGOING
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that were added to the transaction so far."""
+        """The partitions of the current transaction."""
         return frozenset(self._identity.transaction.partitions)
 
     @property
@@ -158,11 +163,11 @@ class TransactionManager:
 
     @property
     def produce_versions(self) -> tuple[int, int]:
-        """The lowest and the highest version of Produce for the current transaction. The lowest
-        version is 0 if there is no bound.
+        """The lowest and the highest version of the Produce API for batches of the current
+        transaction. The lowest is 0 if there is no lower bound.
 
-        The version of Produce determines whether the leader adds the partition to the transaction.
-        The leader must do so with transactions of version 2, and must not with version 1.
+        With version 12, the leader adds the partition to the transaction. This is required for
+        transaction version 2, and not allowed for transaction version 1.
         """
         if self._transactional_id is None:
             return 0, _PRODUCE_VERSION_OF_V2
@@ -172,19 +177,23 @@ class TransactionManager:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The error of the current state. None if the state is not an error."""
+        """The error of the failed transaction or of the failed producer. None if there is no
+        error.
+        """
         return self._identity.last_error
 
     @property
     def reusable(self) -> bool:
-        """True if another task may reuse this producer: it has no error and no batch in flight."""
+        """True if another task can use this producer: it has a producer id, no open transaction, no
+        error, and no batch without an outcome.
+        """
         return self._identity.state is State.READY and self._sequences.in_flight == 0
 
     # -- the application's calls ------------------------------------------------------------------
 
     def describe_last_transaction(self) -> TransactionalResult:
-        """Requests the state of the last transaction of this id. The state is then in
-        :attr:`requests`.
+        """Requests the state of the last transaction of the transactional id. The caller waits for
+        the returned result. The state is then in ``requests.last_state``.
         """
 
         def begin(result: TransactionalResult) -> None:
@@ -195,8 +204,9 @@ class TransactionManager:
         return self._call("DescribeTransactions", begin)
 
     def initialize_transactions(self) -> TransactionalResult:
-        """Requests a producer id and epoch. This aborts an open transaction of an earlier producer
-        with the same transactional id.
+        """Requests a producer id and epoch for the transactional id. The coordinator then aborts an
+        open transaction of an earlier producer with this id. The caller waits for the returned
+        result.
         """
 
         def begin(result: TransactionalResult) -> None:
@@ -207,7 +217,7 @@ class TransactionManager:
         return self._call("init_transactions", begin)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction. Does not wait for a broker."""
+        """Begins a transaction without waiting for a broker."""
         with self._identity.lock:
             self._check_call("begin_transaction")
             self._identity.raise_error()
@@ -218,8 +228,8 @@ class TransactionManager:
         self._wakeup()
 
     def begin_commit(self) -> TransactionalResult:
-        """Begins a commit: all batches are sent and acknowledged, then the transaction is
-        committed.
+        """Begins a commit. The sender sends all batches, waits for their acknowledgements, and then
+        sends EndTxn. The caller waits for the returned result.
         """
 
         def begin(result: TransactionalResult) -> None:
@@ -230,8 +240,8 @@ class TransactionManager:
         return self._call("commit_transaction", begin)
 
     def begin_abort(self) -> TransactionalResult:
-        """Begins an abort: unsent batches fail, sent batches get their responses, then the
-        transaction is aborted.
+        """Begins an abort. The sender fails the batches that were not sent yet, waits for the
+        responses to the others, and then sends EndTxn. The caller waits for the returned result.
         """
 
         def begin(result: TransactionalResult) -> None:
@@ -242,8 +252,9 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """Begins an abort like :meth:`begin_abort`, even while another call is pending. Called by
-        the sender.
+        """Begins an abort because the producer is closed, like :meth:`begin_abort`. Other than
+        :meth:`begin_abort`, it works even if another call is waiting for its result. The sender
+        calls it.
         """
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
@@ -259,10 +270,13 @@ class TransactionManager:
         self.requests.enqueue(TxnRequest(TxnRequestKind.END_TXN, result, committed=False))
 
     def prepare(self) -> PreparedTransaction:
-        """Detaches the transaction: this producer no longer commits or aborts it.
+        """Hands the open transaction over to the caller. This producer can then neither commit nor
+        abort it.
 
-        The holder of the returned value can end the transaction (``EndTxnRequest``). Closing the
-        producer does not end it. If nobody ends it, brokers abort it after transaction.timeout.ms.
+        The returned value has the ids and the epoch that are needed to end the transaction
+        (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends it,
+        brokers abort it after transaction.timeout.ms.
+
         Raises IllegalStateError if there is no transaction, if nothing was written in it, or if a
         record is not acknowledged (flush first). Raises the error of a failed transaction.
         """
@@ -293,36 +307,36 @@ class TransactionManager:
             )
 
     def forget_prepared(self) -> None:
-        """Allows reuse of this id after the driver has committed or aborted the prepared
+        """Makes the producer usable again, after the driver has committed or aborted the prepared
         transaction.
 
-        The caller must be certain that the transaction has ended. The next call must be
-        ``initialize_transactions``, which would abort a transaction that is still open.
+        The caller must be certain that the transaction has ended. It must call
+        :meth:`initialize_transactions` next, which would abort a transaction that is still open.
         """
         with self._identity.lock:
             self._identity.require(State.PREPARED, "forget a prepared transaction")
             self._identity.forget_prepared()
 
     def ensure_in_transaction(self) -> None:
-        """Raises an error if records may not be sent now. Called before each append.
+        """Raises an error if records can't be sent now. Called before each append.
 
-        An idempotent producer without an error may always send.
+        A transactional producer must be in a transaction. An idempotent producer must not have
+        failed.
         """
         self.maybe_fail_with_error()
         if self.is_transactional:
             self._identity.require(State.IN_TRANSACTION, "send")
 
     def maybe_add_partition(self, tp: TopicPartition) -> None:
-        """Adds the partition of an appended record to the transaction.
+        """Adds the partition of an appended record to the transaction, unless it is already in it.
 
-        Batches of the partition are sent only after it was added. Nothing is done for a partition
-        that is already added. Raises IllegalStateError outside of a transaction, and the error of a
-        failed transaction.
+        A batch of the partition is sent only after the partition was added. Raises
+        IllegalStateError if no transaction was begun, and the error of a failed transaction.
         """
         self.maybe_add_partitions((tp,))
 
     def maybe_add_partitions(self, tps: Iterable[TopicPartition]) -> None:
-        """Adds the partitions of a whole chunk to the transaction, like
+        """Adds the partitions ``tps`` of appended rows to the transaction, like
         :meth:`maybe_add_partition`.
         """
         identity = self._identity
@@ -349,12 +363,13 @@ class TransactionManager:
                 self._identity.raise_error()
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
-        """Fails the transaction after a record could not be sent. It can then only be aborted.
+        """Marks the transaction as failed with ``error``, after a record of it could not be sent.
+        The transaction can then only be aborted.
 
-        The first error is kept. The call has no effect while the transaction is being aborted, and
-        after its commit was sent. A record that fails after the commit was sent comes from a
-        ``send`` of another thread that was still waiting. Such a record is not in the transaction,
-        so it does not change the outcome of the commit.
+        If the transaction has already failed, its first error stays. The call has no effect while
+        the transaction is being aborted. It also has no effect after EndTxn was sent for a commit:
+        a record that fails now was waiting in ``send`` on another thread. This record is not in the
+        transaction, so it does not change the outcome of the commit.
         """
         identity = self._identity
         with identity.lock:
@@ -366,8 +381,11 @@ class TransactionManager:
     def _call(
         self, operation: str, begin: Callable[[TransactionalResult], None]
     ) -> TransactionalResult:
-        """Begins ``operation``. If an earlier call of the same operation timed out and is still
-        pending, returns the result of that call.
+        """Begins ``operation`` by calling ``begin(result)``, and returns the result for which the
+        caller waits.
+
+        If an earlier call of the same operation timed out, and the operation still runs, returns
+        the result of that call.
         """
         with self._identity.lock:
             pending = self._check_call(operation)
@@ -380,8 +398,10 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """Checks whether ``operation`` may begin, and returns None if it may. If the same operation
-        is pending, returns its result. Raises IllegalStateError if another operation is pending.
+        """Checks whether ``operation`` can begin. Returns None if it can.
+
+        If the same operation still runs after an earlier call timed out, returns its result. If
+        another operation still runs, raises IllegalStateError.
         """
         if not self.is_transactional:
             raise IllegalStateError(
@@ -403,13 +423,17 @@ class TransactionManager:
     # -- failure and close (called by the sender) -------------------------------------------------
 
     def transition_to_fatal_error(self, error: KafkaError) -> None:
-        """Fails the producer: nothing more is sent. The first error is kept."""
+        """Marks the producer as failed with ``error``. Nothing more is sent. If the producer has
+        already failed, the first error stays.
+        """
         with self._identity.lock:
             self._identity.transition_to_fatal_error(error)
             self._fail_calls(error)
 
     def close(self, error: KafkaError) -> None:
-        """Fails pending transactional requests with ``error``. No further request is sent."""
+        """Fails all queued requests for the producer id and the transaction with ``error``. Called
+        when the sender ends.
+        """
         with self._identity.lock:
             self._fail_calls(error)
 
@@ -421,14 +445,17 @@ class TransactionManager:
     # -- drain (called by the accumulator) --------------------------------------------------------
 
     def may_drain(self, batch: ProducerBatch) -> bool:
-        """True if ``batch``, the first batch of its queue, may be sent now (Java's
+        """Returns True if ``batch``, the first batch of its queue, can be sent now (Java's
         shouldStopDrainBatchesForPartition).
 
-        By rule R3, a batch without a sequence may be sent if there is a producer id, the partition
-        is in the transaction, no batch is of unclear outcome, and at most five are in flight. A
-        retried batch has its sequence, and waits until all earlier batches are resolved. The result
-        never changes from False to True because of time alone, but only after a response or a call.
-        So the sender need not poll.
+        A batch that has no sequence number yet can be sent under these conditions (DESIGN.md, rule
+        R3): the producer has a producer id; in a transaction, the partition was added to the
+        transaction; no batch of the partition waits to be sent again or is in doubt; at most five
+        batches are in flight. A batch that is sent again already has its sequence number. It waits
+        until all earlier batches have their outcome.
+
+        The result changes from False to True only after a response or a call, never because time
+        passes. So the sender need not check again without such an event.
         """
         tp, identity = batch.tp, self._identity
         sequences = self._sequences.of[tp]
@@ -450,14 +477,14 @@ class TransactionManager:
         return sequences.can_send_new()
 
     def first_in_flight_sequence(self, tp: TopicPartition) -> int:
-        """The sequence of the only batch of ``tp`` that may be sent again. NO_SEQUENCE if there is
-        no such batch.
+        """The lowest sequence number of the partition's batches that are in flight or wait to be
+        sent again. NO_SEQUENCE if there is no such batch.
         """
         return self._sequences.of[tp].first_sequence
 
     def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
-        """Records that ``batches`` are sent. A retried batch keeps its sequence. A new batch gets
-        the next sequence and its header.
+        """Records that ``batches`` are sent now. A new batch gets its sequence number and its
+        header. A batch that is sent again keeps both.
         """
         identity, sequences = self._identity, self._sequences
         newest = identity.producer
@@ -476,12 +503,14 @@ class TransactionManager:
             batch.set_producer_state(producer_id, epoch, sequence, transactional=transactional)
 
     def add_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Tracks a queued split batch, which has its sequence already."""
+        """Adds a queued batch that was split from another batch. It already has a sequence
+        number.
+        """
         self._sequences.add(batch)
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Forgets a batch that was split. The caller then adds the split batches, which cover its
-        sequences.
+        """Removes a batch that was split. The caller then adds the new batches, which have its
+        sequence numbers.
         """
         self._sequences.remove(batch)
 
@@ -490,7 +519,7 @@ class TransactionManager:
     def handle_produce_response(
         self, batch: ProducerBatch, answer: Answer, base_offset: int, now: int
     ) -> Verdict[ProducerBatch]:
-        """The next action for ``batch`` after a response, by the rules in
+        """Returns the action for ``batch`` after a response, according to the rules in
         ``partition_sequences.py``.
         """
         sequences = self._sequences.of[batch.tp]
@@ -504,9 +533,12 @@ class TransactionManager:
         return verdict
 
     def _has_raised_epoch(self, sequences: PartitionSequences[ProducerBatch]) -> bool:
-        """True if the epoch of ``sequences`` is old because this producer itself has raised its
-        epoch, after a batch of another partition failed. False if rows of columns are concerned,
-        because such rows never get another sequence.
+        """Returns True if a broker rejected the epoch of a partition only because this idempotent
+        producer has raised its epoch. The producer raises it after a batch of another partition has
+        failed.
+
+        Returns False if a batch of the partition has rows of columns. Such rows never get a new
+        sequence number, so the partition can't change to the new epoch.
         """
         return (
             self._transactional_id is None
@@ -517,10 +549,10 @@ class TransactionManager:
     def handle_failed_batch(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
     ) -> tuple[ProducerBatch, ...]:
-        """Fails the transaction after ``batch`` failed permanently.
+        """Marks the transaction as failed after ``batch`` has failed with ``error``.
 
-        ``unclear`` is true if the batch was sent and its outcome is unknown. Returns the other
-        batches that also fail.
+        ``unclear`` is True if the batch was sent and may be in the log. Returns the other batches
+        that also fail.
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:
@@ -543,15 +575,15 @@ class TransactionManager:
         return others
 
     def unresolved(self, tp: TopicPartition) -> list[ProducerBatch]:
-        """The batches of ``tp`` that have a sequence and no outcome, in order."""
+        """The batches of ``tp`` that have a sequence number and no outcome yet, in order."""
         return self._sequences.of[tp].unresolved
 
     def handle_lost_sequence(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
-        """Moves a partition of an idempotent producer on to the next epoch, after ``batch`` of
-        ``send`` failed permanently.
+        """Begins the change of a partition to the next epoch, after ``batch`` of ``send`` has
+        failed. Only for an idempotent producer without transactions.
 
-        The batch's sequence may be missing in the log, so no batch can follow on its partition
-        under the old epoch. Returns the other batches that also fail.
+        The sequence numbers of the batch may be missing in the log. Then brokers reject all later
+        batches of the partition with the old epoch. Returns the other batches that also fail.
         """
         if not batch.has_sequence:
             return ()  # it was never sent, or what was sent is not in the log: there is no gap
@@ -564,20 +596,21 @@ class TransactionManager:
 
     @property
     def moving(self) -> bool:
-        """True if some partition must still move on to the next epoch."""
+        """True if a partition is changing to the next epoch."""
         return bool(self._sequences.moving)
 
     def take_moved(self) -> list[ProducerBatch]:
-        """Takes the batches that must be sent again under the next epoch. They come from the
-        partitions in which every other batch has its outcome.
+        """Returns the batches that must be sent again with the next epoch, and removes their
+        sequence numbers from the manager.
 
-        The batches of a partition are in order, and have no sequence any more.
+        These are the unresolved batches of all partitions that can begin with the next epoch. The
+        batches of a partition are in order.
         """
         return self._sequences.take_moved()
 
     def handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
-        """Handles the late response to a batch that has already failed. The response may show
-        whether the batch is in the log.
+        """Handles the response to a batch that has already failed. The response may show whether
+        the batch is in the log.
         """
         if self._transactional_id is None:
             self._sequences.answered_late(batch, answer)
@@ -587,22 +620,22 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """Expires acknowledgements that are older than ACK_EXPIRY_MS. The acknowledgements are
-        checked a few times within this period.
+        """Assumes for each partition that its broker has forgotten this producer, if the last
+        acknowledgement is older than ACK_EXPIRY_MS (see :meth:`PartitionSequences.expire_acks`).
         """
         self._sequences.expire_acks(now)
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """True if a batch that failed with ``error`` fails its producer. Other errors fail only the
-    transaction.
+    """Returns True if the whole producer fails when a batch fails with ``error``. For other errors,
+    only the transaction fails.
     """
     return getattr(error, "code", None) in _FATAL_OF_A_BATCH
 
 
 def _as_abortable(error: KafkaError) -> KafkaError:
-    """Converts a retriable error into an error that aborts the transaction, when no retries are
-    left (KIP-1050).
+    """Converts a retriable error, after the last retry, to a TransactionAbortableError (KIP-1050).
+    Returns any other error unchanged.
     """
     if not isinstance(error, RetriableError | InvalidTxnStateError):
         return error

@@ -1,11 +1,13 @@
-"""The producer's identity (producer id and epoch), and the state of its transaction.
+"""The identity of a producer (its producer id and epoch), and the state of its transaction.
 
-Owns: :class:`State`, the producer id and epoch, the error of a transaction, one
-:class:`Transaction`, and every change of these that :data:`TRANSITIONS` allows.
-``transaction_manager.py`` changes them for the application and for batches,
-``txn_request_queue.py`` by the coordinator's responses. Never: a request, a sequence, a wait.
+Owns: :class:`State`, the producer id and epoch, the error of a failed transaction, one
+:class:`Transaction`, and all changes of these. :data:`TRANSITIONS` lists the allowed changes of the
+state. ``transaction_manager.py`` makes the changes that the application and the batches cause.
+``txn_request_queue.py`` makes the changes after responses of the coordinator. Never: a request, a
+sequence number, a wait.
 
-The states of a transactional producer, with the call or response of each transition::
+The states of a transactional producer. Each arrow has the call or the response that changes the
+state::
 
     UNINITIALIZED -init_transactions-> INITIALIZING -InitProducerId-> READY
     READY -begin-> IN_TRANSACTION -commit-> COMMITTING_TRANSACTION -EndTxn-> READY
@@ -13,12 +15,13 @@ The states of a transactional producer, with the call or response of each transi
                    IN_TRANSACTION -prepare-> PREPARED   (only the driver commits or aborts it)
     a failure in between -> ABORTABLE_ERROR -abort-> ABORTING_TRANSACTION, or FATAL_ERROR
 
-An idempotent producer has only UNINITIALIZED, INITIALIZING, READY and FATAL_ERROR.
+An idempotent producer without transactions has only the states UNINITIALIZED, INITIALIZING, READY
+and FATAL_ERROR.
 
-**Each (producer id, epoch) belongs to one transaction** (rule R4). With transaction version 2
-(KIP-890) each EndTxn response has the next epoch. With version 1 the response has no epoch. The
-identity then counts as *used*, and the next ``begin_transaction`` requests another identity. So a
-late duplicate of a batch can never belong to a later transaction.
+**Each (producer id, epoch) is used for one transaction only** (DESIGN.md, rule R4). So a batch that
+arrives late can never become a part of a later transaction. With transaction version 2 (KIP-890),
+each EndTxn response contains the next epoch. With version 1 it contains no epoch. The producer then
+stores its id and epoch as *used*, and the next ``begin_transaction`` requests a new epoch.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ LAST_EPOCH = 2**15 - 1
 
 
 class State(Enum):
-    """The state of the identity and of its transaction."""
+    """The state of a producer's identity and of its transaction."""
 
     UNINITIALIZED = "no producer id"
     INITIALIZING = "InitProducerId is in flight or to be retried"
@@ -104,14 +107,18 @@ _IN_ERROR = frozenset({_S.ABORTABLE_ERROR, _S.FATAL_ERROR})
 
 @dataclass(slots=True)
 class Transaction:
-    """The producer's view of one transaction.
+    """The state of one transaction in the producer.
 
-    * ``new_partitions``: partitions that must still be added (version 1).
-    * ``pending_partitions``: partitions that are being added.
-    * ``partitions``: partitions that were added.
-    * ``started``: true if a broker has the transaction, which must then be committed or aborted.
-    * ``add_unclear``: true if a request AddPartitionsToTxn got no response.
-    * ``end_sent``: true if the transaction is being ended. No batch may be sent any more.
+    * ``version``: the transaction version, 1 or 2 (KIP-890).
+    * ``new_partitions``: partitions for which AddPartitionsToTxn must still be sent (version 1).
+    * ``pending_partitions``: partitions for which AddPartitionsToTxn was sent, without a response
+      so far.
+    * ``partitions``: partitions that are in the transaction.
+    * ``started``: True if a broker may know the transaction. Then it must be committed or aborted
+      by EndTxn.
+    * ``add_unclear``: True if AddPartitionsToTxn was sent, and no definite response has arrived.
+    * ``end_sent``: True if the request that ends the transaction is sent. No batch can be sent any
+      more.
     """
 
     version: int = 1
@@ -123,8 +130,8 @@ class Transaction:
     end_sent: bool = False
 
     def add(self, tps: Iterable[TopicPartition]) -> None:
-        """Adds the partitions ``tps`` of appended records, or queues them for AddPartitionsToTxn
-        (version 1).
+        """Adds the partitions ``tps`` of appended records to the transaction. With version 1, they
+        are first put into ``new_partitions``, for AddPartitionsToTxn.
         """
         if self.version >= 2:
             self.partitions.update(tps)  # the leader notifies the coordinator at the first Produce
@@ -134,8 +141,8 @@ class Transaction:
                 self.new_partitions[tp] = None
 
     def partitions_to_add(self) -> tuple[TopicPartition, ...]:
-        """The partitions for AddPartitionsToTxn: new partitions, and partitions whose request got
-        no response.
+        """Returns the partitions for an AddPartitionsToTxn request: the new partitions, and the
+        partitions of an earlier request without a response. The request is sent now.
         """
         self.pending_partitions |= self.new_partitions
         self.new_partitions.clear()
@@ -143,7 +150,9 @@ class Transaction:
         return tuple(self.pending_partitions)
 
     def partitions_answered(self, tps: Iterable[TopicPartition], *, added: bool) -> None:
-        """Handles a definite response to AddPartitionsToTxn: all of ``tps`` were added, or none."""
+        """Handles a definite response to AddPartitionsToTxn. ``added`` is True if all of ``tps``
+        were added, and False if none was added.
+        """
         self.add_unclear = False
         for tp in tps:
             self.pending_partitions.pop(tp, None)
@@ -153,11 +162,10 @@ class Transaction:
 
 
 class ProducerIdentity:
-    """The producer id and epoch, the state, and the transaction of one producer.
+    """The producer id and epoch, the state and the transaction of one producer.
 
-    Every method except ``note_api_versions`` and the properties runs under ``lock``, which the
-    caller takes. Single fields may be read without the lock, because each is set or replaced
-    atomically.
+    The caller must hold ``lock``, except for ``note_api_versions`` and the properties. Other
+    threads may read single fields without the lock, because each field is replaced atomically.
     """
 
     def __init__(self, transactional_id: str | None, lifecycle: Lifecycle) -> None:
@@ -183,8 +191,8 @@ class ProducerIdentity:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """The error of the current state. None if the state is not an error. In FATAL_ERROR it is
-        the producer's error.
+        """The error of the failed producer (state FATAL_ERROR) or of the failed transaction
+        (ABORTABLE_ERROR). None in other states.
         """
         if self.state is State.FATAL_ERROR:
             return self._lifecycle.fatal
@@ -196,14 +204,17 @@ class ProducerIdentity:
 
     @property
     def can_raise_epoch(self) -> bool:
-        """True if the coordinator can raise this producer's epoch after a lost batch."""
+        """True if the coordinator supports raising the epoch of a producer (KIP-360). This is
+        needed after the outcome of a batch is unknown.
+        """
         return self.transaction.version >= 2 or self._may_raise_epoch
 
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """Updates the cluster's features from connected brokers. If brokers report different
-        features, the features with the highest epoch are used.
+        """Stores the transaction version of the cluster, from the ApiVersions responses of the
+        connected brokers. If brokers report different features, the response with the highest
+        features epoch counts.
         """
         for versions in brokers:
             if versions.finalized_features_epoch > self._features_epoch:
@@ -216,8 +227,8 @@ class ProducerIdentity:
     # -- changes of state -------------------------------------------------------------------------
 
     def transition(self, target: State) -> None:
-        """Changes the state to ``target``. Raises IllegalStateError if the table does not allow the
-        change.
+        """Changes the state to ``target``. Raises IllegalStateError if :data:`TRANSITIONS` does not
+        allow the change.
         """
         if target not in TRANSITIONS[self.state]:
             raise IllegalStateError(
@@ -228,16 +239,19 @@ class ProducerIdentity:
         self.state = target
 
     def transition_to_fatal_error(self, error: KafkaError) -> None:
-        """Fails the producer with ``error``, which stops its sender. The first error is kept."""
+        """Marks the producer as failed with ``error``, and stops its sender. If the producer has
+        already failed, the first error stays.
+        """
         self._lifecycle.stop(error)
         if self.state is not State.FATAL_ERROR:
             self.transition(State.FATAL_ERROR)
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
-        """Fails the transaction, which can then only be aborted. The first error is kept.
+        """Marks the transaction as failed with ``error``. The transaction can then only be aborted.
 
-        The call has no effect while the transaction is being aborted, and after a fatal error. (A
-        ``send`` that was waiting may make this call after a fatal error.)
+        The call has no effect if the transaction or the producer has already failed, or while the
+        transaction is being aborted. (For example, a ``send`` on another thread that was waiting
+        may fail later than the producer.)
         """
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
@@ -249,10 +263,10 @@ class ProducerIdentity:
         self.transaction = Transaction(self.latest_version)
 
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
-        """Sets the identity that a broker returned.
+        """Sets the producer id and epoch that InitProducerId has returned.
 
-        There are three cases: the identity is the producer's first, an abort has requested it, or a
-        transaction was begun (and perhaps completed) after the request was sent.
+        The request may have been sent for the first producer id, to abort a transaction, or for a
+        transaction that was already begun. In the last case the state does not change.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)
@@ -260,11 +274,11 @@ class ProducerIdentity:
         self.producer, self.used_identity = producer, NO_PRODUCER_ID
 
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
-        """Ends a transaction that was committed or aborted.
+        """Ends the transaction after it was committed or aborted.
 
-        ``successor`` is the identity for the next transaction. NO_PRODUCER_ID means that a new
-        identity must be requested. None means that no broker has the transaction, so the current
-        identity stays.
+        ``successor`` is the producer id and epoch for the next transaction. If it is
+        NO_PRODUCER_ID, the next transaction must request them. If it is None, no broker knows the
+        transaction, and the current id and epoch can be used again.
         """
         if successor is not None:
             self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
@@ -274,13 +288,14 @@ class ProducerIdentity:
         self.transaction = Transaction(self.transaction.version)
 
     def reset_producer_id(self) -> None:
-        """Drops the identity. A new identity must then be requested."""
+        """Removes the producer id and epoch. The producer must then request a new id."""
         self.transition(State.UNINITIALIZED)
         self.producer = NO_PRODUCER_ID
 
     def raise_epoch(self) -> None:
-        """Raises the epoch of an idempotent producer without a request, like Java's producer
-        (``bumpIdempotentProducerEpoch``, KIP-360). After the largest epoch, a new id is requested.
+        """Adds 1 to the epoch of an idempotent producer, without a request, as Java's producer does
+        (``bumpIdempotentProducerEpoch``, KIP-360). If the epoch is already the largest possible, a
+        new producer id is requested.
         """
         producer_id, epoch = self.producer
         if epoch < LAST_EPOCH:
@@ -295,8 +310,8 @@ class ProducerIdentity:
     # -- refusals ---------------------------------------------------------------------------------
 
     def raise_error(self) -> None:
-        """Raises the error of the transaction or of the producer, as a new exception for each
-        caller.
+        """Raises the error of the failed transaction or producer. Each call raises a new exception
+        object. Does nothing if there is no error.
         """
         error = self.last_error
         if not self.in_error or error is None:
@@ -313,6 +328,6 @@ class ProducerIdentity:
         raise KafkaError(what, hint=hint, kind=error.kind) from error
 
     def require(self, state: State, what: str) -> None:
-        """Raises IllegalStateError if the state is not ``state``."""
+        """Raises IllegalStateError ("can't <what>") if the state is not ``state``."""
         if self.state is not state:
             raise IllegalStateError(f"{self.name}: can't {what} in state '{self.state.value}'")

@@ -1,22 +1,25 @@
-"""The requests for a producer's id and transaction: their queue, sending, and responses.
+"""Queues and sends the requests for a producer's id and its transaction, and applies their
+responses.
 
-Owns: the queue in the order of :class:`TxnRequestKind`, the request in flight, the coordinator's
-node, the effect of each response on the identity and the transaction (Java's ``TxnRequestHandler``
-and ``TransactionManager.nextRequest``); the target broker and retries (Java's
-``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has only one kind
-of request, InitProducerId, which any broker answers. Never: the reaction to an error code
-(``txn_requests.py``), batches.
+Owns: the queue, the request in flight, the coordinator's node, and the effect of each response on
+the producer id and the transaction (Java's ``TxnRequestHandler`` and
+``TransactionManager.nextRequest``). Also the choice of the broker for a request and its retries
+(Java's ``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has only
+one kind of request, InitProducerId, which it can send to any broker. Never: the reaction to an
+error code (``txn_requests.py``), batches.
 
-**After an abort, no batch of the transaction may still be appended.** With version 2 the raised
-epoch ensures this. With version 1, InitProducerId is sent instead of EndTxn if the outcome of a
-batch or a request is unknown. This InitProducerId contains no epoch, so the coordinator aborts the
-open transaction *and* fences the epoch that wrote it. A batch that is still in flight is then
-rejected.
+**After an abort, no broker may append a batch of the aborted transaction.** With transaction
+version 2, each EndTxn raises the epoch, so brokers reject late batches. With version 1, EndTxn does
+not raise the epoch. So if the outcome of a batch or request is unknown, InitProducerId is sent
+instead of EndTxn. Without an epoch in this request, the coordinator aborts the open transaction
+*and* raises the epoch. Brokers then reject batches that are still in flight (the old epoch is
+*fenced*).
 
-Threads: the sender thread runs everything (:meth:`TxnRequestSender.maybe_request` in each
-iteration, responses in ``client.poll``). Application threads also call
-:meth:`TxnRequestQueue.enqueue` and :meth:`TxnRequestQueue.fail_all`. The identity's lock guards the
-queue. Public methods take this lock, unless a comment shows that their caller holds it.
+Threads: the sender thread sends the requests and handles the responses, in
+:meth:`TxnRequestSender.maybe_request` and in ``client.poll``. Application threads also call
+:meth:`TxnRequestQueue.enqueue` and :meth:`TxnRequestQueue.fail_all`. The lock of
+``ProducerIdentity`` guards the queue. Public methods take this lock, except for those below the
+comment "under the lock, which the caller holds".
 """
 
 from __future__ import annotations
@@ -81,8 +84,8 @@ _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
 class TxnRequestQueue:
-    """The queued requests. They are sorted by the priority of their kind, then by their order of
-    arrival. At most one request is in flight.
+    """The queue of requests. They are sorted by the priority of their kind, and then by their time.
+    At most one request is in flight.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class TxnRequestQueue:
 
     @property
     def waiting(self) -> bool:
-        """True while a request is in flight or has to be sent."""
+        """True if a request is in flight, or if a request must be sent."""
         identity = self._identity
         return (
             bool(self._pending)
@@ -126,8 +129,8 @@ class TxnRequestQueue:
         )
 
     def needs_coordinator(self, request: TxnRequest) -> bool:
-        """True if ``request`` must be sent to the transaction coordinator. False if any broker can
-        handle it.
+        """Returns True if ``request`` must be sent to the transaction coordinator, and False if it
+        can be sent to any broker.
         """
         return (
             self._identity.transactional_id is not None
@@ -136,7 +139,9 @@ class TxnRequestQueue:
 
     @property
     def fencing(self) -> bool:
-        """True while a transaction is being aborted by InitProducerId (version 1)."""
+        """True while a transaction of version 1 is being aborted by InitProducerId (see the module
+        docstring).
+        """
         with self._identity.lock:
             sent = self._in_flight
             return (sent is not None and sent.fences) or any(r.fences for r in self._pending)
@@ -147,7 +152,7 @@ class TxnRequestQueue:
         bisect.insort(self._pending, request, key=lambda r: r.kind)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fails all requests, pending and in flight."""
+        """Fails all queued requests, and the request in flight, with ``error``."""
         for request in self._pending:
             request.result.fail(error)
         self._pending.clear()
@@ -155,7 +160,9 @@ class TxnRequestQueue:
             self._in_flight.result.fail(error)
 
     def fail_end(self, error: KafkaError) -> None:
-        """Fails a pending EndTxn, because the transaction will be ended by another request."""
+        """Removes a queued EndTxn, and fails it with ``error``. The caller ends the transaction
+        with another request.
+        """
         for request in [r for r in self._pending if r.kind is TxnRequestKind.END_TXN]:
             self._pending.remove(request)
             request.result.fail(error)
@@ -166,11 +173,12 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """Returns the request to send now and 0, or None and the time to wait in ms. The request
-        then counts as in flight.
+        """Returns the request to send now and 0. If there is none, returns None and the time in ms
+        until the next check.
 
-        The time to wait is NEVER if a response or a call must come first. EndTxn waits until every
-        batch is complete.
+        The returned request counts as in flight. The time is NEVER if a request can be sent only
+        after a response or after a call of the application. EndTxn is returned only after every
+        batch has its outcome.
         """
         identity, has_incomplete = self._identity, bool(self._incomplete)
         # 0 after an empty transaction was completed without a request: a close that waited for
@@ -210,8 +218,8 @@ class TxnRequestQueue:
             return None, wait
 
     def _adds_any(self, add: TxnRequest) -> bool:
-        """True if AddPartitionsToTxn still has partitions to add. An abort clears partitions that
-        were not sent yet.
+        """Returns True if the queued AddPartitionsToTxn ``add`` has partitions to add. It has none
+        if an abort has begun before it was sent. It is then marked as done.
         """
         transaction = self._identity.transaction
         if transaction.new_partitions or transaction.pending_partitions:
@@ -220,10 +228,12 @@ class TxnRequestQueue:
         return False
 
     def _must_be_sent(self, end: TxnRequest) -> bool:
-        """True if EndTxn must be sent, now that all batches of the transaction are complete.
+        """Returns True if the queued EndTxn ``end`` must be sent. Called when every batch of the
+        transaction has its outcome.
 
-        Otherwise the transaction is ended without EndTxn: by an InitProducerId that fences, or
-        without any request if no broker has the transaction.
+        Returns False in two cases. In a transaction of version 1 with an unknown outcome, this
+        method queues InitProducerId instead (see the module docstring). If no broker knows the
+        transaction, this method completes it without a request.
         """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
@@ -243,11 +253,15 @@ class TxnRequestQueue:
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """Stores the versions of transactions and InitProducerId that connected brokers support."""
+        """Stores the supported versions of connected brokers: the transaction version of the
+        cluster, and whether the coordinator can raise the epoch of a producer.
+        """
         self._identity.note_api_versions(brokers, coordinator)
 
     def build(self, request: TxnRequest) -> Request[object]:
-        """The protocol request for ``request``, from the state at the time of sending."""
+        """Creates the protocol request for ``request``, with the current producer id, epoch and
+        partitions.
+        """
         identity = self._identity
         name = identity.transactional_id
         with identity.lock:
@@ -268,8 +282,8 @@ class TxnRequestQueue:
             return end_txn(transaction, committed=request.committed)
 
     def lookup_coordinator(self) -> None:
-        """Queues a FindCoordinator request. Called if the coordinator is unknown, is unreachable or
-        has changed.
+        """Queues a FindCoordinator request. Called if the coordinator is not known, can't be
+        reached, or has changed.
         """
         with self._identity.lock:
             self._lookup_coordinator()
@@ -282,8 +296,8 @@ class TxnRequestQueue:
             )
 
     def lost(self, request: TxnRequest, at_ms: int) -> None:
-        """Requeues ``request``, which was sent and got no response. It is sent again at
-        ``at_ms``.
+        """Puts ``request``, which was sent and got no response, back into the queue. It is sent
+        again at ``at_ms`` (monotonic ms).
         """
         asks_for_identity = request.kind is TxnRequestKind.INIT_PRODUCER_ID and not request.fences
         if asks_for_identity or request.kind is TxnRequestKind.ADD_PARTITIONS_TO_TXN:
@@ -291,8 +305,8 @@ class TxnRequestQueue:
         self.retry(request, at_ms)
 
     def retry(self, request: TxnRequest, at_ms: int) -> None:
-        """Requeues ``request``, which got no final response or could not be sent. It is sent again
-        at ``at_ms``.
+        """Puts ``request`` back into the queue, because it could not be sent, or because its
+        response requires a retry. It is sent again at ``at_ms`` (monotonic ms).
         """
         identity = self._identity
         with identity.lock:
@@ -305,7 +319,9 @@ class TxnRequestQueue:
             self.enqueue(request)
 
     def request_failed(self, request: TxnRequest, error: KafkaError) -> None:
-        """Fails the producer, because no attempt of ``request`` can succeed."""
+        """Marks the producer as failed with ``error``, because no attempt of ``request`` can
+        succeed.
+        """
         with self._identity.lock:
             self._in_flight = None
             request.result.fail(error)
@@ -314,10 +330,12 @@ class TxnRequestQueue:
     # -- responses --------------------------------------------------------------------------------
 
     def handle_response(self, request: TxnRequest, body: object, broker: str) -> Reaction:
-        """Handles the response of ``broker`` to ``request``, and returns the reaction.
+        """Handles the response of ``broker`` to ``request``. Returns the reaction to its error
+        code.
 
-        After RETRY, RETRY_SOON and FIND_COORDINATOR the caller requeues the request with
-        :meth:`retry`. Other reactions are complete on return.
+        If the reaction is RETRY, RETRY_SOON or FIND_COORDINATOR, the caller must put the request
+        back into the queue by :meth:`retry`. For any other reaction, this method has done
+        everything.
         """
         with self._identity.lock:
             self._in_flight = None
@@ -342,8 +360,10 @@ class TxnRequestQueue:
             return reaction
 
     def _apply_response(self, request: TxnRequest, body: object) -> tuple[ErrorCode, str | None]:
-        """Applies a successful response to the state. Returns the response's error code and the
-        broker's message. If partitions have different errors, the most severe error decides.
+        """Stores the content of a successful response, such as a new producer id. Returns the
+        response's error code, and its error message or None.
+
+        If the response has several errors of partitions, returns the most severe of them.
         """
         if isinstance(body, FindCoordinatorResponse):
             found = next(iter(body.coordinators), body)  # below version 4 there is no list
@@ -436,11 +456,11 @@ class TxnRequestQueue:
 
 
 class TxnRequestSender:
-    """Sends the queue's requests, one at a time, until each has a response.
+    """Sends the requests of a :class:`TxnRequestQueue`, one at a time.
 
-    Unlike Java's sender, this class never blocks: data is sent to other brokers while a request
-    waits for its response, its backoff or a connection. The queue determines which requests must
-    not overlap.
+    Java's sender waits for a response of the coordinator and sends no data meanwhile. This class
+    never waits. While a request waits for its response, its backoff or a connection, batches are
+    sent to other brokers. The queue makes sure that batches are not sent too early.
     """
 
     def __init__(
@@ -459,9 +479,10 @@ class TxnRequestSender:
         self._in_flight = False
 
     def maybe_request(self, now: int) -> int:
-        """Sends the next request, if there is one and it may be sent now.
+        """Sends the next request of the queue, if it can be sent now.
 
-        Returns the poll timeout in ms, after which this method must be called again.
+        Returns the time in ms after which this method must be called again. It is the timeout of
+        the next poll.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:
@@ -487,8 +508,11 @@ class TxnRequestSender:
         return NEVER
 
     def _not_ready(self, request: TxnRequest, node: Node, now: int) -> int:
-        """Waits for the connection to ``node``. If the connection failed, the coordinator is looked
-        up again.
+        """Puts ``request`` back into the queue, because the connection to ``node`` is not ready.
+        Returns the time in ms until the next try.
+
+        If the connection has failed, the coordinator is looked up again. If the authentication has
+        failed, the producer fails.
         """
         requests = self._requests
         refused = self._client.authentication_error(node)
@@ -545,8 +569,8 @@ class TxnRequestSender:
             requests.retry(request, now + self._backoff.plain(request))
 
     def _look_elsewhere(self, request: TxnRequest) -> None:
-        """Looks up the coordinator again, or requests new metadata, because the node of ``request``
-        has failed.
+        """Prepares to send ``request`` to another node, because its node has failed. Queues
+        FindCoordinator for a request to the coordinator. For other requests, requests new metadata.
         """
         if self._requests.needs_coordinator(request):
             self._requests.lookup_coordinator()

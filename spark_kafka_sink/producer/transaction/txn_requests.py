@@ -1,10 +1,10 @@
-"""The requests of a transaction: their order, and the reaction to each error in a response.
+"""The kinds of requests for a producer's id and its transaction, and the reaction to each error
+code.
 
-Owns: :class:`TxnRequest`, one request that is pending or in flight, with its backoff;
-:class:`TransactionalResult`, the result that callers wait for; and :data:`REACTIONS`, the one table
-that has the reaction to each error code for each kind of request (Java's ``TxnRequestHandler`` and
-its subclasses). Never: a state (``transaction_states.py``), a node or a connection
-(``txn_request_queue.py``).
+Owns: :class:`TxnRequest`, a queued request with its backoff; :class:`TransactionalResult`, the
+result that a caller waits for; :data:`REACTIONS`, the table of the reactions by kind of request and
+error code (Java's ``TxnRequestHandler`` and its subclasses). Never: a state
+(``transaction_states.py``), a node or a connection (``txn_request_queue.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import ErrorClass, ErrorCode, KafkaError, Kafk
 
 
 class TxnRequestKind(IntEnum):
-    """The kinds of requests, in the order of their priority in the queue."""
+    """The kinds of requests. Requests with a lower number are sent first."""
 
     FIND_COORDINATOR = 0
     DESCRIBE_TRANSACTIONS = 1
@@ -45,7 +45,7 @@ _API_NAMES = {
 
 
 class Reaction(Enum):
-    """The reactions to a response, ordered by severity."""
+    """The reaction to an error code in a response. Later members are more severe."""
 
     DONE = "the request is complete"
     RETRY = "retry after retry.backoff.ms"
@@ -115,7 +115,7 @@ _OTHERWISE = {
 
 
 def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
-    """The reaction to ``code`` in a response to a request of ``kind``."""
+    """Returns the reaction to the error code ``code`` in a response to a request of this kind."""
     if code is ErrorCode.NONE:
         return Reaction.DONE
     special = REACTIONS.get((kind, code))
@@ -127,11 +127,11 @@ def reaction_to(kind: TxnRequestKind, code: ErrorCode) -> Reaction:
 
 
 class TransactionalResult:
-    """The outcome of ``operation``, which a call like commit_transaction waits for (Java's
-    TransactionalRequestResult).
+    """The result of an operation such as commit_transaction, for which the calling thread waits
+    (Java's TransactionalRequestResult).
 
-    Only the first call of :meth:`done` or :meth:`fail` counts. ``_lock`` guards the outcome and the
-    waiters. Any thread may use it.
+    The first call of :meth:`done` or :meth:`fail` sets the result, and later calls change nothing.
+    ``_lock`` guards the result and the waiting threads. Thread-safe.
     """
 
     __slots__ = ("_acked", "_completed", "_error", "_lock", "_waiters", "operation")
@@ -159,21 +159,21 @@ class TransactionalResult:
 
     @property
     def is_acked(self) -> bool:
-        """True after a caller has waited for the outcome and received it."""
+        """True after a call of :meth:`await_` has returned or raised the result. False if all calls
+        have timed out.
+        """
         return self._acked
 
     @property
     def error(self) -> KafkaError | None:
-        """The error of a failed operation. None while the operation is pending, and after a
-        success.
-        """
+        """The error of the operation. None if the operation has succeeded or is not complete."""
         return self._error
 
     def await_(self, clock: Clock, deadline_ms: int) -> None:
-        """Waits for the outcome, and raises its error.
+        """Waits until the operation is complete. Raises its error if it has failed.
 
-        Raises KafkaTimeoutError at the deadline. The operation nevertheless continues, and a second
-        call of the operation waits for the same outcome.
+        Raises KafkaTimeoutError at ``deadline_ms`` (monotonic ms). The operation then still runs. A
+        second call of the operation waits for this result again.
         """
         with self._lock:
             latch = self._waiters.enlist()
@@ -192,10 +192,12 @@ class TransactionalResult:
 
 @dataclass(slots=True, eq=False)
 class TxnRequest:
-    """A request, pending or in flight. Its fields are encoded when it is sent.
+    """A request that is queued or in flight. Its content is created when it is sent
+    (``TxnRequestQueue.build``).
 
-    ``committed`` is a field of EndTxn. ``fences`` marks an InitProducerId that aborts a
-    transaction.
+    ``committed`` is for EndTxn: True to commit, False to abort. ``fences`` is for InitProducerId:
+    True if it is sent in place of EndTxn, to abort a transaction. ``concurrent`` is the number of
+    CONCURRENT_TRANSACTIONS responses.
     """
 
     kind: TxnRequestKind
@@ -208,7 +210,9 @@ class TxnRequest:
 
 
 class TxnBackoff:
-    """The retry backoff of requests in milliseconds, with the jitter of all backoffs."""
+    """The backoff in ms of the requests for the producer id and the transaction. It grows
+    exponentially, and has a random part (jitter).
+    """
 
     def __init__(
         self, retry_ms: int, retry_max_ms: int, random: Callable[[], float] = _random.random
@@ -217,14 +221,16 @@ class TxnBackoff:
         self._soon = concurrent_backoff(retry_ms, retry_max_ms, random)
 
     def plain(self, request: TxnRequest) -> int:
-        """The backoff in ms after an error or a disconnect. Counts the attempt."""
+        """Returns the backoff in ms after an error or a disconnect, and adds 1 to the attempts of
+        ``request``.
+        """
         wait = self._plain.backoff(request.attempts)
         request.attempts += 1
         return wait
 
     def soon(self, request: TxnRequest) -> int:
-        """The backoff in ms after CONCURRENT_TRANSACTIONS. It is short at first, and grows
-        exponentially.
+        """Returns the backoff in ms after CONCURRENT_TRANSACTIONS. It begins with a shorter time
+        than :meth:`plain`.
         """
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1
