@@ -91,8 +91,7 @@ class ForeachBatch:
         return f"foreach_batch({self.name!r}, with the options {names})"
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Writes a micro-batch. Spark calls this once per micro-batch, and again if the batch was
-        not finished.
+        """Writes a micro-batch. Spark calls this once per micro-batch, and again after a failure.
 
         Raises CommitError, before a row is written, if the micro-batch can't be the next batch of
         this name. Raises ConfigError if the batch id is already committed with another DataFrame.
@@ -186,8 +185,9 @@ class Transaction:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Counts a running write. Raises an error if the transaction has ended. Remembers an error
-        of the write.
+        """Counts a write as running while the block runs. If the write raises an error, stores it,
+        so that :meth:`commit` fails. Raises an error, before the block runs, if the transaction has
+        ended or an earlier write has failed.
         """
         with self._lock:
             self._refuse_ended("a write comes after its end, and sends nothing")

@@ -33,10 +33,11 @@ QUORUM: Final = DescribeQuorumRequest(
 
 @dataclass(frozen=True, slots=True)
 class ClockDifference:
-    """The milliseconds that this machine's clock is ahead of the active controller's clock.
+    """The difference between this machine's clock and the active controller's clock.
 
-    ``controller`` is the broker id of the controller. ``ahead_ms`` is negative if this machine is
-    behind. The error is at most ``error_ms``, half of the round trip.
+    ``ahead_ms`` is the number of milliseconds that this machine's clock is ahead. It is negative if
+    this machine's clock is behind. The measurement is accurate to ``error_ms``, which is half of
+    the request's round trip. ``controller`` is the broker id of the controller.
     """
 
     controller: int
@@ -64,7 +65,7 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
 
 
 def error_in(response: DescribeQuorumResponse) -> ErrorCode:
-    """The error of a DescribeQuorum response, or of the response's only partition."""
+    """The error code in a DescribeQuorum response, or in the response's only partition."""
     code = response.error_code
     return response.topics[0].partitions[0].error_code if code is ErrorCode.NONE else code
 

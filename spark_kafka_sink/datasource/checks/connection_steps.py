@@ -71,9 +71,10 @@ _KINDS: Final = {
 class Contact(NamedTuple):
     """The result of connecting to the bootstrap servers.
 
-    ``best`` is the server that passed most stages. ``failed`` are the other servers that failed in
-    a stage. ``producer`` is the config reduced to the servers that responded, so that a client does
-    not wait for a dead server. If no server responded, ``producer`` has all servers.
+    ``best`` is the server that passed the most stages of a connection (name, TCP, TLS, SASL,
+    ApiVersions). ``failed`` are the other servers that failed in a stage. ``producer`` is the
+    producer's config with the servers that responded, so that a client does not wait for a dead
+    server. If no server responded, it has all servers.
     """
 
     best: Reached

@@ -34,11 +34,11 @@ _CREATION: Final = (
 def create_if_missing(
     admin: AdminClient, options: DeadLetterOptions, timeout_ms: int, *, validate_only: bool = False
 ) -> TopicMetadata | None:
-    """Creates the dead-letter topic and returns None, or returns the description of an existing
-    topic.
+    """Creates the dead-letter topic and returns None. If the topic exists already, returns its
+    metadata.
 
-    With ``validate_only`` the brokers only check whether the topic could be created. Raises
-    ApiError if they refuse.
+    With ``validate_only`` nothing is created: the brokers only check whether they would create the
+    topic. Raises ApiError if the brokers refuse.
     """
     found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -54,8 +54,8 @@ def create_if_missing(
 
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
-    """Describes the state of the dead-letter topic in words. Raises ApiError if it can't be created
-    or written to, and ConfigError if it is compacted.
+    """Returns the state of the dead-letter topic as a sentence for ``kprod check``. Raises ApiError
+    if the topic can't be created or written to, and ConfigError if it is compacted.
     """
     topic = options.topic
     found = create_if_missing(admin, options, timeout_ms, validate_only=True)

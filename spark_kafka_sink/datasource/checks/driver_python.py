@@ -1,12 +1,13 @@
 """Checks the Python interpreter that Spark uses on the driver to plan and commit.
 
-Owns: the step of ``kprod check``, and the message of ``register``. Never: the executors' Python,
-which the check from the executors finds.
+Owns: the step of ``kprod check``, and the text of the warning that ``register`` logs. Never: the
+Python interpreter of the executors, which ``executor_checks.py`` checks.
 
 Spark runs a Python data source with ``PYSPARK_PYTHON`` (by default ``python3``) on the executors
 *and* on the driver. ``PYSPARK_DRIVER_PYTHON`` is only the interpreter of the user's own process. So
-if ``PYSPARK_PYTHON`` is ``./env/bin/python`` in an archive, this path must also exist in the
-driver's working directory. An executor unpacks the archive, but a driver in client mode does not.
+if ``PYSPARK_PYTHON`` is a path in an archive, such as ``./env/bin/python``, this path must also
+exist in the driver's working directory. An executor unpacks the archive, but a driver in client
+mode does not.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ UNPACK: Final = (
 
 def missing(executable: str) -> str:
     """The error message for an interpreter that does not exist on the driver. ``executable`` is a
-    path, or a command on the PATH.
+    path, or the name of a command in the PATH.
     """
     shown = safe_text(executable)
     where = "the PATH" if os.sep not in executable else safe_text(str(Path.cwd()))

@@ -167,8 +167,9 @@ class _Trial:
     # -- the steps ----------------------------------------------------------------------------
 
     def _earlier(self) -> Step:
-        """Deletes the topics that killed trials left behind, if they are old enough. The step's
-        text names trial topics that are not deleted.
+        """Deletes the topics of earlier trials that were killed. A topic is deleted only if it is
+        so old that its trial can't be running any more. The text of the result names the topics
+        that were not deleted.
         """
         now_s = self._client.clock.wall_ms() / 1000
         begun = {

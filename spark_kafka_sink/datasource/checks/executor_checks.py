@@ -60,11 +60,13 @@ def check(
 ) -> tuple[HostCheck, ...]:
     """Checks whether this session can write with ``options``. Writes nothing.
 
-    Returns the driver's check first, and then a check for each host that ran a task of a small job.
-    With Spark Connect, no check can run on the driver, and the client may be unable to reach the
-    brokers. So one of the tasks runs every step. ``timeout_s`` is the time limit of each step.
-    Raises ConfigError for options that a write would refuse. If the job can't run, the result
-    contains a failed step.
+    The steps run on the driver, and in the tasks of a small Spark job. Returns the driver's result
+    first, and then a result for each host that ran a task. A client of Spark Connect is not on the
+    driver, and may be unable to reach the brokers. So with Connect nothing is checked in the
+    client, and one of the tasks runs every step.
+
+    ``timeout_s`` is the time limit of each step. Raises ConfigError for options that a write would
+    refuse. If the job can't run, the result contains a failed step.
     """
     config, timeout_ms = parse_sink_config(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -173,10 +175,10 @@ def _no_spark(error: Exception) -> HostCheck:
 def _collect(
     spark: SparkSession, config: SinkConfig, timeout_ms: int, *, whole: bool
 ) -> list[tuple[str, ...]]:
-    """Runs the steps in a task for each slot, and collects the results of all tasks as tuples.
+    """Runs the steps in the tasks of a Spark job. Returns the results of all tasks as tuples.
 
-    Each partition has one row, and a plain Python UDF runs on it. An Arrow UDF would need pandas,
-    which this package does not install.
+    The job has as many partitions as Spark uses by default. Each partition has one row, and a plain
+    Python UDF runs on it. An Arrow UDF would need pandas, which this package does not install.
     """
     from pyspark.sql.functions import spark_partition_id, udf
 

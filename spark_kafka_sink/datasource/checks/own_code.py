@@ -11,11 +11,10 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
-    """Imports the classes and functions that options name, and returns their number. Raises
-    ConfigError for a wrong name.
+    """Imports the classes and functions that options name, and returns their number. Creates no
+    instance of a class. Raises ConfigError for a wrong name.
 
-    No instance is created here. With ``on_driver``, the listeners that only the driver calls are
-    also imported.
+    With ``on_driver``, also imports the listeners that only the driver calls.
     """
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener

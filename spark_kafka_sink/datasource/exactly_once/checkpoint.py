@@ -45,8 +45,9 @@ _unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
 
 
 class Checkpoint:
-    """The checkpoint of a query at ``location``. Each file is read once. If ``session`` is set,
-    Spark reads the files (``offset_log``).
+    """The files of a query's checkpoint, which is at ``location``. Each file is read at most once.
+    If ``session`` is set, Spark reads the files, and otherwise this process reads them
+    (``offset_log``).
     """
 
     def __init__(self, location: str, session: SparkSession | None = None) -> None:

@@ -43,8 +43,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The DataFrames of a written micro-batch, as hashes of their plans and options. ``query_run``
-    is empty if it is unknown.
+    """The DataFrames of a micro-batch that was written under a name. ``number`` is the
+    micro-batch's id. ``plans`` has a hash of each DataFrame's plan and options. ``query_run`` is
+    the run of the query, or empty if it is unknown.
     """
 
     query_run: str
@@ -96,9 +97,11 @@ class NamedWrites:
                 del self._open[place]
 
     def run(self, place: Place, query_run: str, session: str) -> str:
-        """The run id of a named write. All writes of a query's run get the same id, until
-        :meth:`end` is called. If ``query_run`` is empty, the write's query is unknown, and the
-        write gets the last run id of its session.
+        """The run id of a named write. In one run of a query, all writes with a name get the same
+        run id, until :meth:`end` is called.
+
+        If ``query_run`` is empty, the query that writes is unknown. The write then gets the last
+        run id of its Spark session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
@@ -116,9 +119,8 @@ class NamedWrites:
         return self._runs.get((place, query_run), None if is_others else of_session)
 
     def end(self, place: Place, query_run: str, session: str) -> None:
-        """Forgets the run of a failed write. The next write then gets another run.
-
-        The commit or abort of the failed write ends its transactions, not this method.
+        """Forgets the run id of a failed write, so that the next write gets a new run id. Ends no
+        transactions: the commit or the abort of the failed write does that.
         """
         with self._lock:
             ended = self._found(place, query_run, session)

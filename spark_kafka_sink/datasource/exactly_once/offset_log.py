@@ -37,10 +37,10 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
     """The text of the file ``checkpoint/<file>``, of at most 16 MiB. Raises ConfigError if it can't
     be read.
 
-    With a session Spark reads the file, classic or over Connect. In a process without a session,
-    the file is read as a local file or by pyarrow. A URI may contain only the name of a file. A
-    query part in the URI could name another endpoint, and that endpoint would get requests with the
-    driver's credentials.
+    With a session, classic or Connect, Spark reads the file. In a process without a session, the
+    file is read as a local file or by pyarrow. A URI that contains more than a path is refused, for
+    example ``s3://bucket/path?endpoint_override=...``. pyarrow would send requests with the
+    driver's credentials to the endpoint in the query part.
     """
     path = f"{checkpoint.rstrip('/')}/{file}"
     try:

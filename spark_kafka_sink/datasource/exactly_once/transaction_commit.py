@@ -95,7 +95,9 @@ def abort(
     """Aborts the transactions of a batch, unless the commit log already has the decision to commit.
     Raises KafkaError.
 
-    Returns the transactional ids of aborted transactions that no task has reported.
+    If there is neither a plan nor a message, the transactions are found by ``driver_token``, which
+    is in their transactional ids. ``tasks_may_run`` is true if tasks of the batch may still be
+    running. Returns the transactional ids of aborted transactions that no task has reported.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 

@@ -159,11 +159,11 @@ class TransactionalProducers:
         self._id: TransactionalId | None = None
 
     def acquire(self) -> KafkaProducer:
-        """A producer with an open transaction. Each request to a coordinator waits for at most
-        max.block.ms.
+        """Returns a producer with an open transaction. Each request to a coordinator waits for at
+        most max.block.ms.
 
-        Raises KafkaTimeoutError if InitProducerId times out for every id that may be tried, or if
-        the state of an id can't be described.
+        Raises KafkaTimeoutError if InitProducerId times out for every id that may be tried, or if a
+        coordinator does not respond to DescribeTransactions.
         """
         doubts = 0
         while doubts < _MOST_IDS:
@@ -223,8 +223,9 @@ class TransactionalProducers:
     def discard(self, producer: KafkaProducer) -> None:
         """Aborts the transaction, and never uses its id again.
 
-        The id is not used again because Kafka 4.3.1 drops the marker of an abort if a partition has
-        no leader. The marker of the id's next commit would then commit these rows as well.
+        If a partition has no leader, Kafka 4.3.1 loses the marker of the abort, and the rows stay
+        in an open transaction there. If the id were used again, the commit marker of its next
+        transaction would also commit these rows.
         """
         assert self._id is not None
         self._ids.retire(self._id)
@@ -236,8 +237,8 @@ def _was_committed(producer: KafkaProducer) -> bool:
 
 
 def _answer(call: Callable[[], T]) -> T:
-    """Returns the result of ``call``. If ``call`` raises KafkaTimeoutError, adds a hint for the
-    user who reads the task's error.
+    """Returns the result of ``call``. If ``call`` raises KafkaTimeoutError, raises it with a hint
+    that suggests ``kprod check``.
     """
     try:
         return call()

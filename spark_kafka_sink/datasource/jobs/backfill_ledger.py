@@ -105,9 +105,9 @@ class OpenStep:
 class Progress:
     """The progress of a backfill: all positions before ``at`` are written.
 
-    They were written in ``steps`` steps, which took ``ms`` milliseconds. If a call was killed, its
-    last step may be missing in these two counts. ``bytes`` counts keys and values. ``version`` is
-    the newest version of a step.
+    ``steps`` is the number of steps that have written them, and ``ms`` is the milliseconds that
+    these steps took. If a call was killed, its last step may be missing in both. ``bytes`` counts
+    keys and values. ``version`` is the newest version of a step.
     """
 
     caller: Caller | None = None
@@ -145,9 +145,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The progress of a backfill after its last recorded step has ended. ``payload`` is the number
-    of rows and bytes of that step. It is None if there was no step, if the step had no rows, or if
-    the step is not written.
+    """The progress of a backfill, after it is known whether the last recorded step is written.
+    ``payload`` is the number of rows and bytes of that step. It is None if there was no step, if
+    the step had no rows, or if the step is not written.
     """
 
     progress: Progress
@@ -157,9 +157,11 @@ class Settled:
 class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
-    ``state_of`` reads the state of a key in the log. In a call of ``backfill``, ``state_of`` also
-    ends a decided batch (``ExactlyOnceDriver.plan``). In the command ``kprod backfill``, it only
-    reads. Each method raises the errors of the commit log. A method with a ``caller`` raises
+    ``state_of`` is a function that reads the state of a key in the log. In a call of ``backfill``,
+    this function also completes the commit of a decided batch (``ExactlyOnceDriver.plan``). In the
+    command ``kprod backfill``, it only reads.
+
+    Each method raises the errors of the commit log. A method with the argument ``caller`` raises
     SupersededError if another caller has taken over.
     """
 
@@ -247,8 +249,8 @@ class Ledger:
         return self._owned(caller, lambda progress: replace(progress, beat=progress.beat + 1))
 
     def release(self, caller: Caller) -> None:
-        """Removes the owner at the end of its call. Does nothing if another caller has
-        taken over.
+        """Records that the backfill has no owner any more, because the owner's call ends. Does
+        nothing if another caller has taken over.
         """
 
         def released(text: str | None) -> str | None:
@@ -289,8 +291,9 @@ class Ledger:
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Takes over the key of the rows, so that the recorded step is either written or will never
-        be written. Then removes the record of the step.
+        """Takes over the key of the rows in the commit log. From then on, no earlier run can commit
+        the recorded step: the step is written, or it will never be written. Records the result in
+        the progress, and removes the record of the step.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
@@ -376,8 +379,8 @@ class Ledger:
         return found
 
     def _read(self, record: str) -> str | None:
-        """Reads the record with the key ``record``. If another process is just writing the record,
-        waits for the end of that write. Returns None if there is no record.
+        """Reads the record with the key ``record``. Returns None if there is no record. If another
+        process is writing the record at this moment, waits for the end of that write.
         """
         state = self._state_of(self._keys[record])
         return _field(state, record)

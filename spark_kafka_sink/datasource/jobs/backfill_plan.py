@@ -74,8 +74,8 @@ class BackfillPlan:
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The number of rows at the positions from ``first`` up to ``end`` - 1. If the rows were
-        not counted, it is the number of ranges.
+        """The size of the interval of positions from ``first`` up to ``end`` - 1. It is the number
+        of rows, or the number of ranges if the rows were not counted.
         """
         return self._weight_before(end) - self._weight_before(first)
 
@@ -84,8 +84,8 @@ class BackfillPlan:
         return hashlib.sha256(self.encode().encode()).hexdigest()[:32]
 
     def next_end(self, first: int, most: float) -> int:
-        """The end of the next step. The step begins at ``first``, has at least one slice, and
-        weighs at most ``most`` (:meth:`weight`) if that is possible.
+        """The end of the next step, which begins at the position ``first``. The step has at least
+        one slice. If possible, its :meth:`weight` is at most ``most``.
         """
         at, within = divmod(first, self.slices)
         if within == 0 and self._weight_of(at) <= most:

@@ -48,8 +48,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The driver's answer to a claim. ``facts`` are the options that change the written rows.
-    ``timeout_ms`` is transaction.timeout.ms.
+    """The driver's answer to a call of ``Ledger.claim``. ``facts`` are the options that change the
+    written rows. ``timeout_ms`` is transaction.timeout.ms.
     """
 
     progress: Progress

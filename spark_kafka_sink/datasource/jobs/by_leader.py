@@ -283,8 +283,8 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """The callback that a partitioner calls for the free bytes in a partition's open record batch.
-    Returns None, because this code sends no record batches.
+    """A callback for a partitioner, which calls it to get the free bytes in the open record batch
+    of a partition. Returns None, because no record batch is open here.
     """
     del tp
 

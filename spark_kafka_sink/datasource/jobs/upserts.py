@@ -75,10 +75,12 @@ def upserts(
     ``_commit_version``, or the position in Debezium's ``source``. An update that changes the key
     becomes two rows: a delete of the old key, and the new row.
 
-    A row stays in the result if it has no key, an unknown change type or no place in the order. The
-    sink then makes such a row a dead letter or an error. ``upserts`` needs one shuffle, by key. It
-    works for batches only, because Spark can't rank the rows of a stream. In a stream, call
-    ``upserts`` in a ``foreachBatch`` function.
+    Three kinds of rows always stay in the result: rows without a key, rows with an unknown change
+    type, and rows with null in a column that defines the order. The sink makes such a row a dead
+    letter or an error.
+
+    ``upserts`` needs one shuffle, by key. It works for batches only, because Spark can't rank the
+    rows of a stream. In a stream, call ``upserts`` in a ``foreachBatch`` function.
 
     Raises ConfigError for a stream and for an unknown order. Raises SchemaError for columns that
     ``df`` does not have.
@@ -153,8 +155,8 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Adds three columns to ``last``, which has the last changes of each key: their count, a row
-    number, and whether their rows are equal.
+    """Adds columns to ``last``, which has the last changes of each key: their count, a row number,
+    and whether their rows are equal.
 
     Several last changes with equal rows are repetitions, because a source may send a change twice.
     If the rows differ, the last change is unknown.

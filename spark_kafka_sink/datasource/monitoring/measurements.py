@@ -63,9 +63,9 @@ class MetricsLibrary(Protocol):
     """A library that keeps and exports metrics, such as ``prometheus_metrics``."""
 
     def record(self, measurement: MetricValue) -> None:
-        """Adds the value to a counter, sets a gauge, or counts the value in a histogram. A time
-        series begins to exist with its first value, even with a histogram value whose ``count`` is
-        0.
+        """Adds the value to a counter, sets a gauge, or counts the value in a histogram. The first
+        call for a time series creates the series. This is also so for a histogram value whose
+        ``count`` is 0.
         """
         ...
 

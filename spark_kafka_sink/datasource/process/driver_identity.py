@@ -30,12 +30,11 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. Empty if no
-    ancestor is a JVM. In that case orphaned transactions can't be attributed to a driver, and each
-    version of a job is a separate run.
+    """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. The hash
+    leaves out ``kafka.*`` options, a registry's options, the version of a job, and secrets.
 
-    The hash does not include ``kafka.*`` options, a registry's options, the version of a job, and
-    secrets.
+    Empty if no ancestor process is a JVM. In that case an abort can't find the orphans of its
+    driver, and each version of a job is a separate run.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

@@ -48,8 +48,8 @@ def digest_as_built(root: Path, record: Path) -> str | None:
     """The digest that was added to the wheel. None if there is no wheel, or if files in the
     directory ``root`` may have changed since installation.
 
-    A file that is newer than the wheel's RECORD may have changed. (The ctime of a file can't be set
-    back.)
+    A file may have changed if its ctime is later than the time of the wheel's RECORD. The ctime of
+    a file can't be set back.
     """
     try:
         was = json.loads((root / BUILT).read_bytes())

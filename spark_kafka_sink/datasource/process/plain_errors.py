@@ -65,9 +65,11 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _hide_frames_of_spark() -> None:
-    """Hides the frames of Spark's worker in the error. Does nothing in another process.
+    """Makes Spark's worker print the error without the frames of Spark's own code. Does nothing if
+    this process is not a worker of Spark.
 
-    A worker of Spark ends with the error, so no other exception is formatted in that process.
+    This sets an environment variable for the whole process. It affects only this error, because the
+    worker ends after the error.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     name = "" if spec is None else spec.name

@@ -338,8 +338,8 @@ class _Topic:
         return audits
 
     def _windows(self, claim: PartitionClaim, seed: int) -> list[RangeCount]:
-        """Reads and counts the parts of a partition that belong to a sample: the begin, places in
-        the middle, and the end. The parts do not overlap.
+        """Reads and counts the parts of a partition that belong to a sample: at the start, in the
+        middle, and at the end. The parts do not overlap.
         """
         chosen = random.Random(f"{seed}/{claim.tp}")  # noqa: S311 - to be repeated
         middle = {chosen.randint(claim.first, claim.last) for _ in range(_IN_THE_MIDDLE)}

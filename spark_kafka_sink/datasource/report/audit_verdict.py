@@ -260,8 +260,8 @@ def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditV
 
 
 def _rewritten(found: RangeCount, settings: Mapping[str, str | None], *, compacted: bool) -> str:
-    """The reason why the bytes in the log differ from the producers' bytes. Empty if there is no
-    known reason.
+    """The reason why the bytes in the log differ from the producers' bytes, such as another
+    compression.type. Empty if no reason is found.
     """
     if found.log_append_time:
         return "brokers have set the times (message.timestamp.type=LogAppendTime)"
@@ -281,11 +281,11 @@ def sampled(
     windows: list[RangeCount],
     settings: Mapping[str, str | None],
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition with the counts of a sample's ``windows``, in the order of
-    offsets, and the reason.
+    """The verdict on a partition of which only a sample was read, and the reason. ``windows`` are
+    the parts that were read, with their counts, in the order of offsets.
 
-    The first window is the begin of the range, and the last window is the end. ``settings`` are the
-    same as for :func:`verdict_of`.
+    The first window is at the start of the claimed range, and the last window is at its end.
+    ``settings`` are the same as for :func:`verdict_of`.
     """
     for one in windows:
         if one.damaged_at >= 0:

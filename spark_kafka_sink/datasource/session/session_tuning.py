@@ -1,7 +1,7 @@
 """Configs of a Spark session that make writes cheaper and change no result.
 
-Owns: the configs, and the rule that the user's values stay. Never: configs that Spark reads only
-when it starts, which are in docs/tuning.md.
+Owns: the configs, and the rule that a config is not changed if the user has set it. Never: configs
+that Spark reads only when it starts, which are in docs/tuning.md.
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None
 
 
 def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
-    """Finds the columns of the feed ``log`` in ``schema``. Raises SchemaError."""
+    """Finds the columns of a change feed in ``schema``. ``log`` describes the feed. Raises
+    SchemaError if a column is missing or has a wrong type.
+    """
     _refuse_other_cases(schema, log)
     column = _index(schema, log.column, "the type of each change")
     if schema[column].dataType.typeName() not in ("string", "char", "varchar"):

@@ -61,9 +61,9 @@ class ProducerCache:
         return len(self._idle)
 
     def take(self, config: ProducerConfig) -> KafkaProducer | None:
-        """Removes a warm producer with exactly this config, and returns it. The caller then owns
-        the producer. Returns None if there is no such producer. Closes the producers that can't be
-        used any more.
+        """Removes a warm producer with exactly this config from the cache, and returns it. The
+        caller then owns the producer. Returns None if there is no such producer. Also closes
+        producers in the cache that will not be used again (:func:`_replaces`).
         """
         wanted = _id_of(config)
         with self._lock:

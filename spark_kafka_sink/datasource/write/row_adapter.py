@@ -29,7 +29,8 @@ _COLUMNS = tuple(f.name for f in fields(ColumnPlan) if f.name.endswith("_column"
 class RowAdapter:
     """Converts ``Row`` iterators to Arrow batches.
 
-    The batches have only the planned columns, and ``plan`` describes these batches.
+    The batches have only the planned columns. ``plan`` is the plan with the indices of the columns
+    in these batches.
     """
 
     def __init__(self, schema: StructType, plan: ColumnPlan) -> None:

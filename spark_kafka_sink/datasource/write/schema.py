@@ -235,9 +235,9 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if the DataFrame has a column such as ``value``, and the option for the
-    same part of the record, such as valueColumns, does not name it. The sink would drop that column
-    silently.
+    """Raises SchemaError if valueColumns is set, but does not name an existing column ``value``.
+    The same holds for keyColumns and ``key``, and for headersColumns and ``headers``. Without this
+    error, the sink would ignore that column silently.
     """
     used = _named_indices(plan)
     replaced = {

@@ -36,10 +36,10 @@ class TaskIdentity:
         """The identity of the task that runs in this process. Raises IllegalStateError outside of a
         task.
 
-        The ids come from local properties with Spark's names (``StreamExecution.QUERY_ID_KEY``,
+        The ids come from Spark's local properties (``StreamExecution.QUERY_ID_KEY``,
         ``MicroBatchExecution.BATCH_ID_KEY``). The job group of a stream is its run id, and the
-        job's description begins with the query's name. A session's ``spark.`` options are also
-        properties of its jobs.
+        job's description begins with the query's name. The application's id and name come from
+        Spark's configuration, which tasks can read as local properties.
         """
         from pyspark import TaskContext
 
@@ -88,8 +88,8 @@ def _query_name(description: str, query_id: str) -> str:
 
 
 def local_property(name: str) -> str:
-    """A local property of the current task. Empty if the property is not set. Spark also passes
-    entries of its configuration to tasks as local properties.
+    """A local property of the current task, such as ``spark.jobGroup.id``. Empty if the property is
+    not set. Spark also passes entries of its configuration to tasks as local properties.
     """
     from pyspark import TaskContext
 

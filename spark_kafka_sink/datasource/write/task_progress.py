@@ -179,8 +179,8 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
-    """Describes why a task waits, and the brokers that have not responded. The reason is ``step``,
-    or that the task waits for memory.
+    """Describes the reason of a task's wait, and the brokers that have not responded. If the
+    producer's memory is used up, this is the reason. Otherwise the reason is ``step``.
     """
     if progress is None:
         return step
