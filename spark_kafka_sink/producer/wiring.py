@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import random as _random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -131,15 +132,20 @@ class ProducerParts:
         client: KafkaClient | None,
         new_client: NewClient | None,
         start_thread: StartThread,
+        random: Callable[[], float] = _random.random,
     ) -> None:
+        """``random`` spreads the retry backoff of the metadata and of the batches: numbers from 0
+        to 1.
+        """
         self.interceptors = options.interceptors
         self._plugins: list[tuple[object, str]] = [
             (one, "serializer") for one in options.serializers
         ]
         self.clock = clock
         self.lifecycle = Lifecycle()
-        self._link = NetworkLink()
+        self.link = NetworkLink()
         self._client = client
+        self._random = random
         config = options.config
         if not config.client_id:
             name = next(_numbers) if config.transactional_id is None else config.transactional_id
@@ -164,7 +170,7 @@ class ProducerParts:
 
     def wakeup(self) -> None:
         """Ends the current poll of the network thread. Thread-safe."""
-        self._link.wakeup()
+        self.link.wakeup()
 
     @property
     def appended_records(self) -> int:
@@ -183,9 +189,10 @@ class ProducerParts:
             config,
             clock,
             cluster,
-            wakeup=self._link.wakeup,
-            connection_failures=self._link.connection_failures,
+            wakeup=self.link.wakeup,
+            connection_failures=self.link.connection_failures,
             on_wait=partial(self.metrics.record, Measurement.METADATA_WAIT),
+            random=self._random,
         )
         if self.interceptors is not None:
             for listener in self.interceptors.cluster_listeners:
@@ -202,7 +209,7 @@ class ProducerParts:
             TransactionManager(
                 self.lifecycle,
                 self.accumulator.incomplete,
-                self._link.wakeup,
+                self.link.wakeup,
                 transactional_id=config.transactional_id,
                 transaction_timeout_ms=config.transaction_timeout_ms,
                 max_in_flight=config.max_in_flight_requests_per_connection,
@@ -219,14 +226,16 @@ class ProducerParts:
             self.interceptors,
             transactional=self.transactional is not None,
         )
-        self.filler = BatchFiller(config, self.accumulator, self.recorder, self._link.wakeup)
+        self.filler = BatchFiller(config, self.accumulator, self.recorder, self.link.wakeup)
         self._drainer = BatchDrainer(config, self.accumulator, self.filler, manager)
-        self._returns = BatchReturns(config, self.accumulator, self.filler.limits, manager)
+        self.returns = BatchReturns(
+            config, self.accumulator, self.filler.limits, manager, random=self._random
+        )
         self.load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, clock)
 
     def _make_appenders(self, serializers: tuple[Serializer, Serializer]) -> None:
         """Creates the components that add rows of columns and single records to batches."""
-        config, wakeup = self.config, self._link.wakeup
+        config, wakeup = self.config, self.link.wakeup
         self.waiting = WaitingForInput(self.accumulator, self.clock, wakeup)
         self.columns = ColumnAppender(
             config,
@@ -290,7 +299,7 @@ class ProducerParts:
 
                 new_client = partial(new_network_client, metrics=self.metrics)
             client = self._client = new_client(self.config, self.metadata, self.clock)
-        self._link.connect(client)
+        self.link.connect(client)
         pool, metadata, metrics = self.pool, self.metadata, self.metrics
         metrics.gauge(Gauge.BUFFER_TOTAL, lambda _: pool.total)
         metrics.gauge(Gauge.BUFFER_AVAILABLE, lambda _: pool.available)
@@ -299,11 +308,11 @@ class ProducerParts:
         metrics.gauge(Gauge.REQUESTS_IN_FLIGHT, lambda _: client.in_flight_request_count())
         self.sender = Sender(
             client,
-            self._link,
+            self.link,
             metadata,
             self.accumulator,
             self._drainer,
-            self._returns,
+            self.returns,
             self.load,
             self.transaction_manager,
             self.config,

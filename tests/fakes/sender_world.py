@@ -1,4 +1,5 @@
-"""A sender with its real accumulator, metadata, transaction manager and recorder, and no network.
+"""A sender with all other parts of a real producer, and no network: ``ProducerParts`` builds them,
+as for a ``KafkaProducer``.
 
 Batches are made of real records (``v0``, ``v1``, ...), so that they can be split and read.
 """
@@ -8,22 +9,13 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Self
 
-from spark_kafka_sink.base.clock import NEVER
+from spark_kafka_sink.base.clock import NEVER, Clock
 from spark_kafka_sink.base.errors import ApiError, ErrorCode
 from spark_kafka_sink.config.parsing import parse_producer_config
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.batch_drainer import BatchDrainer
-from spark_kafka_sink.producer.accumulator.batch_filler import BatchFiller
-from spark_kafka_sink.producer.accumulator.batch_returns import BatchReturns
-from spark_kafka_sink.producer.accumulator.partition_load import PartitionLoad
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.lifecycle import Lifecycle, NetworkLink
-from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
-from spark_kafka_sink.producer.metrics.producer_metrics import ProducerMetrics
-from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.transaction.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.wiring import ProducerOptions, ProducerParts
 from spark_kafka_sink.protocol.cluster import (
     Cluster,
     Node,
@@ -117,6 +109,15 @@ def acknowledged(batch: ProducerBatch) -> bool:
     return batch.is_done and batch.error is None
 
 
+class StoppedThread:
+    """A network thread that never runs."""
+
+    def is_alive(self) -> bool:
+        return False
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
 class SenderWorld:
     """As a context manager it checks at its end that the client's answers were all used."""
 
@@ -137,63 +138,36 @@ class SenderWorld:
             "retry.backoff.max.ms": "100",
             "enable.idempotence": str(idempotent).lower(),
         }
+        if transactional_id is not None:
+            given["transactional.id"] = transactional_id
         given |= {name.replace("_", "."): str(value) for name, value in options.items()}
         self.config = parse_producer_config(given)
         self.clock = FakeClock()
         seed = (cluster or cluster_of([1, 1, 2])) if seeded else None
-        self.lifecycle, self.link = Lifecycle(), NetworkLink()
-        config, metrics = self.config, ProducerMetrics(self.clock)
-        self.metadata = Metadata(
-            config,
-            self.clock,
+        parts = ProducerParts(
+            ProducerOptions.of(self.config),
             seed,
-            wakeup=self.link.wakeup,
-            connection_failures=self.link.connection_failures,
-            random=lambda: 0.5,
-        )
-        self.pool = BufferPool(config.buffer_memory, self.clock)
-        self.accumulator = RecordAccumulator(config, self.clock, self.lifecycle, self.pool)
-        self.manager = (
-            TransactionManager(
-                self.lifecycle,
-                self.accumulator.incomplete,
-                self.link.wakeup,
-                transactional_id=transactional_id,
-            )
-            if idempotent
-            else None
-        )
-        self.recorder = ProduceRecorder(
-            self.clock, metrics, self.accumulator, transactional=transactional_id is not None
-        )
-        self.filler = BatchFiller(config, self.accumulator, self.recorder, lambda: None)
-        self.returns = BatchReturns(
-            config, self.accumulator, self.filler.limits, self.manager, random=lambda: 0.5
-        )
-        self.client = MockClient(
             self.clock,
-            self.metadata,
-            max_in_flight=config.max_in_flight_requests_per_connection,
+            client=None,
+            new_client=self._new_client,
+            start_thread=lambda run, name: StoppedThread(),  # the test calls the sender's rounds
+            random=lambda: 0.5,  # the middle of the spread: the backoff is exactly 100 ms
         )
-        self.link.connect(self.client)
-        self.sender = Sender(
-            self.client,
-            self.link,
-            self.metadata,
-            self.accumulator,
-            BatchDrainer(config, self.accumulator, self.filler, self.manager),
-            self.returns,
-            PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, self.clock),
-            self.manager,
-            config,
-            self.clock,
-            self.recorder,
-        )
+        self.lifecycle, self.link, self.pool = parts.lifecycle, parts.link, parts.pool
+        self.metadata, self.manager = parts.metadata, parts.transaction_manager
+        self.accumulator, self.filler = parts.accumulator, parts.filler
+        self.recorder, self.returns, self.sender = parts.recorder, parts.returns, parts.sender
         if idempotent and with_id:
             self.prepare_id()
             self.round()
         if established:
             self.establish()
+
+    def _new_client(self, config: ProducerConfig, metadata: Metadata, clock: Clock) -> MockClient:
+        self.client = MockClient(
+            self.clock, metadata, max_in_flight=config.max_in_flight_requests_per_connection
+        )
+        return self.client
 
     def __enter__(self) -> Self:
         return self

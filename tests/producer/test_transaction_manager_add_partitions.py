@@ -42,8 +42,9 @@ def test_data_goes_on_while_partitions_are_added() -> None:
 def test_the_sender_is_woken_for_a_new_partition_only() -> None:
     """It may have found the batch before its partition was in, and sleep."""
     with TransactionWorld(begun=True) as world:
+        world.append(TP0)
         before = world.client.wakeups
-        world.send()
+        world.manager.maybe_add_partition(TP0)
         assert world.client.wakeups == before + 1
         world.manager.maybe_add_partition(TP0)
         assert world.client.wakeups == before + 1
