@@ -1,12 +1,12 @@
-"""Columns to records, and records to batches: pure functions over Arrow and numpy.
+"""Converts columns to records, and records to record batches: pure functions over Arrow and numpy.
 
 Owns: a record's bytes. Never: a clock, a thread, a socket.
 
-``column_plan`` and ``arrow_schema`` assign roles to columns; ``record_columns`` and
-``record_headers`` check the columns and hold them. ``record_encoder`` and ``batch_cutter`` encode
-records and distribute them over batches (with ``varint``, ``gather``, ``encoded_slice``), and
-``single_record`` encodes one record. ``formats`` and ``json`` convert named columns to payloads.
-For a format with a schema, ``nodes`` describes the encoding. ``record_batch`` has the format of a
-batch, with ``compression``. ``log_records`` reads the batches of a log. ``partitioning`` chooses
-partitions.
+``column_plan`` and ``arrow_schema`` determine which column is the key, the value and so on.
+``record_columns`` and ``record_headers`` check and convert these columns. ``record_encoder`` and
+``batch_cutter`` encode the records and divide them into batches (with ``varint``, ``gather``,
+``encoded_slice``), and ``single_record`` encodes one record. ``formats`` and ``json`` build the key
+or value of a record from several columns. For a format with a schema, ``nodes`` describes how
+columns are encoded. ``record_batch`` is the format of a batch, and ``compression`` compresses it.
+``log_records`` reads the batches of a log. ``partitioning`` chooses partitions.
 """

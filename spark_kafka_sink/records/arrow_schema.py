@@ -1,8 +1,8 @@
-"""Reads the Arrow record batches that a caller passes to ``send_batch`` as columns of records.
+"""Converts the Arrow record batches that a caller passes to ``send_batch`` to columns of records.
 
-Owns: the meaning of each column of an Arrow schema, with the rules and the messages of the Spark
-sink (``datasource/write/schema.py``). This module belongs to step 3 of a record's way. Never:
-values of rows (``record_columns``).
+Owns: which column of an Arrow schema is the key, the value and so on, by the rules of the Spark
+sink and with its messages (``datasource/write/schema.py``). This module belongs to step 3 of a
+record's way (DESIGN.md). Never: values of rows (``record_columns``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _TIMESTAMP = "timestamp or int64 (milliseconds since the epoch)"
 
 
 def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
-    """The plan of a batch's columns. The argument ``topic`` overrides a topic column. Raises
-    SchemaError.
+    """Determines which columns of ``schema`` are the key, the value and so on.
+
+    If ``topic`` is given, a column ``topic`` is not used. Raises SchemaError.
     """
     topic = None if topic is None else topic.strip()
     topic_column = None
@@ -55,8 +56,8 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
 
 
 class ArrowBatchReader:
-    """Turns Arrow batches into columns of records. The plan of the last schema is cached, because
-    consecutive batches share a schema.
+    """Converts Arrow record batches to columns of records. Batches with the same schema share one
+    plan, which is made for the first of them.
     """
 
     __slots__ = ("_last",)
@@ -75,7 +76,7 @@ class ArrowBatchReader:
         )
 
     def columns(self, batch: object, topic: str | None, now_ms: int) -> RecordColumns:
-        """The rows of ``batch``, a pyarrow.RecordBatch, as columns. Raises SchemaError and
+        """Converts ``batch``, a pyarrow.RecordBatch, to columns of records. Raises SchemaError and
         DataError.
         """
         rows = self.checked(batch)
@@ -93,7 +94,7 @@ class ArrowBatchReader:
 
 
 def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> RecordColumns:
-    """A single record as columns of one row."""
+    """Creates columns with one row for a single record."""
     return RecordColumns(
         rows=1,
         topic=topic,
@@ -105,8 +106,11 @@ def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> Rec
 def _column(
     schema: pa.Schema, name: str, accepts: Callable[[pa.DataType], bool], wanted: str
 ) -> int | None:
-    """The index of the first column with exactly this ``name``. None if there is no such column.
-    Raises SchemaError if the column's type is not accepted.
+    """Finds the first column whose name is exactly ``name``, and returns its index. None if there
+    is no such column.
+
+    Raises SchemaError if ``accepts`` is false for its type. ``wanted`` describes the accepted types
+    for the message.
     """
     for index, field in enumerate(schema):
         if field.name == name:

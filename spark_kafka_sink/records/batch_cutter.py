@@ -1,7 +1,10 @@
-"""Distributes the rows of a chunk over batches.
+"""Divides the rows of a chunk into slices, one for each record batch.
 
-Owns: :func:`cut`, which splits every group of a chunk at the row that fills an open or a new batch,
-for all groups in one pass, and the resulting deltas. Never: bytes (``record_encoder``), the
+A *chunk* is the part of an Arrow batch that is encoded together, at most 4 or 8 MiB. Its rows are
+grouped by topic partition.
+
+Owns: :func:`cut`, which cuts each group where a record batch becomes full, for all groups in one
+pass; the offset and timestamp deltas that follow. Never: bytes (``record_encoder``), the
 accumulator's state (passed in as positions).
 """
 
@@ -27,13 +30,21 @@ _FULL = 16
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Slices of a chunk, each for one batch, in the order of the chunk's rows.
+    """The slices of a chunk, in the order of its rows. The rows of a slice go into one record
+    batch.
 
-    Each field except the deltas has one entry for each slice. ``groups`` is the group's number,
-    ``starts`` the first row and ``counts`` the number of rows. ``generations`` identifies the open
-    batch that the slice continues. 0 means that the slice begins a new batch. ``last`` is true if
-    the batch is full after the slice. The deltas have an entry for each row (in the order of
-    writing), or are one number for all rows.
+    These fields have an item for each slice:
+
+    * ``groups``: the index of its group (its topic partition).
+    * ``starts``, ``counts``: its first row, and the number of its rows.
+    * ``generations``: the number of the open batch that the slice continues, or 0 for a new batch.
+    * ``last``: whether the batch is full after the slice.
+    * ``first_offsets``: the offset delta of its first record.
+    * ``bases``: the base timestamp of its batch.
+    * ``max_timestamps``: the latest timestamp of its records.
+
+    ``offset_deltas`` and ``timestamp_deltas`` have an item for each row, or are one number for all
+    rows.
     """
 
     groups: Int64s
@@ -56,13 +67,16 @@ def cut(
     timestamps: Int64s | None,
     now_ms: int,
 ) -> Cuts:
-    """Splits the groups of rows (between the ``bounds``) into slices that each fit into one batch.
+    """Cuts each group of rows into slices, so that each slice fits into one record batch.
 
-    ``content`` is each record's size without length, attributes and deltas, in bytes. The sizes are
-    upper bounds: a record may become a byte smaller if its deltas are encoded in fewer bytes. So a
-    batch never exceeds its limit, unless its first record alone is larger than the limit. The rows
-    and ``timestamps`` are in the order of writing. If ``timestamps`` is None, all rows have the
-    timestamp ``now_ms``.
+    Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``. ``positions[g]`` is the position in
+    the open batch of its partition, and ``raw_limits`` the size of a new batch. ``content`` is the
+    size of each record without length, attributes and deltas, in bytes. If ``timestamps`` is None,
+    all rows have the timestamp ``now_ms``.
+
+    For the length, the attributes and the deltas of a record, the largest possible size is assumed.
+    So a batch never exceeds its limit, with one exception: a first record that is larger than the
+    limit alone.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
@@ -119,11 +133,12 @@ def _times(
 
 
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
-    """An upper bound of each record's size in bytes, for any position in any batch.
+    """An upper bound of the size of each record in bytes. It holds wherever the record is in its
+    batch.
 
-    ``content`` is the record's size without length, attributes and deltas. A batch may already have
-    ``before`` records. It gets at most ``rows`` more records, and at most ``limit`` raw bytes.
-    ``spread`` is the largest timestamp delta in ms.
+    ``content`` is the record's size without length, attributes and deltas. The size of the deltas
+    follows from the other arguments: the batch already has ``before`` records, gets at most
+    ``rows`` records and ``limit`` bytes more, and its largest timestamp delta is ``spread`` ms.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)
@@ -134,8 +149,9 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
 def _walk(
     ends: Int64s, bounds: Int64s, is_open: Bools, rooms: Int64s, limits: Int64s
 ) -> tuple[Int64s, Int64s, Bools]:
-    """Cuts every group into slices. Returns the first row of each slice, its group, and whether the
-    slice opens a new batch. Each round of the loop cuts one slice from each group.
+    """Cuts every group into slices. Returns three arrays with an item for each slice: its first
+    row, its group, and whether it begins a new batch. Each round of the loop cuts one slice from
+    each group.
     """
     live = np.arange(len(is_open))
     at, stop = bounds[:-1].copy(), bounds[1:]
@@ -157,7 +173,9 @@ def _walk(
 
 
 def _largest_delta(timestamps: Int64s | None, now_ms: int, open_bases: Int64s) -> int:
-    """The largest timestamp delta that a record may get, in ms, for any base timestamp."""
+    """The largest timestamp delta that any of these records can have, in ms. ``open_bases`` are the
+    base timestamps of the open batches.
+    """
     low, high = now_ms, now_ms
     if timestamps is not None:
         low, high = int(lowest(timestamps)), int(highest(timestamps))

@@ -1,6 +1,6 @@
-"""Joins small Arrow batches to larger batches.
+"""Joins small Arrow record batches into larger ones.
 
-Owns: :class:`BatchJoiner`. Never: the useful number of rows (the producer decides that), columns.
+Owns: :class:`BatchJoiner`. Never: the number of rows to aim at (the producer chooses it), columns.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ HOLD_MS = 100
 
 
 class BatchJoiner:
-    """The batches of an iterable, in order: small batches are joined, and empty batches are left
-    out.
+    """Returns the Arrow batches of an iterable in order. Joins small batches, and leaves out empty
+    batches.
 
-    A batch is copied only when it is joined to others. Joined batches have at most the rows and
-    bytes of one chunk. Batches whose rows may be larger than their bytes (dictionaries, runs) are
-    not joined. ``now_ms`` is a monotonic clock.
+    A batch is copied only if it is joined. A joined batch has at most the rows and bytes of one
+    chunk. Batches with dictionary or run-end encoded columns are not joined: their rows may need
+    more memory than their bytes in Arrow. ``now_ms`` is a monotonic clock.
 
-    ``waiting(delay_ms)`` is the producer's ``waiting_for_input``, which returns the context for a
-    wait for input. During this wait, the producer delays the sending of open batches by
-    ``delay_ms``, in addition to linger.ms. Otherwise a partition's open batch could be sent just
-    before it gets the joined rows.
+    ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
+    manager for the time in which this object waits for the next batch. In that time, the producer
+    sends open record batches ``delay_ms`` later than linger.ms. Otherwise it could send a record
+    batch just before the joined rows arrive, which would fill it.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -53,9 +53,9 @@ class BatchJoiner:
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """Returns the next batch, or None at the end of the iterable.
 
-        A batch with fewer than the wanted rows is joined to the next batches, if they arrive within
-        :data:`HOLD_MS` and fit into one chunk. Raises the iterator's exceptions. If the iterator
-        raises an Exception, the batches that it returned before are returned first.
+        If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it, if
+        they arrive within :data:`HOLD_MS` and fit into one chunk. An exception of the iterator is
+        raised here, after all batches before it were returned.
         """
         if self._error is not None:
             raise self._error
@@ -92,9 +92,11 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """True if the rows of this schema may be larger than their bytes in Arrow, because of
-        dictionaries. Cached, because most batches have the same schema, which may have hundreds of
-        columns.
+        """True if rows of this schema may need more memory than their bytes in Arrow, because of
+        dictionaries.
+
+        The result is cached, because a schema may have hundreds of columns, and most batches have
+        the same schema.
         """
         if self._schema is None or schema != self._schema:
             self._schema = schema
@@ -106,8 +108,8 @@ class BatchJoiner:
 
 
 def _type_may_expand(type_: pa.DataType) -> bool:
-    """True if the type's values may decode to more bytes than ``nbytes`` counts. Also true for
-    dictionaries that can't be joined.
+    """True if decoded values of this type may have more bytes than ``nbytes`` shows: for
+    dictionaries and run-end encoded values.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _type_may_expand(type_.storage_type)

@@ -1,7 +1,8 @@
-"""The roles of a DataFrame's columns, which the driver determines once and every task uses.
+"""The roles of a DataFrame's columns: which column is the key, the value and so on. The driver
+determines them once, and every task uses them.
 
-Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark often starts new processes for planning and
-committing. Only tasks need Arrow, and loading it would cost each of these processes half a second.
+Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark often starts a new process for planning or
+committing, which does not need Arrow. Loading Arrow would take half a second there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ IntervalUnits: TypeAlias = "str | tuple[IntervalUnits, ...] | None"
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column with its name in JSON or as a header's key. ``units`` are the units of its
+    """A column, with the name that it has in JSON or as a header. ``index`` is its index in Spark's
+    batch.
+
+    ``units`` are the units of its intervals, such as ``DAY TO SECOND``. None if it has no
     intervals.
     """
 
@@ -36,14 +40,15 @@ class NamedColumn:
 class ComposedColumns:
     """Columns that together form a record's key or value.
 
-    * ``is_struct``: true if the columns are the fields of a single struct column. A null struct is
-      a null payload.
-    * ``encoding``: the encoding for a format with a schema. If ``is_bare``, it encodes the value of
-      the only column. Otherwise it encodes a struct of all columns.
-    * ``header``: name and value of a header for each record whose payload is not null.
-    * ``nulls_are_null``: true if a row whose columns are all null has a null payload.
-    * ``json``: the options of JSON.
-    * ``by_topic``: the encoding and header for each topic, in place of ``encoding`` and ``header``.
+    * ``is_struct``: true if the only column is a struct, and the key or value has its fields. If
+      the struct is null, the key or value is null.
+    * ``encoding``: how to encode the columns, for a format with a schema. If ``is_bare`` is true,
+      it is for the value of the only column. Otherwise it is for a struct with all columns.
+    * ``header``: name and value of a header that each record gets whose key or value is not null.
+    * ``nulls_are_null``: true if the key or value is null when all columns are null.
+    * ``json``: the options for JSON.
+    * ``by_topic``: pairs of a topic and its columns, if each topic has its own schema. ``encoding``
+      and ``header`` are then not used.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -59,7 +64,9 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:
-    """A column that orders changes, or the field at ``path`` within this column."""
+    """A column whose values order the changes of a change feed. With ``path``, it is a field inside
+    of the column, such as ``("lsn",)`` in the column ``source``.
+    """
 
     index: int
     path: tuple[str, ...] = ()
@@ -67,12 +74,12 @@ class OrderColumn:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The columns of a change's value in Debezium's form.
+    """The columns from which the sink builds Debezium's envelope of a change.
 
-    ``columns`` are the fields of ``before`` and ``after``. ``source`` and ``time`` are the indexes
-    of the columns in Spark's batch with the source and the time of a change. Each is None if there
-    is no such column. ``name`` is the name that the sink writes to the field ``source``, if the
-    sink creates this field.
+    ``columns`` are the table's columns, which become the fields of ``before`` and ``after``.
+    ``source`` and ``time`` are the indexes of the columns with the source and the time of the
+    change, or None if there are none. Without a column ``source`` the sink builds that field, and
+    writes ``name`` into it.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -83,17 +90,18 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """The roles of the columns of a change feed. Made once on the driver.
+    """The roles of a change feed's columns. Made once on the driver.
 
-    * ``column``: the index of the column with the change types.
+    In a task, columns are appended to the columns of Spark's batch, in this order: the fields of
+    the row (``row_fields``), the five columns of the envelope, the marks (``records/changes/``).
+
+    * ``column``: the index of the column with the types of changes.
     * ``width``: the number of columns of Spark's batch.
-    * ``images``: the two columns with the row before and the row after a change. None if Spark's
-      batch has the row itself.
-    * ``row_fields``: the number of fields of ``images``, which become columns after Spark's
-      columns.
-    * ``envelope``: the columns of Debezium's envelope, after the columns of ``row_fields``.
-
-    The last column has the marks (``records/changes/``).
+    * ``order``: the columns that order the changes.
+    * ``images``: the indexes of the two struct columns with the row before and after a change. None
+      if the row's columns are in Spark's batch itself.
+    * ``row_fields``: the number of fields of these structs. 0 without ``images``.
+    * ``envelope``: the columns of the envelope. None if the sink writes no envelopes.
     """
 
     changelog: Changelog
@@ -106,7 +114,9 @@ class ChangePlan:
 
     @property
     def envelope_at(self) -> int:
-        """The index of the first of the envelope's five columns."""
+        """The index of the first of the envelope's five columns. They come after the fields of the
+        row.
+        """
         return self.width + self.row_fields
 
     @property
@@ -124,18 +134,18 @@ ENVELOPE: Final = ("before", "after", "source", "op", "ts_ms")
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """The roles of the columns of the incoming Arrow batches: key, value and so on. Picklable.
+    """The roles of the columns in Spark's Arrow batches: key, value, topic and so on. Picklable.
 
-    ``topic`` is the value of the option ``topic``, without surrounding blanks. If it is set, no
-    topic column is read. The fields ``*_column`` are indexes of the batch's columns, or None if the
-    DataFrame has no such column. The types are read from each batch, because Spark sends several
-    Arrow types for one Spark type.
+    ``topic`` is the option ``topic``, without blanks around it. If it is set, a column ``topic`` is
+    not used. The fields ``*_column`` are indexes of columns, or None if the DataFrame has no such
+    column. The types of the columns are not in the plan, because Spark may send one Spark type as
+    several Arrow types.
 
-    ``key``, ``value`` and ``headers`` are the columns that an option names for this part of a
-    record. The corresponding ``*_column`` is then None.
+    ``key``, ``value`` and ``headers`` are set if an option names the columns for this part of the
+    record, such as ``keyColumns``. ``key_column`` and so on are then None.
 
     * ``keys_required``: true if a null key is an error, because brokers would reject its record.
-    * ``log_topics``: the topics of the commit log, which accept no rows.
+    * ``log_topics``: the topics of commit logs. A row with such a topic is an error.
     * ``changes``: the plan of a change feed. None if the rows are not changes.
     """
 
@@ -156,5 +166,7 @@ class ColumnPlan:
 
     @property
     def names_columns(self) -> bool:
-        """True if options name columns. A task then needs more memory than for the batch alone."""
+        """True if options such as ``valueColumns`` name columns. The task then builds keys or
+        values from columns, which takes memory in addition to the batch.
+        """
         return bool(self.value or self.key or self.headers)

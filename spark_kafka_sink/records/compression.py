@@ -1,9 +1,10 @@
-"""Compression of the records section of a batch, compatible with Kafka's Java client.
+"""Compresses the records of a batch, compatible with Kafka's Java client.
 
-Owns: :class:`Codec` (type and level; a section is one compressed stream), decompression with a size
-limit, and :class:`CompressionRatioEstimator` (Java's class). Never: batches.
+Owns: :class:`Codec` (type and level), decompression with a size limit, and
+:class:`CompressionRatioEstimator` (Java's class). Never: batches.
 
-Every codec releases the interpreter lock while it works.
+The records of a batch are one compressed stream. Every codec releases Python's interpreter lock
+while it works.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class CompressionType(IntEnum):
 
     @property
     def min_produce_version(self) -> int:
-        """The first version of Produce that accepts batches of this type. 0 if all versions accept
-        them.
+        """The first version of the Produce request in which brokers accept this type. 0 if they
+        accept it in every version.
         """
         return _MIN_PRODUCE_VERSION.get(self, 0)
 
@@ -67,10 +68,11 @@ _MIN_PRODUCE_VERSION = {CompressionType.ZSTD: 7}
 class Codec:
     """A compression type and its level. If the level is None, the type's default level is used.
 
-    The levels have the meaning of the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4
-    1..17. **lz4**: Java uses the fast compressor for level 9 (its default), and the high compressor
-    for all other levels. So here level 9 is lz4's level 0, levels 1 and 2 are the lowest high level
-    (3), and level 17 is the library's highest level (16).
+    The levels mean the same as in the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4
+    1..17. For **lz4**, Java uses its fast compressor for level 9 (the default), and its high
+    compressor for all other levels. The lz4 library used here has other numbers. So Java's level 9
+    becomes level 0, levels 1 and 2 become 3 (the lowest high level), and level 17 becomes 16 (the
+    highest).
     """
 
     type: CompressionType = CompressionType.NONE
@@ -80,7 +82,9 @@ class Codec:
     def parse(
         cls, name: str, *, gzip_level: int = -1, lz4_level: int = 9, zstd_level: int = 3
     ) -> Codec:
-        """The codec for a name of compression.type (in any case) and the three level options."""
+        """Creates the codec for a value of ``compression.type`` (in any case) and the three options
+        for levels.
+        """
         kind = CompressionType[name.upper()]
         levels = {
             CompressionType.GZIP: gzip_level,
@@ -91,7 +95,7 @@ class Codec:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Codec:
-        """The codec that a producer's options select."""
+        """Creates the codec that a producer's options select."""
         return cls.parse(
             config.compression_type,
             gzip_level=config.compression_gzip_level,
@@ -108,7 +112,9 @@ class Codec:
         return self.type is CompressionType.NONE
 
     def compress(self, buffers: Sequence[Buffer]) -> bytes:
-        """Compresses all ``buffers`` as one stream. The type NONE only concatenates the buffers."""
+        """Compresses ``buffers``, one after another, as one stream. With the type NONE they are
+        only joined.
+        """
         if self.type is CompressionType.GZIP:
             stream = zlib.compressobj(-1 if self.level is None else self.level, wbits=_GZIP)
             return b"".join([*(stream.compress(b) for b in buffers), stream.flush()])
@@ -132,10 +138,10 @@ class Codec:
         return bytes(data)
 
     def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-        """Decompresses ``data``, which :meth:`compress` or Java's client has compressed.
+        """Decompresses ``data`` that :meth:`compress` or Java's client has written.
 
-        Raises CorruptRecordError if the stream is damaged, ends early or holds more than
-        ``max_size`` bytes. It never allocates much more memory than ``max_size``.
+        Raises CorruptRecordError if the stream is damaged, is incomplete, or has more than
+        ``max_size`` bytes when decompressed. Allocates little more memory than ``max_size``.
         """
         try:
             out = _DECOMPRESS[self.type](data, max_size)
@@ -146,12 +152,12 @@ class Codec:
         return out
 
     def stream(self, data: Buffer) -> Iterator[Buffer]:
-        """Yields the decompressed ``data`` in chunks.
+        """Decompresses ``data``, and yields the result in chunks.
 
-        Because of the chunks, a decompression bomb needs no more memory than one chunk (at most 64
-        MiB, for snappy) and the window of its codec (at most 128 MiB, for zstd). If gzip or zstd
-        data consist of several streams, all streams are read, as Java's client does. Raises
-        CorruptRecordError if the stream is damaged or ends early.
+        So data that expands to a huge size needs no more memory than one chunk (at most 64 MiB, for
+        snappy) and the window of its codec (at most 128 MiB, for zstd). If gzip or zstd data
+        consist of several streams, all are read, as in Java's client. Raises CorruptRecordError if
+        the data are damaged or incomplete.
         """
         try:
             yield from _STREAM[self.type](data)
@@ -206,8 +212,8 @@ def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
 
 
 def _unxerial(data: Buffer, max_size: int) -> bytes:
-    """Decompresses snappy data. Like Java's client and librdkafka, accepts xerial's framing and a
-    single raw block.
+    """Decompresses snappy data in one of two forms: with the framing of xerial's snappy-java, or as
+    one raw block. Java's client and librdkafka accept both.
     """
     out = bytearray()
     for block in _snappy_blocks(memoryview(data)):
@@ -298,8 +304,8 @@ def _unzstd_stream(data: Buffer) -> Iterator[Buffer]:
 
 
 def _zstd_content_size(frame: memoryview) -> int | None:
-    """The content size in the header of a zstd frame (RFC 8878, 3.1.1.1). None if the header has no
-    content size.
+    """Reads the size of the content from the header of a zstd frame (RFC 8878, 3.1.1.1). None if
+    the header does not have it.
     """
     if len(frame) < 5 or bytes(frame[:4]) != b"\x28\xb5\x2f\xfd":
         raise EOFError
@@ -334,11 +340,11 @@ _RISE, _FALL = 0.05, 0.005
 
 
 class CompressionRatioEstimator:
-    """Estimates the compression ratio of each topic from its earlier batches. The first estimate is
-    1.
+    """Estimates how well the next batch of a topic will compress, from the topic's earlier batches.
+    The first estimate is 1 (no compression).
 
-    Two threads may close batches. There is no lock, because an update that overwrites a concurrent
-    update only loses the ratio of one batch.
+    Two threads may update the estimate at the same time, and there is no lock. If one update
+    overwrites another, only the ratio of one batch is lost.
     """
 
     __slots__ = ("_ratios",)
@@ -347,14 +353,15 @@ class CompressionRatioEstimator:
         self._ratios: dict[tuple[str, CompressionType], float] = {}
 
     def estimation(self, topic: str, codec: Codec) -> float:
-        """The expected ratio of compressed size to raw size. It is 1 for the type NONE."""
+        """The estimated ratio of compressed size to raw size. 1 for the type NONE."""
         return self._ratios.get((topic, codec.type), 1.0)
 
     def update(self, topic: str, codec: Codec, observed: float) -> float:
-        """Adjusts the topic's estimate to the ratio of a batch, and returns the estimate.
+        """Changes the topic's estimate after a batch with the ratio ``observed``. Returns the new
+        estimate.
 
-        The estimate rises immediately to a higher ratio, by at least 0.05. It falls by at most
-        0.005.
+        If the ratio is higher, the estimate becomes that ratio, but rises by at least 0.05. If it
+        is lower, the estimate falls by at most 0.005.
         """
         if codec.is_none:
             return 1.0

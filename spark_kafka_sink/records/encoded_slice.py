@@ -1,4 +1,7 @@
-"""The values that the records room passes to the accumulator: positions and encoded slices."""
+"""The values that ``records`` and the accumulator exchange: positions in open batches, and slices.
+
+A *slice* is a number of encoded records for one record batch.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 
 
 class OpenPosition(NamedTuple):
-    """The position at which encoding continues in a partition's open batch.
+    """The position in a partition's open batch at which the next record will be encoded.
 
-    ``generation`` is a number that identifies the open batch, and is never used for another batch.
-    It is 0 if no batch is open. ``record_count`` is the offset delta of the next record.
-    ``base_timestamp`` is the timestamp of the batch's first record in milliseconds. It has no
-    meaning if no batch is open. ``room`` is the number of *raw* (uncompressed, encoded) bytes that
-    still fit into the batch.
+    * ``generation``: the unique number of the open batch. 0 if no batch is open.
+    * ``record_count``: the number of records in the batch, which is the next record's offset delta.
+    * ``base_timestamp``: the timestamp of the batch's first record in ms. Not used if no batch is
+      open.
+    * ``room``: the bytes that still fit into the batch. They are *raw*: encoded, and not
+      compressed.
     """
 
     generation: int
@@ -33,23 +37,25 @@ OpenPositions = npt.NDArray[np.int64]
 
 
 def open_positions(numbers: Sequence[int]) -> OpenPositions:
-    """Builds positions from ``numbers``, which has the fields of one :class:`OpenPosition` after
-    another.
+    """Converts numbers to an array with a row for each position. ``numbers`` has the four fields of
+    the first :class:`OpenPosition`, then of the second, and so on.
     """
     return np.array(numbers, np.int64).reshape(-1, 4)
 
 
 class EncodedSlice(NamedTuple):
-    """Finished record bytes of one partition, for one batch.
+    """Encoded records of one partition, for one record batch.
 
-    ``data`` views a chunk's encode buffer, and keeps the whole buffer in memory (rule R5).
-    ``generation`` identifies the open batch that the slice continues. If it is 0, the slice opens a
-    new batch. The offset deltas in ``data`` begin at ``first_offset_delta``, and the timestamp
-    deltas count from ``base_timestamp``. ``last`` is true if the batch is full after the slice.
-    ``first_row`` is the index of the slice's first row in the order of the chunk's groups. It is
-    needed if the slice must be encoded again. ``largest_record`` is the size in bytes of the
-    largest record of the whole chunk. As in Java, it is estimated as the size of a batch with only
-    that record. It is 0 if the size is unknown.
+    * ``data``: the bytes, a view of the buffer of a whole chunk. The view keeps that buffer in
+      memory (rule R5 of DESIGN.md).
+    * ``generation``: the number of the open batch that the records continue. 0 for a new batch.
+    * ``first_offset_delta``: the offset delta of the first record.
+    * ``base_timestamp``: the timestamp that the timestamp deltas count from.
+    * ``last``: whether the batch is full after these records.
+    * ``first_row``: the index of the first row, if the rows of the chunk are ordered by partition.
+      Used to encode the slice again.
+    * ``largest_record``: the size of the largest record in the chunk, in bytes, estimated as in
+      Java: as a batch with only that record. 0 if it is unknown.
     """
 
     tp: TopicPartition
@@ -66,11 +72,12 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """The slices of a chunk in order, with a sequence for each field of :class:`EncodedSlice`.
+    """The slices of a chunk, in order. Each field has an item per slice, with the value of the
+    field of :class:`EncodedSlice`.
 
-    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. A chunk may have slices for a
-    thousand partitions. So there is no object for each slice, which would keep the garbage
-    collector busy.
+    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. There is no object for each slice,
+    because a chunk may have slices for a thousand partitions, and Python's garbage collector would
+    have to visit all these objects.
     """
 
     tps: Sequence[TopicPartition]
@@ -109,8 +116,8 @@ class EncodedSlices:
         )
 
     def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
-        """Yields the fields of each slice that the accumulator needs: all fields except the bytes
-        and the first row.
+        """Yields the fields that the accumulator needs to append a slice: all except the bytes and
+        the first row.
         """
         return zip(
             self.tps,

@@ -1,14 +1,14 @@
-"""Concatenates byte strings from many Arrow columns into one buffer.
+"""Joins byte strings from many Arrow columns in one buffer.
 
-Owns: lengths and validity of Arrow binary columns as numpy arrays, the items of lists, and
-:class:`Gather`, which concatenates byte strings of many columns, in any order of rows. Never: the
-meaning of the bytes.
+Owns: lengths and nulls of Arrow binary columns as numpy arrays, the items of lists, and
+:class:`Gather`, which joins byte strings of many columns in any order of rows. Never: the meaning
+of the bytes.
 
-In the fast variant, Arrow copies the strings. A *binary view* array has an entry for every string.
-An entry contains a string of up to 12 bytes itself. For a longer string it has a buffer index and
-an offset. One cast to binary copies all strings in order, in about 4 ns each, so no ``take`` of
-keys and values is needed before. Arrow has this cast since about version 20. With older versions,
-``take`` copies the strings from one pool.
+Arrow copies the strings with its type *binary view*. A binary view array has an entry of 16 bytes
+for each string: the string itself if it has up to 12 bytes, otherwise a buffer's index and an
+offset. One cast to binary then copies all strings in order, in about 4 ns each. So the entries are
+put into the wanted order, and no ``take`` is needed before. Arrow has this cast since about version
+20. With older versions, ``take`` copies the strings.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 
 
 def offsets_of(array: pa.Array) -> Indices:
-    """The ``len(array) + 1`` offsets of an array of binary, string or list type (or its large
-    variant).
+    """The ``len(array) + 1`` offsets of an array of binary, string or list type, or of its large
+    variant.
 
-    The offsets are not copied. They count from the start of the data buffer, even if the array is a
-    slice.
+    The offsets are not copied. If the array is a slice, they still count from the start of the data
+    buffer.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -58,8 +58,8 @@ def offsets_of(array: pa.Array) -> Indices:
 
 
 def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The items in all rows of a list or map array, and the ``len(array) + 1`` offsets that
-    separate the rows.
+    """The items of all rows of a list or map array in one array, and offsets. Row i has the items
+    ``offsets[i]`` to ``offsets[i + 1] - 1``.
     """
     valid = valid_of(array)
     if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
@@ -77,7 +77,7 @@ def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """The mask of the values that are not null. None if the array has no nulls."""
+    """The mask of the values that are not null. None instead of a mask if no value is null."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -91,8 +91,8 @@ def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The length of each value in bytes. It is 0 for a null, although in Arrow a null may have
-    hidden bytes.
+    """The length of each value in bytes. The length of a null is 0, even if Arrow has bytes
+    for it.
     """
     if array.type.id == _VIEW:
         lengths = _views_of(array).view(np.int32)[::4].astype(np.int64)
@@ -106,14 +106,16 @@ def lengths_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """The length of each value in bytes. It is -1 for a null, as in Kafka's encoding."""
+    """The length of each value in bytes. The length of a null is -1, as in Kafka's record
+    format.
+    """
     lengths, valid = lengths_of(array), valid_of(array)
     return lengths if valid is None else np.where(valid, lengths, -1)
 
 
 def span_of(array: pa.Array) -> int:
-    """An upper bound of the total size of all values in bytes. For most types no pass over the rows
-    is needed.
+    """An upper bound of the size of all values together, in bytes. For most types it is found
+    without looking at each row.
     """
     if array.type.id == _VIEW:
         return int(lengths_of(array).sum())
@@ -122,8 +124,8 @@ def span_of(array: pa.Array) -> int:
 
 
 def filtered_views(array: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """The entries of a binary array where ``kept`` is true, as views of the same bytes. If this
-    version of Arrow can't cast views, the bytes are copied instead.
+    """The entries of a binary array where ``kept`` is true. They are views of the same bytes. If
+    this version of Arrow can't cast views, they are copies.
     """
     if not VIEWS_WORK:
         return array.filter(bools(kept))
@@ -139,15 +141,15 @@ def _as_views(array: pa.Array) -> pa.Array:
 
 
 def _views_of(array: pa.Array) -> npt.NDArray[np.complex128]:
-    """The views of a binary view array as numpy's complex128, because this is numpy's only type of
-    16 bytes. So a view is moved as a whole.
+    """The 16-byte entries of a binary view array, as a numpy array. The numpy type is complex128,
+    because numpy has no other type of 16 bytes.
     """
     return np.frombuffer(array.buffers()[1], np.complex128, len(array), array.offset * 16)
 
 
 def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """The running totals of ``counts``, beginning with 0: the Arrow offsets of strings with these
-    lengths.
+    """The running totals of ``counts``, with 0 in front: ``[2, 3]`` becomes ``[0, 2, 5]``. For the
+    lengths of strings, these are Arrow's offsets.
     """
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
@@ -157,7 +159,7 @@ def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArr
 def binary_of(
     offsets: Indices, data: pa.Buffer, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """A large binary array with these ``offsets`` and ``data``. It is null where ``valid`` is
+    """Creates a large binary array from ``offsets`` and ``data``. It is null where ``valid`` is
     false.
     """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
@@ -165,7 +167,7 @@ def binary_of(
 
 
 def binary_array(texts: Sequence[bytes]) -> pa.Array:
-    """A large binary array of ``texts``."""
+    """Creates a large binary array from ``texts``."""
     ends = ends_of(np.array([len(text) for text in texts]))
     return binary_of(ends, pa.py_buffer(b"".join(texts)))
 
@@ -173,15 +175,15 @@ def binary_array(texts: Sequence[bytes]) -> pa.Array:
 def integers(
     values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """A numpy array as Arrow integers. Does not call pa.array(), because that function imports
-    pandas if pandas is installed.
+    """Converts a numpy array to Arrow integers. Does not call pa.array(), which would import pandas
+    if it is installed.
     """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def bools(flags: npt.NDArray[np.bool_]) -> pa.Array:
-    """A numpy mask as Arrow booleans, for example for ``filter``."""
+    """Converts a numpy mask to Arrow booleans, for example for ``filter``."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, _bits(flags)])
 
 
@@ -190,34 +192,35 @@ def _bits(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 
 
 class Gather(Protocol):
-    """Collects strings in numbered ``slots``; :meth:`join` concatenates them in the order of the
-    slots.
+    """Joins many byte strings in one buffer. The buffer has numbered *slots*; each string is put
+    into a slot, in any order, and :meth:`join` joins the slots in the order of their numbers.
 
-    Every slot must be filled once. The argument ``slots`` is an array of slot numbers, or a slice.
+    Each slot must be filled exactly once. ``slots`` is an array of slot numbers, or a slice of
+    them.
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
-        """Puts a string of at most 8 bytes into each slot."""
+        """Puts a string of at most 8 bytes into each of ``slots``."""
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
-        """Puts ``first`` followed by ``second`` into each slot, at most 12 bytes together."""
+        """Puts two strings, joined, into each of ``slots``. Together they have at most 12 bytes."""
         ...
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        """Puts the entries of a binary column into slots: entry ``rows[i]`` into the i-th of
-        ``slots``, or entry i if ``rows`` is None. Nulls become empty strings.
+        """Puts the entry ``rows[i]`` of a binary column into the slot ``slots[i]``. If ``rows`` is
+        None, it is entry i. A null becomes an empty string.
         """
         ...
 
     def join(self, size: int) -> pa.Buffer:
-        """The concatenation of all slots. ``size`` is its size in bytes."""
+        """Joins all slots in one buffer. ``size`` is the total size in bytes."""
         ...
 
 
 class _Scratch(threading.local):
-    """Memory for views, which each thread reuses, because writing to new pages of memory is
-    slow.
+    """Memory for binary views, which each thread uses again and again. Fresh memory would be
+    slower, because the operating system must provide new pages.
     """
 
     def __init__(self) -> None:
@@ -238,10 +241,10 @@ _scratch = _Scratch()
 
 
 class ViewGather:
-    """A :class:`Gather` with Arrow's binary views: only the final cast copies bytes.
+    """A :class:`Gather` that builds Arrow binary views: only the final cast copies bytes.
 
-    A thread may use only one instance at a time, because the next instance reuses the views'
-    memory.
+    The memory for the views belongs to the thread. So a thread must finish one instance before it
+    creates the next.
     """
 
     def __init__(self, slots: int) -> None:
@@ -286,8 +289,8 @@ class ViewGather:
 
 
 class TakeGather:
-    """A :class:`Gather` that copies all bytes into one pool and uses Arrow's ``take``, for versions
-    of Arrow that can't cast views.
+    """A :class:`Gather` for versions of Arrow that can't cast views. It copies all bytes into one
+    buffer, and then uses Arrow's ``take``.
     """
 
     def __init__(self, slots: int) -> None:
@@ -354,10 +357,10 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """Returns the array with a data buffer that begins at the array's first byte, if the data
-    buffer is larger than 2 GiB. Otherwise returns the array itself.
+    """Returns an equal array whose data buffer is small enough for views.
 
-    The offset of a view has only 31 bits, so a larger buffer can't be addressed from its beginning.
+    The offset in a view has only 31 bits. If the data buffer has more than 2 GiB, the result has a
+    buffer that begins at the array's first byte. Otherwise the result is the array itself.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:
@@ -372,8 +375,8 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
 
 
 def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
-    """Concatenates ``first`` and ``second``. The result is 16 bytes, as a low and a high 64-bit
-    integer.
+    """Joins ``first`` and ``second`` to at most 16 bytes, as two 64-bit integers: the lower and the
+    upper 8 bytes.
     """
     # numpy shifts by 64 to zero, which is right for an empty ``first``.
     return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))
@@ -396,5 +399,5 @@ VIEWS_WORK = _views_work()
 
 
 def new_gather(slots: int) -> Gather:
-    """The fastest gather that this version of Arrow supports."""
+    """Creates the fastest kind of :class:`Gather` that this version of Arrow supports."""
     return ViewGather(slots) if VIEWS_WORK else TakeGather(slots)

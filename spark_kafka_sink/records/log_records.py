@@ -1,9 +1,10 @@
-"""Decodes fetched batches and transaction markers of a log.
+"""Decodes fetched batches of a log: records, and transaction markers.
 
-Owns: :func:`read_batches`, which trusts no input: it searches keys in a topic that other clients
-may write to. Never: fetching the bytes (``protocol/log_requests.py``), the meaning of a record, the
-outcome of transactions (``transactions/commit_log/log_reader.py``). Only the driver uses this
-module, to read a few records of its commit log, so records are decoded one by one.
+Owns: :func:`read_batches`, which finds records by their keys. It trusts no input, because other
+clients may write to the topic. Never: fetching the bytes (``protocol/log_requests.py``), the
+meaning of a record, the outcome of transactions (``transactions/commit_log/log_reader.py``). Only
+the driver uses this module, to read a few records of its commit log. So records are decoded one by
+one.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A batch of the log: its header, and its compressed records (``section``).
+    """A record batch of the log: its header, and its records, which may be compressed
+    (``section``).
 
-    If compaction removes records from a batch, even all of them, the batch keeps its range of
+    Compaction may remove records from a batch, even all of them. The batch keeps its range of
     offsets.
     """
 
@@ -97,8 +99,8 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The reason why the record at ``offset`` and the later records of its batch can't be read. The
-    one-line ``reason`` contains no bytes of the log.
+    """Why the record at ``offset``, and all later records of its batch, can't be read. ``reason``
+    is one line of text, and contains no bytes of the log.
     """
 
     offset: int
@@ -107,15 +109,16 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """A batch with the ``records`` whose keys match.
+    """A batch of the log, with those of its records whose keys the caller wants.
 
-    ``producer_id`` is -1 without idempotence. A ``control`` batch ends the producer's transaction
-    with ``marker``. A ``marker`` of None is a control record of another kind.
+    ``producer_id`` is -1 if the producer is not idempotent. If ``control`` is true, the batch is a
+    control batch: ``marker`` is its transaction marker, or None for a control record of another
+    kind.
 
-    ``unreadable`` is None if every matching record was read. Otherwise a matching record exists, or
-    may exist, that can't be read, and ``records`` are the records before it. If ``header_known`` is
-    False, the batch's header is unreadable: nothing more is known of the batch, and its first and
-    last offset are both the base offset.
+    ``unreadable`` is None if all wanted records could be read. Otherwise a record that is wanted,
+    or may be wanted, can't be read, and ``records`` are only the wanted records before it. If
+    ``header_known`` is False, the header can't be read either: then only the batch's base offset is
+    known, and it is also used as the last offset.
     """
 
     base_offset: int
@@ -142,23 +145,27 @@ def read_batches(
     *,
     transactional: bool = True,
 ) -> Iterator[ReadBatch]:
-    """Yields the batches of ``fetched``, each with the records whose key is ``wanted``.
+    """Yields the batches of ``fetched``, each with the records for whose key ``wanted`` returns
+    true.
 
-    Batches that end before the fetch offset are left out. Records of all transactions are returned,
-    committed or not. If ``transactional`` is true, only records of transactional batches are read.
-    Of other batches, only the header is read, because this package did not write them. If
-    ``transactional`` is false, only records of batches without a transaction are read.
+    Batches that end before the fetch offset are left out. Records are returned whether their
+    transaction is committed or not. With ``transactional`` true, records are read from
+    transactional batches only, because this package writes no others to its commit log. With
+    ``transactional`` false, records are read from batches without a transaction only. Of all other
+    batches, only the header is read.
 
-    Keys are compared before values are read, and only values of matching keys are kept, at most
-    about ``max_kept`` bytes for each batch. Every matching key must contain the bytes ``mention``.
-    A batch without these bytes is not parsed. Some batches can't be read: they are too large, have
-    malformed records or a wrong checksum, or can't be decompressed. Such a batch is ``unreadable``
-    for the keys that it contains. For all other keys it counts as a batch without records. Reading
-    a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which is less
-    than a second of work. So a caller can check its clock between batches.
+    ``mention`` is a byte string that every wanted key contains. A batch that does not contain it is
+    skipped without decoding its records. Values are decoded for wanted keys only, up to about
+    ``max_kept`` bytes per batch.
 
-    No content of the bytes raises an error. After a batch with an impossible length, reading ends.
-    Raises IllegalStateError if the fetch failed.
+    Some batches can't be read: they are too large, have malformed records or a wrong checksum, or
+    can't be decompressed. If such a batch contains ``mention``, it is yielded with ``unreadable``.
+    Otherwise it counts as a batch without wanted records. Reading one batch stops after
+    :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records. That takes less than a second, so a
+    caller can check its deadline between batches.
+
+    No content of the log raises an error. If a batch has an impossible length, the iteration ends.
+    Raises IllegalStateError if ``fetched`` has an error code.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")
@@ -195,8 +202,8 @@ def read_batches(
 
 
 def whole_batches(data: Buffer) -> Iterator[LogBatch]:
-    """Yields the complete batches of fetched bytes. The next fetch returns a batch that is
-    incomplete here.
+    """Yields the complete batches in fetched bytes. An incomplete batch at the end is left out: the
+    next fetch returns it.
 
     Raises CorruptRecordError for a batch that can't be read.
     """
@@ -210,9 +217,7 @@ def whole_batches(data: Buffer) -> Iterator[LogBatch]:
 
 
 def marker_of(batch: LogBatch) -> ControlType | None:
-    """The type of the transaction marker in a control batch. None if the control record is not a
-    transaction marker.
-    """
+    """The transaction marker in a control batch. None if it is a control record of another kind."""
     return _Walk(batch).marker()
 
 
@@ -255,7 +260,7 @@ def _header_of(batch: LogBatch) -> ReadBatch:
 
 
 class _Walk:
-    """Iterates over one batch's records, and decompresses them chunk by chunk."""
+    """Reads the records of one batch in order, and decompresses them chunk by chunk."""
 
     __slots__ = ("_at", "_batch", "_before", "_chunk", "_chunks", "kept", "offset")
 
@@ -278,8 +283,8 @@ class _Walk:
         return islice(stream, _MOST_CHUNKS)
 
     def mentions(self, mention: bytes) -> bool:
-        """True if the bytes ``mention`` occur in the records, within the first :data:`MOST_WALKED`
-        bytes.
+        """Whether the decompressed records contain the bytes ``mention``. Only the first
+        :data:`MOST_WALKED` bytes are searched.
         """
         if not mention:
             return True
@@ -295,7 +300,9 @@ class _Walk:
         return False
 
     def keep(self, wanted: Callable[[bytes], bool], from_offset: int, max_kept: int) -> None:
-        """Adds the records whose key is ``wanted`` to ``kept``."""
+        """Reads the records from the offset ``from_offset`` on, and adds those with a wanted key to
+        ``kept``.
+        """
         header, last_offset = self._batch.header, self._batch.last_offset
         weight, expected = 0, header.base_offset
         for index in range(header.record_count):
@@ -365,7 +372,9 @@ class _Walk:
         return self._before + self._at
 
     def _more(self) -> bool:
-        """True if the batch has another byte. Decompresses the next chunk if needed."""
+        """Whether there is a next byte. If the current chunk is at its end, decompresses the next
+        chunk.
+        """
         while self._at == len(self._chunk):
             following = next(self._chunks, None)
             if following is None:
@@ -396,7 +405,7 @@ class _Walk:
         return b"".join(parts)
 
     def _step(self, size: int) -> None:
-        """Skips the next ``size`` bytes, decompressing them."""
+        """Skips the next ``size`` bytes."""
         if size < 0:
             raise _invalid("a record's fields run past its end")
         while size:
@@ -407,9 +416,7 @@ class _Walk:
                 return
 
     def _reach(self, size: int) -> int:
-        """The number of bytes, at most ``size`` and at least one, that can be read from the current
-        chunk.
-        """
+        """The number of the next ``size`` bytes that are in the current chunk, at least one."""
         if not self._more():
             raise _invalid("a record runs past the end of its batch")
         return min(size, len(self._chunk) - self._at)

@@ -1,7 +1,10 @@
-"""The nodes that describe the encoding of columns in a format with a schema. Made on the driver.
+"""The nodes: a description of how columns are encoded in a format with a schema. The driver makes
+them from a schema, and tasks encode columns with them, without the schema.
 
-Owns: the nodes. Never: Arrow (``formats/binary/encoder`` encodes columns as the nodes describe), a
-schema.
+A node is an encoding for one type, such as :class:`Number`. Nodes for structs and lists contain
+other nodes.
+
+Owns: the nodes. Never: Arrow (``formats/binary/encoder`` encodes the columns), a schema.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Final
 
 
 class Coding(Enum):
-    """The encodings of an integer."""
+    """The form of an encoded integer."""
 
     ZIGZAG = auto()
     #: As 64 bits: negative ones take ten bytes.
@@ -28,11 +31,11 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Encodes a column's numbers. First each number is divided by ``divisor`` and rounded down, for
-    example to convert microseconds to milliseconds.
+    """Encodes a number. If ``divisor`` is not 1, the number is first divided by it and rounded
+    down, for example to convert microseconds to milliseconds.
 
-    Numbers below ``least`` or above ``most`` are refused. A floating point number is encoded as its
-    32 or 64 bits, as ``coding`` determines.
+    A row whose number is below ``least`` or above ``most`` is refused. For a floating point number,
+    ``coding`` is FIXED32 or FIXED64, and its bits are written.
     """
 
     coding: Coding = Coding.ZIGZAG
@@ -43,9 +46,11 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Encodes bytes or text. If ``length`` is a :class:`Coding`, the length is written before the
-    bytes. Otherwise ``length`` is a fixed length. With ``is_text``, bytes that are not UTF-8 are
-    refused.
+    """Encodes bytes or text. If ``length`` is a :class:`Coding`, the number of bytes is written
+    first in that form. If it is a number, every value must have that many bytes, and only the bytes
+    are written.
+
+    With ``is_text``, a row whose bytes are not UTF-8 is refused.
     """
 
     length: Coding | int
@@ -54,11 +59,11 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Uuid:
-    """Encodes a UUID, which is given as text of 8-4-4-4-12 hexadecimal digits. Other texts are
-    refused.
+    """Encodes a UUID that the column has as text, such as ``123e4567-e89b-12d3-a456-426614174000``.
+    A row with any other text is refused.
 
-    With ``is_fixed``, the UUID is encoded as 16 bytes. Otherwise the length of the text is written,
-    then the text.
+    With ``is_fixed``, 16 bytes are written. Otherwise the length of the text is written, then the
+    text.
     """
 
     is_fixed: bool
@@ -66,8 +71,8 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Encodes a decimal as an integer of ``size`` bytes. If ``size`` is None, as few bytes as
-    possible are used.
+    """Encodes a decimal as its unscaled integer: big-endian, in two's complement, with ``size``
+    bytes. If ``size`` is None, the length is written first, and then as few bytes as possible.
     """
 
     precision: int
@@ -77,8 +82,9 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """Encodes a decimal as the first of several branches of a union that can hold it. Each branch
-    has its prefix.
+    """Encodes a decimal for a union that has several decimal types, its branches. The first branch
+    that can hold the value is used. Each branch is a pair: the bytes that select the branch, and
+    its encoding.
     """
 
     branches: tuple[tuple[bytes, Decimal], ...]
@@ -86,7 +92,9 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """Encodes a string as the number of an enum's symbol."""
+    """Encodes a string as the number of an enum's symbol: ``symbols[i]`` becomes ``numbers[i]``. A
+    row with another string is refused.
+    """
 
     symbols: tuple[str, ...]
     numbers: tuple[int, ...]
@@ -95,14 +103,17 @@ class Symbols:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """Encodes microseconds as a message of seconds and nanoseconds (google.protobuf.Timestamp)."""
+    """Encodes a timestamp in microseconds as a message google.protobuf.Timestamp (seconds and
+    nanoseconds).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Encodes a value as the only field of a message, after the message's size in bytes.
+    """Encodes a value as a Protobuf message with one field. The message's size in bytes is written
+    first.
 
-    Used for values that are no structs: google.protobuf.StringValue and the other wrappers.
+    Used for google.protobuf.StringValue and the other wrappers, for columns that are no structs.
     """
 
     field: Value
@@ -110,8 +121,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record. It is the column with the index ``index``, encoded as ``value``, or
-    constant bytes.
+    """A field of a :class:`Record`. ``index`` is the index of its column in the struct.
+
+    ``value`` is the column's encoding. If it is bytes, every row gets these bytes, for example for
+    a default.
     """
 
     name: str
@@ -121,11 +134,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Encodes a struct as fields in the schema's order. With ``length``, the size of the record in
-    bytes is written first.
+    """Encodes a struct: its fields one after another, in the schema's order. With ``length``, their
+    total size in bytes is written first.
 
-    ``choices`` are groups of columns for a Protobuf oneof. A row may have a value in only one
-    column of a group, because readers would ignore the other values.
+    ``choices`` are groups of columns that belong to one Protobuf oneof. A row with values in
+    several columns of a group is refused, because readers would keep only one of these values.
     """
 
     fields: tuple[Field, ...]
@@ -135,12 +148,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Encodes the items of a list, or the entries of a map, which are records.
+    """Encodes a list or a map. ``item`` encodes an item of the list, or an entry of the map.
 
-    * ``is_block``: true for Avro's form. If there are items, their number comes first. A zero byte
-      comes last.
-    * ``packed``: the tag, for Protobuf's packed form. If there are items, the tag and the total
-      size of the items in bytes come first.
+    * ``is_block``: Avro's form. The number of items is written first, unless there are none, and a
+      zero byte last.
+    * ``packed``: Protobuf's packed form, if not empty. These bytes (the tag) and the size of all
+      items in bytes are written first, unless there are no items.
     """
 
     item: Value
@@ -155,11 +168,12 @@ ITEMS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class JsonText:
-    """Encodes a column as the JSON text of ``valueFormat=json``.
+    """Encodes a column as JSON, in the same form as ``valueFormat=json``.
 
-    ``required`` are the values whose nulls are refused. Each is described by its path, its name and
-    the rest of the error's sentence. ``kept`` are the paths of fields whose nulls are written.
-    Other null fields are left out.
+    A path is a tuple of indexes of fields; :data:`ITEMS` stands for the items of a list or the
+    values of a map. ``kept`` are the paths of fields whose nulls are written as ``null``. All other
+    null fields are left out. ``required`` are the values that must not be null: their path, their
+    name and the end of the error message. A row with such a null is refused.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -184,12 +198,11 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that may be null. The bytes ``branch`` come first, then the value, encoded as
-    ``node``.
+    """Encodes a value that may be null: first the bytes ``branch``, then the value with ``node``.
 
-    ``branch`` is the branch of a union, or the tag of a field. ``null`` are the bytes for a null.
-    If ``null`` is None, a null is refused. ``zeros`` are values that are left out: the default of a
-    Protobuf field that has no presence.
+    ``branch`` selects the branch of an Avro union, or is the tag of a Protobuf field. A null is
+    written as the bytes ``null``. If ``null`` is None, a row with a null is refused. A value in
+    ``zeros`` is not written at all: it is the default of a Protobuf field without presence.
     """
 
     node: Node
@@ -199,5 +212,5 @@ class Value:
 
 
 def entry(key: Value, value: Value) -> Record:
-    """The node of a map's entry: a record of key and value."""
+    """The node for an entry of a map: a record with the fields ``key`` and ``value``."""
     return Record((Field("key", 0, key), Field("value", 1, value)))

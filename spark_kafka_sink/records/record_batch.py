@@ -1,8 +1,9 @@
 """The format of a record batch, version 2 (Java's ``DefaultRecordBatch``).
 
-Owns: the 61-byte header, written when a batch is drained, its checksum, and the split of a batch
-that was too large. Never: the encoding of records by columns (``record_encoder``). The split
-iterates over single records. It is rare: it happens only after a broker has refused a large batch.
+Owns: the 61-byte header, which is written when a batch is taken out of the accumulator for sending;
+its checksum; the split of a batch that a broker found too large. Never: the encoding of records by
+columns (``record_encoder``). The split reads record by record. That is slow, and rare: only a large
+batch that a broker has refused is split.
 """
 
 from __future__ import annotations
@@ -47,21 +48,23 @@ _SEQUENCES = 2**31
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence number that is ``by`` records later. After the largest number comes 0 (Java's
-    DefaultRecordBatch).
+    """The sequence number ``by`` records later. After 2147483647 comes 0, as in Java's
+    DefaultRecordBatch.
     """
     return (sequence + by) % _SEQUENCES
 
 
 def sequence_before(one: int, other: int) -> bool:
-    """True if the sequence ``one`` precedes ``other``. After the largest number comes 0, so the
-    result is only right for sequences of batches that are in flight together.
+    """True if the sequence number ``one`` comes before ``other``.
+
+    After 2147483647 comes 0. So the result is right only for numbers that are near to each other,
+    such as those of batches that are in flight together.
     """
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
 
 
 def _crc32c(*buffers: Buffer) -> int:
-    """The CRC-32C of the concatenated ``buffers``, computed without a copy."""
+    """The CRC-32C of the ``buffers``, as if they were joined, without a copy."""
     checksum = 0
     for data in buffers:
         # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
@@ -71,13 +74,12 @@ def _crc32c(*buffers: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The parsed header of a batch. Length and magic are left out, because parsing has checked
-    them.
+    """The parsed header of a batch, after its length, magic and checksum were checked.
 
-    ``checksum`` is the unsigned CRC-32C of all bytes after it in the batch. Parsing has also
-    checked the checksum. Brokers keep these bytes as they were sent, with three exceptions: topics
-    with another codec than the batch (``compression.type``), topics with the broker's timestamps
-    (LogAppendTime), and compacted topics.
+    ``checksum`` is the CRC-32C (unsigned) of all bytes after it. It usually has the same value as
+    when the producer sent the batch, because brokers keep these bytes. They change a batch in three
+    cases: the topic has another ``compression.type`` than the batch, the topic has LogAppendTime,
+    or the topic is compacted.
     """
 
     base_offset: int
@@ -110,12 +112,12 @@ def write_header(
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> tuple[bytes, int]:
-    """Builds the 61-byte header of a batch, and returns it with its CRC.
+    """Creates the 61-byte header of a batch. Returns the header, and the CRC in it.
 
-    ``records`` is the records section, compressed if the batch is compressed. The CRC covers the
-    records and the part of the header after the CRC. ``size`` is the size of header and records in
-    bytes, if it is known. Raises IllegalStateError for producer fields that contradict each other,
-    as Java does.
+    ``records`` are the records of the batch, compressed with ``codec``. The CRC covers them and the
+    part of the header after the CRC. ``size`` is the total size of header and records in bytes; if
+    it is None, it is computed. Raises IllegalStateError for contradictory producer fields, as Java
+    does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
@@ -142,8 +144,8 @@ def write_header(
 
 
 def parse_header(data: Buffer) -> BatchHeader:
-    """Parses the header of ``data``, which must be exactly one batch. Raises CorruptRecordError for
-    an invalid batch or a wrong CRC.
+    """Parses the header of a batch. ``data`` must be exactly one batch. Raises CorruptRecordError
+    if it is invalid or has a wrong CRC.
     """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_SIZE:
@@ -180,7 +182,7 @@ def parse_header(data: Buffer) -> BatchHeader:
 
 @dataclass(frozen=True, slots=True)
 class RecordSection:
-    """Uncompressed records of one batch, with the values for its header."""
+    """The records of one batch, uncompressed and without the header, with values for its header."""
 
     data: bytes
     record_count: int
@@ -191,12 +193,13 @@ class RecordSection:
 def split_records(
     section: Buffer, record_count: int, base_timestamp: int, at: int | None = None
 ) -> tuple[RecordSection, RecordSection]:
-    """Splits an uncompressed section into two sections: the first ``at`` records, and the rest.
+    """Splits the uncompressed records of a batch into two parts: the first ``at`` records, and the
+    rest.
 
-    If ``at`` is None, the split is at the record boundary nearest to half of the bytes. In the
-    second section, the offset deltas begin at 0, and the base timestamp is the timestamp of its
-    first record. Keys, values and headers are copied unchanged. Raises InvalidRecordError for an
-    incomplete section, and IllegalStateError if a half would be empty.
+    If ``at`` is None, the split is after the record at which about half of the bytes are reached.
+    In the second part, the offset deltas begin at 0, and the base timestamp is that of its first
+    record. Keys, values and headers stay the same. Raises InvalidRecordError if ``section`` is
+    incomplete, and IllegalStateError if a part would be empty.
     """
     if record_count < 2 or not (at is None or 0 < at < record_count):
         raise IllegalStateError(f"a batch of {record_count} records can't be split at {at}")

@@ -1,9 +1,10 @@
-"""Converts Arrow columns to the form that Kafka needs. This is step 3 of a record's way.
+"""Converts Arrow columns to the types that Kafka needs. This is step 3 of a record's way
+(DESIGN.md).
 
 Owns: :class:`RecordColumns` (topic, partition, key, value, headers and timestamp of many rows,
-after the handling of nulls and types) and :func:`from_record_batch`, which converts an Arrow batch.
-Never: the roles of columns (``column_plan``), the choice of partitions (``partitioners``), bytes of
-records (``record_encoder``), a loop over rows.
+after nulls and types are handled) and :func:`from_record_batch`, which converts an Arrow batch.
+Never: which column is the key and so on (``column_plan``), the choice of partitions
+(``partitioners``), bytes of records (``record_encoder``), a loop over rows.
 """
 
 from __future__ import annotations
@@ -66,10 +67,11 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """The limits of a chunk, whose rows are encoded together: rows and input bytes.
+    """The limits of a chunk, the rows that are encoded together: ``max_rows``, and ``max_bytes`` of
+    input.
 
-    ``wanted_rows`` is the preferred number of rows. If there are fewer rows, it is better to join
-    them to the next rows.
+    ``wanted_rows`` is the number of rows from which on encoding is efficient. Fewer rows should be
+    joined with the next rows.
     """
 
     max_rows: int = CHUNK_ROWS
@@ -102,7 +104,7 @@ class RecordColumns:
     first_row: int = 0
 
     def topics(self) -> list[str]:
-        """The names of the topics of all rows, each once, in the order of their first row."""
+        """The names of all topics, each once, in the order of their first rows."""
         if isinstance(self.topic, str):
             return [self.topic]
         used = pc.unique(self.topic.indices).to_pylist()
@@ -124,15 +126,15 @@ class RecordColumns:
         )
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """A copy of the rows with the indexes ``rows``. Its topic dictionary has only the topics of
-        these rows.
+        """A copy of the rows with the indexes ``rows``. The copy contains only the names of its own
+        topics.
         """
         index = integers(rows)
         return self._picked(rows, lambda column: without_views(column).take(index))
 
     def filter(self, kept: Mask) -> RecordColumns:
-        """The rows where ``kept`` is true. Unlike :meth:`take`, this method does not copy values
-        and headers.
+        """The rows where ``kept`` is true. Values and headers are not copied, unlike in
+        :meth:`take`.
         """
         flags = bools(kept)
         return self._picked(
@@ -169,8 +171,8 @@ class RecordColumns:
         return total
 
     def span_bytes(self) -> int:
-        """An upper bound of the total size of keys, values and headers in bytes, without a pass
-        over the rows.
+        """An upper bound of the size of all keys, values and headers together, in bytes. Found
+        without looking at each row.
         """
         columns = (self.key, self.value, self.headers)
         return sum(span_of(column) for column in columns if column is not None)
@@ -181,8 +183,8 @@ class RecordColumns:
         return sum(int(lengths_of(column).sum()) for column in columns)
 
     def chunks(self, size: ChunkSize) -> Iterator[RecordColumns]:
-        """Yields consecutive slices within the limits of ``size``. A row that exceeds the limits
-        alone is a slice of its own.
+        """Yields parts of consecutive rows, each within the limits of ``size``. A row that is
+        larger than the limits is a part alone.
         """
         if 0 < self.rows <= size.max_rows and self.span_bytes() <= size.max_bytes:
             yield self  # as most are, after small batches were joined
@@ -197,7 +199,9 @@ class RecordColumns:
 
 
 def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
-    """The topic column without names that no row has, because an unused name may be invalid."""
+    """Creates the topic column from names and indices. Names that no row has are removed, because
+    such a name may be invalid.
+    """
     numbers = indices.to_numpy()
     used = np.bincount(numbers, minlength=len(names)) > 0
     # Its new number is the number of used names before it.
@@ -210,14 +214,15 @@ def from_record_batch(
 ) -> RecordColumns:
     """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
-    ``plan`` must not compose columns (``records/formats/composed_columns.py`` does that before).
-    ``now_ms`` (wall clock) is the timestamp of rows whose timestamp is null.
+    ``plan`` must not name several columns for a key or value:
+    ``records/formats/composed_columns.py`` has built these before. A row with a null timestamp gets
+    ``now_ms`` (wall clock).
 
-    A row is bad if its topic is null or invalid, if its partition or timestamp is negative, or if
-    it has a null header or a header with a null key. Bad rows are added to ``bad``. If ``bad`` is
-    None, the first bad row raises DataError, which names column and row. In the result, a bad row
-    keeps its key, its value, its topic, its partition, and the headers that can be sent. A
-    timestamp that can't be sent becomes negative.
+    A row can't be sent if its topic is null or invalid, if its partition or timestamp is negative,
+    or if a header or a header's key is null. Such rows are added to ``bad``. If ``bad`` is None,
+    the first of them raises DataError, with the column and the row. The result still has these
+    rows, for their dead letters: with key, value, topic, partition and the valid headers. An
+    invalid timestamp is a negative number.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -242,8 +247,9 @@ def from_record_batch(
 def rows_with_value(
     batch: pa.RecordBatch, plan: ColumnPlan
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]:
-    """Drops the rows whose value is null. Returns the other rows and their indexes. If no value is
-    null, returns ``batch`` itself and None.
+    """Drops the rows whose value is null. Returns the other rows, and their indexes in ``batch``.
+
+    If no value is null, returns ``batch`` itself and None.
     """
     index = plan.value_column if plan.value is None else plan.value.columns[0].index
     column = _column(batch, index)
@@ -261,7 +267,9 @@ def rows_of(batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> pa.RecordB
 
 
 def without_views(column: pa.Array) -> pa.Array:
-    """The column without Arrow's view types, because Arrow's ``take`` does not support them."""
+    """Converts a column of one of Arrow's view types to the type without views, because Arrow's
+    ``take`` does not support views.
+    """
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
     return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
@@ -340,8 +348,8 @@ def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
 def _check_topic_name(
     encoded: pa.DictionaryArray, index: int, log_topics: tuple[str, ...], bad: BadRows
 ) -> None:
-    """Refuses the rows whose topic name is invalid. A broker's error would not name the row, and
-    would come only after a wait.
+    """Refuses the rows whose topic has an invalid name. Without this check a broker would return an
+    error, but only after a wait, and without the row.
     """
     reason, hint = Reason.TOPIC_NAME, VALID_NAME
     try:
@@ -415,9 +423,11 @@ def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArra
 def _without_seconds(
     ticks: npt.NDArray[np.int64], valid: Mask | None, bad: BadRows
 ) -> npt.NDArray[np.int64]:
-    """The timestamps of a bigint column, in milliseconds. A number that looks like seconds is
-    refused, and becomes -1. As milliseconds it would be so old that brokers would soon delete the
-    record.
+    """The timestamps of a bigint column, in milliseconds. A number that is probably in seconds is
+    refused, and becomes -1.
+
+    If such a number were taken as milliseconds, the record would be from January 1970, and brokers
+    would soon delete it.
     """
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:

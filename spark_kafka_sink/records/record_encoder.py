@@ -1,20 +1,22 @@
-"""Groups the rows of columns by partition, and encodes them as record bytes. This is the hot path.
+"""Groups rows by topic partition, and encodes them as record bytes. This code runs for every row.
 
-Owns: the order of rows in the output (stable groups by topic partition) and the bytes of format v2
-records (Java's ``DefaultRecord``). Never: the distribution over batches (``batch_cutter``), a lock,
-a batch (``producer/record_accumulator``), a batch's header (``record_batch``).
+Owns: the order of rows in the output (by topic partition, otherwise unchanged) and the bytes of
+records in format v2 (Java's ``DefaultRecord``). Never: the division into batches
+(``batch_cutter``), a lock, a batch (``producer/record_accumulator``), a batch's header
+(``record_batch``).
 
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-The accumulator refuses a slice if the open batch that it was encoded for has been closed meanwhile.
-:func:`encode_slices_again` then encodes the slice again.
+Between the two calls and the append of a slice, another thread may close the open batch that the
+slice was encoded for. The accumulator then refuses the slice, and :func:`encode_slices_again`
+encodes its rows for another batch.
 
-A chunk is encoded in these steps. The sizes of records follow from the lengths in the columns, the
-slices follow from the sizes, and the deltas follow from the slices. The pieces of a record are a
-*head* (length, attributes, deltas, key length: mostly 8 to 12 bytes, packed by shifts), the key,
-the value's length, the value and the headers. A single Gather concatenates the pieces of all
-records in the order of the groups, so that keys and values are copied once.
+A chunk is encoded in these steps: the lengths in the columns determine the sizes of the records,
+the sizes determine the slices, and the slices determine the offset and timestamp deltas. A record
+consists of these pieces: a *head* (length, attributes, deltas and key length: mostly 8 to 12 bytes,
+packed by shifts), the key, the value's length, the value, and the headers. One Gather joins the
+pieces of all records, so that each key and value is copied only once.
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The rows of a chunk grouped by topic partition. Within a group, rows keep their order.
+    """The rows of a chunk, grouped by topic partition. The rows of a group keep their order.
 
-    Group g has the rows ``order[bounds[g]:bounds[g + 1]]`` of the columns, and belongs to
-    ``tps[g]``. ``order`` is None if there is only one group, whose order is unchanged.
+    Group g belongs to ``tps[g]``. Its rows are ``order[bounds[g]:bounds[g + 1]]``, which are
+    indexes of rows. ``order`` is None if there is only one group.
     """
 
     tps: tuple[TopicPartition, ...]
@@ -67,10 +69,10 @@ class Groups:
 
 
 def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Groups:
-    """Groups the rows of ``columns`` by topic and by ``partitions``, which has a partition for each
-    row.
+    """Groups the rows by topic and partition. ``partitions`` has the partition of each row.
 
-    The groups are ordered by topic (as in the dictionary) and partition.
+    The groups are ordered by topic and partition. Topics are in the order of the topic column's
+    dictionary.
     """
     topic = columns.topic
     if columns.rows == 0:
@@ -99,8 +101,11 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
 
 
 def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
-    """The indexes that sort ``codes`` in a stable way. Wide numbers are sorted in several passes
-    over 16 bits each, because numpy has a fast radix sort only for 16-bit numbers.
+    """The indexes that sort ``codes``, which are between ``low`` and ``high``. Equal codes keep
+    their order.
+
+    numpy has a fast radix sort for 16-bit numbers only. So larger numbers are sorted in several
+    passes, 16 bits in each.
     """
     if high - low < 65536:
         return (codes - low).astype(np.uint16).argsort(kind="stable")
@@ -112,17 +117,15 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
 
 
 def content_sizes(columns: RecordColumns) -> Int64s:
-    """The size in bytes of each row's record without its length, attributes and the two deltas.
-
-    The size includes key, value, their lengths and the headers section. The partitioner and the
-    check of Java's upper bound use this size.
+    """The size of each record in bytes, without the four parts that depend on its place in a batch:
+    length, attributes, offset delta and timestamp delta.
     """
     return _content_sizes(columns, _key_and_value_lengths(columns))
 
 
 def _key_and_value_lengths(columns: RecordColumns) -> list[Int64s | None]:
-    """The lengths of each row's key, and of each row's value, in bytes. An entry is None if the
-    column is missing.
+    """The lengths of the keys and of the values, in bytes. An item is None if there is no such
+    column.
     """
     return [None if c is None else lengths_of(c) for c in (columns.key, columns.value)]
 
@@ -141,7 +144,7 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
-    """The size in bytes of the signed varint of each length (-1 or more). A single number if all
+    """The size of each length (-1 or more) as a signed varint, in bytes. A single number if all
     sizes are equal.
     """
     largest = int(highest(lengths, initial=0))
@@ -165,18 +168,18 @@ def encode_groups(
     *,
     max_request_size: int,
 ) -> EncodedSlices:
-    """Distributes every group over batches, and encodes the whole chunk into one buffer.
+    """Encodes all rows of a chunk into one buffer, and cuts it into slices for record batches.
 
     ``positions[g]`` is the position in the open batch of ``groups.tps[g]``. ``raw_limits`` is the
-    number of raw record bytes that fit into a new batch, for each group or for all groups. (It is
-    batch.size without the header, divided by the estimated compression ratio.) The first record of
-    a new batch always fits. ``now_ms`` is the timestamp of rows without a timestamp.
+    number of raw record bytes that fit into a new batch, for each group or for all groups:
+    batch.size without the header, divided by the estimated compression ratio. ``now_ms`` is the
+    timestamp of rows without a timestamp.
 
-    The slices are ordered by group. The first slice of a group continues the open batch if its
-    first record still fits there (``generation`` of the position). The other slices open new
-    batches (``generation`` 0).
+    The slices are ordered by group. If the first record of a group fits into the open batch, its
+    first slice continues that batch (``generation`` is the position's). All other slices begin new
+    batches (``generation`` 0). The first record of a new batch always fits.
 
-    Raises RecordTooLargeError, before anything is encoded, for a record that can't be sent.
+    Raises RecordTooLargeError if a record is too large to be sent. Nothing is encoded then.
     """
     if columns.rows == 0:
         return EncodedSlices.of(())
@@ -219,10 +222,12 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encodes the rows of ``refused`` slices again, for the current positions of their partitions.
+    """Encodes the rows of slices again that the accumulator has refused, because the batch that
+    they continue was closed.
 
-    ``refused`` has at most one slice for each partition. All are encoded in one pass, because there
-    may be thousands. A partition gets several slices if its rows no longer fit into one batch.
+    ``positions`` are the current positions. ``refused`` has at most one slice for each partition,
+    but may have thousands of slices, so all are encoded in one pass. The result may have several
+    slices for a partition, if its rows no longer fit into one batch.
     """
     if groups.order is None:
         (only,) = refused
@@ -240,9 +245,10 @@ def encode_slices_again(
 
 
 def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> int:
-    """Checks every record against max.request.size, as Java does, before any record is encoded.
+    """Checks that no record is larger than max.request.size, before any record is encoded.
 
-    Returns the size of the largest record in bytes, as Java estimates it.
+    Returns the size of the largest record in bytes. As in Java, the size is an estimate: of a batch
+    with only that record.
     """
     largest = int(highest(content)) + JAVA_OVERHEAD
     if largest <= max_request_size:
@@ -265,13 +271,11 @@ def _encode(
     content: Int64s,
     cuts: Cuts,
 ) -> tuple[pa.Buffer, Int64s]:
-    """Encodes all records into one buffer, and returns the end of each record, counted from the
-    first.
+    """Encodes all records into one buffer. Returns the buffer, and the end of each record in it.
 
-    If the columns have no headers, every record ends with a zero byte, the number of its headers.
-    This byte is written as the first byte of the next record's head, which saves a slot for each
-    record. So the buffer has one byte before the first record, and each record ends one byte after
-    its counted end.
+    If no row has headers, every record ends with a zero byte, the number of its headers. To save a
+    piece per record, this byte is the first byte of the next record's head. So the buffer has one
+    extra byte at its beginning, and each record ends one byte after the returned end.
     """
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
@@ -309,7 +313,7 @@ def _sizes_of(parts: Sequence[Packed]) -> Int64s | np.int64:
 def _length_parts(
     column: pa.Array | None, lengths: Int64s | None, order: Int64s | None
 ) -> Sequence[Packed]:
-    """The varint of the length of each row's key or value. The length of null is -1."""
+    """The length of each row's key or value as a varint. The length of null is -1."""
     if column is None or lengths is None:
         return pack_constant(-1)
     valid = valid_of(column)

@@ -1,9 +1,8 @@
-"""Encodes a column of headers: each row's headers become the bytes of a headers section.
+"""Encodes a column of headers: the headers of each row become the headers section of a record.
 
-Owns: the headers section of a record in format v2, which is made for all rows in one pass from
-Arrow's list<struct> or map. It has the number of headers, then for each header the key's length,
-the key, the value's length (-1 for null) and the value. Never: the record around it
-(``record_encoder``).
+Owns: this section, which is made for all rows in one pass, from Arrow's list<struct> or map. It has
+the number of headers, then for each header the key's length, the key, the value's length (-1 for
+null) and the value. Never: the rest of the record (``record_encoder``).
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from spark_kafka_sink.records.varint import Int64s, Packed, pack, unsigned_sizes
 def encode_headers(
     column: pa.Array, key: pa.Array, value: pa.Array, unsendable: Mask | None = None
 ) -> pa.Array:
-    """The headers section of every row of ``column``, a (large) list or map array.
+    """Encodes the headers of every row of ``column``, a (large) list or map array.
 
-    ``key`` and ``value`` are the binary children of ``column.values``. A null list is a row without
-    headers. Order and duplicates are kept, and values may be null. Children in the mask
-    ``unsendable`` are left out.
+    ``key`` and ``value`` are the keys and values in ``column.values``, as binary arrays. A row with
+    a null list has no headers. Order and duplicates are kept, and values may be null. Headers in
+    the mask ``unsendable`` are left out.
     """
     starts, counts = _ranges(column)
     if unsendable is not None:
@@ -70,10 +69,10 @@ def encode_headers(
 def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
-    """Refuses the rows with a null header, or with a header whose key is null. Returns the mask of
-    these headers in ``column.values``, or None if there are no such headers.
+    """Adds rows to ``bad`` that have a null header, or a header with a null key. Returns the mask
+    of these headers in ``column.values``, or None if there are none.
 
-    ``element`` is the struct array ``column.values``. It is None for a map, whose entries can't be
+    ``element`` is ``column.values`` as a struct array. It is None for a map, whose entries can't be
     null.
     """
     unsendable: Mask | None = None
@@ -99,7 +98,7 @@ def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _ranges(column: pa.Array) -> tuple[Int64s, Int64s]:
-    """The index of each row's first entry in ``column.values``, and the number of the row's
+    """For each row, the index of its first entry in ``column.values``, and the number of its
     entries. A null row has 0 entries.
     """
     offsets = offsets_of(column)
@@ -116,5 +115,5 @@ def _one(parts: Sequence[Packed]) -> Packed:
 
 
 def _sizes(values: Int64s) -> Int64s:
-    """The size in bytes of the signed varint of each length or count (-1 or more)."""
+    """The size of each number (-1 or more) as a signed varint, in bytes."""
     return unsigned_sizes(values << 1, int(values.max(initial=0)) << 1)

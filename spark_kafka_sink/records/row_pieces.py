@@ -1,8 +1,9 @@
-"""Builds the bytes of many rows piece by piece.
+"""Builds the bytes of many rows from pieces: first the first piece of all rows, then the second,
+and so on.
 
 Owns: :func:`gather_of`, :class:`RowPieces`, and their result: :class:`Payloads`, with a
-:class:`Refusal` for rows without a payload. Never: a type, a schema, the meaning of the bytes; the
-reason for a refusal (``records/formats/``), the treatment of a refused row.
+:class:`Refusal` for rows that can't be encoded. Never: a type, a schema, the meaning of the bytes;
+the reason for a refusal (``records/formats/``), the handling of a refused row.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ _WORD, _PAIR = 8, 12
 
 
 class Refusal(NamedTuple):
-    """Rows that can't be encoded, and the reason.
+    """Rows that can't be encoded, with the reason.
 
-    ``rows`` is the mask of these rows, and ``column`` the path of the value. ``reason`` is the rest
-    of the error's sentence, without the value.
+    ``rows`` is the mask of these rows. ``column`` is the path of the value that can't be encoded,
+    such as ``address.city``. ``reason`` is the rest of the error's sentence, such as "is null". It
+    does not contain the value.
     """
 
     rows: Mask
@@ -44,8 +46,8 @@ class Refusal(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """The payload of each row, as a (large) binary array. The entries of refused rows have no
-    meaning.
+    """The key or value of each row, as a (large) binary array. Ignore the entries of rows in
+    ``refusals``.
     """
 
     array: pa.Array
@@ -53,8 +55,8 @@ class Payloads(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A piece for each row, taken from a binary column. The piece of row i is entry ``rows[i]``, or
-    entry i if ``rows`` is None.
+    """A piece of each row that is an entry of a binary column: entry ``rows[i]`` for row i. If
+    ``rows`` is None, it is entry i.
     """
 
     array: pa.Array
@@ -70,8 +72,9 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """Creates a gather, and puts all ``pieces`` of ``rows`` rows into as few slots as possible.
-    ``more`` slots per row stay empty.
+    """Creates a Gather, and puts all pieces of all rows into it, in as few slots as possible.
+
+    ``more`` is the number of additional slots at the end, which the caller fills.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -88,8 +91,8 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """Joins adjacent short pieces: into one piece of at most 8 bytes, or into a pair of at most 12
-    bytes, which need only one slot.
+    """Joins short pieces that follow each other, so that they need only one slot together: one
+    piece of at most 8 bytes, or two pieces of at most 12 bytes.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
@@ -114,8 +117,8 @@ def _pairs(words: list[Packed]) -> Iterator[Packed | tuple[Packed, Packed]]:
 
 
 class RowPieces:
-    """Collects the bytes of each of ``rows`` rows, piece by piece. Short pieces are packed into
-    words, and others are binary columns.
+    """Collects the bytes of ``rows`` rows. Each call of an ``add_...`` method appends a piece to
+    every row.
     """
 
     def __init__(self, rows: int) -> None:
@@ -124,39 +127,46 @@ class RowPieces:
         self._pieces: list[Piece] = []
 
     def add_bytes(self, data: bytes, where: Mask | None = None) -> None:
-        """Appends the same bytes to each row, or to the rows of the mask ``where``."""
+        """Appends the same bytes to every row. With a mask ``where``, only to the rows in
+        the mask.
+        """
         for start in range(0, len(data), _WORD):
             self.add_packed([packed_bytes(data[start : start + _WORD])], where)
 
     def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
-        """Appends short strings to each row, or to the rows of the mask ``where``."""
+        """Appends short strings, which differ from row to row. With a mask ``where``, only to the
+        rows in the mask.
+        """
         for part in parts:
             if where is not None:
                 part = Packed(part.word * where, part.size * where, part.most)  # noqa: PLW2901
             self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
-        """Appends an entry of a binary column to each row i: entry ``rows[i]``, or entry i if
-        ``rows`` is None. A null adds no bytes.
+        """Appends entry ``rows[i]`` of a binary column to row i. If ``rows`` is None, it is entry
+        i. A null adds no bytes.
         """
         self._pieces.append(Column(column, rows))
 
     def add_choice(self, texts: Sequence[bytes], chosen: int | Indices) -> None:
-        """Appends an item of ``texts``: the item with the index ``chosen`` to all rows, or the item
-        ``chosen[i]`` to row i.
+        """Appends one of ``texts``: ``texts[chosen[i]]`` to row i. If ``chosen`` is a number, the
+        same text is appended to all rows.
         """
         if isinstance(chosen, int):
             texts, chosen = [texts[chosen]], np.zeros(self.rows, np.uint8)
         self.add_column(binary_array(texts), chosen)
 
     def refuse(self, rows: Mask, column: str, reason: str) -> None:
-        """Records a refusal of the rows in the mask ``rows``, if there are any."""
+        """Notes that the rows in the mask ``rows`` can't be encoded. Does nothing if the mask is
+        empty.
+        """
         if rows.any():
             self.refusals.append(Refusal(rows, column, reason))
 
     def refuse_of(self, inner: Sequence[Refusal], row_of: npt.NDArray[np.integer]) -> None:
-        """Records the refusals of nested values as refusals of rows. ``row_of`` has the row of each
-        nested value.
+        """Notes that rows can't be encoded because of nested values, such as items of a list.
+        ``inner`` are the refusals of the nested values, and ``row_of`` has the row of each nested
+        value.
         """
         for one in inner:
             rows = np.zeros(self.rows, np.bool_)
@@ -176,13 +186,17 @@ class RowPieces:
         return sizes
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:
-        """The offsets of the rows, and the buffer with all rows' bytes."""
+        """Joins the pieces. Returns a buffer with the bytes of all rows, and the offsets of the
+        rows in it.
+        """
         if not self.rows:
             return np.zeros(1, np.int64), pa.py_buffer(b"")
         offsets = ends_of(self.sizes())
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
-        """The payload of each row. It is null where ``nulls_of`` is null."""
+        """Joins the pieces of each row to its key or value. It is null where ``nulls_of``
+        is null.
+        """
         offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

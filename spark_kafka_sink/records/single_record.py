@@ -1,11 +1,12 @@
-"""Encodes a single record of ``send`` in format v2 (Java's ``DefaultRecord``).
+"""Encodes a single record for the producer's ``send``, in format v2 (Java's ``DefaultRecord``).
 
 Owns: the bytes of one record, Java's upper bound of their size, and a complete batch of a few
-records. Never: columns (``record_encoder`` writes the same bytes for thousands of rows at once), a
+records. Never: columns (``record_encoder`` writes the same bytes for thousands of rows together), a
 batch to which records are appended later.
 
-:func:`record_bytes` runs under the accumulator's lock, because a record's position in its batch is
-known only there. Headers take the most time, so they are encoded before (:func:`headers_section`).
+:func:`record_bytes` is called under the accumulator's lock, because only there the record's place
+in its batch is known. Encoding the headers takes the most time, so that is done before, without the
+lock (:func:`headers_section`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _varint(value: int) -> bytes:
 
 
 def headers_section(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The number of a record's headers, followed by the encoded headers."""
+    """Encodes the headers of a record: their number, then the headers."""
     parts = []
     count = 0
     for key, value in headers:
@@ -59,9 +60,8 @@ def record_bytes(
 ) -> bytes:
     """Encodes a record.
 
-    ``offset_delta`` is the record's index in its batch. ``timestamp_delta`` is the time in ms from
-    the batch's base timestamp to the record's timestamp. ``headers`` is the record's
-    :func:`headers_section`.
+    ``offset_delta`` is the record's index in its batch. ``timestamp_delta`` is its timestamp minus
+    the batch's base timestamp, in ms. ``headers`` is the result of :func:`headers_section`.
     """
     # One join, and then the length before it, take a third less time than summing lengths first.
     # Most numbers are in the table: reading it costs less than asking whether it has them.
@@ -85,8 +85,8 @@ def record_bytes(
 
 
 def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EMPTY_SECTION) -> int:
-    """An upper bound of the size in bytes of a batch with only this record, as Java estimates it
-    (``AbstractRecords.estimateSizeInBytesUpperBound``).
+    """An upper bound of the size of a batch with only this record, in bytes. The same estimate as
+    Java's ``AbstractRecords.estimateSizeInBytesUpperBound``.
     """
     size = JAVA_OVERHEAD + len(headers)
     for part in (key, value):
@@ -100,8 +100,10 @@ def batch_of(
     producer: ProducerIdAndEpoch,
     base_sequence: int,
 ) -> list[bytes]:
-    """A batch of keys and values, as the buffers of a Produce request. It is transactional if
-    ``producer`` is valid.
+    """Creates a batch from pairs of key and value, as buffers for a Produce request.
+
+    The batch is transactional if ``producer`` is a valid identity. With NO_PRODUCER_ID it belongs
+    to no producer.
     """
     codec = Codec(CompressionType.ZSTD, 3)
     raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
@@ -125,7 +127,9 @@ MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 
 
 def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Decodes a :func:`headers_section`. Raises RemoteProtocolError if it is damaged."""
+    """Decodes the bytes that :func:`headers_section` returns. Raises RemoteProtocolError if they
+    are damaged.
+    """
     count, at = read_varint(section, 0)
     found = []
     for _ in range(count):
@@ -136,8 +140,8 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Reads a varint length at ``at`` and as many bytes after it. Returns the bytes and the offset
-    of their end. The length -1 stands for None.
+    """Reads a byte string with its length in front, as a varint, at the position ``at``. Returns
+    the string and the position after it. For the length -1, the string is None.
     """
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

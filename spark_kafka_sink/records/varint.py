@@ -1,9 +1,10 @@
-"""Encodes and decodes variable-length integers, one by one and by columns (Java's ``ByteUtils``).
+"""Encodes and decodes integers of variable length (varints), one by one and by columns (Java's
+``ByteUtils``).
 
-Owns: zigzag and unsigned varints of up to 5 bytes (int32) and 10 bytes (int64). Never: lengths of
-records (``record_encoder``). A column of varints is two columns: the bytes of each varint, packed
-into a 64-bit word with the first byte lowest, and the number of bytes. A shift and an or then joins
-neighbours.
+Owns: signed (zigzag) and unsigned varints of up to 5 bytes (int32) and 10 bytes (int64). Never:
+lengths of records (``record_encoder``). For a column of varints, the bytes of each varint are
+packed into a 64-bit word, the first byte in the lowest bits, and a second column has the number of
+bytes (:class:`Packed`). Two neighbours can then be joined by a shift and an or.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ MAX_VARLONG_BYTES = 10
 
 
 def zigzag(value: int) -> int:
-    """Maps a signed integer to an unsigned integer, so that small magnitudes become small numbers:
-    0, -1, 1, -2 become 0, 1, 2, 3.
+    """Converts a signed integer to an unsigned integer: 0, -1, 1, -2 become 0, 1, 2, 3. So numbers
+    near to 0 get short varints, whatever their sign.
     """
     return ((value << 1) ^ (value >> 63)) & _MASK64
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Encodes ``value`` in groups of 7 bits, the lowest group first. A negative value is encoded as
-    its 32 bits, like in Java.
+    """Encodes ``value`` 7 bits at a time, the lowest bits first. A negative value is encoded as an
+    unsigned 32-bit number, as in Java.
     """
     if value < 0:
         value &= 0xFFFFFFFF
@@ -51,7 +52,9 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Encodes a signed int32 or int64 in zigzag form, like Java's writeVarint and writeVarlong."""
+    """Encodes a signed int32 or int64 as a varint of its zigzag form, as Java's writeVarint and
+    writeVarlong do.
+    """
     return unsigned_varint(zigzag(value))
 
 
@@ -69,10 +72,10 @@ def varint_size(value: int) -> int:
 def read_unsigned_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Decodes the varint at ``position``. Returns the value, and the position after it.
+    """Decodes the varint at ``position``. Returns its value, and the position after it.
 
-    Raises RemoteProtocolError if the data ends within the varint, if it has more than
-    ``max_bytes``, or if its last byte has bits above the 32 (64) bits of the value.
+    Raises RemoteProtocolError if the data ends inside of the varint, or if the varint is longer
+    than ``max_bytes`` or has more than 32 (or 64) bits.
     """
     value = 0
     for i in range(max_bytes):
@@ -90,8 +93,8 @@ def read_unsigned_varint(
 def read_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Decodes a signed varint in zigzag form, otherwise like :func:`read_unsigned_varint`. With
-    ``max_bytes`` 10 it also decodes a varlong.
+    """Decodes the signed (zigzag) varint at ``position``. Otherwise the same as
+    :func:`read_unsigned_varint`. ``max_bytes`` 10 is for 64-bit numbers.
     """
     value, position = read_unsigned_varint(data, position, max_bytes)
     return (value >> 1) ^ -(value & 1), position
@@ -103,10 +106,11 @@ _3 = np.uint64(3)
 
 @dataclass(slots=True)
 class Packed:
-    """Up to 8 bytes for each row. ``word`` is a 64-bit integer with the bytes, the first byte
-    lowest. ``size`` is the number of bytes. Each is an array, or a single value for all rows.
+    """A short string (at most 8 bytes) for each row.
 
-    Bits of ``word`` above ``size`` bytes are zero. ``most`` is an upper bound of ``size``.
+    ``word`` is a 64-bit integer with the bytes, the first byte in the lowest bits; the unused bits
+    are zero. ``size`` is the number of bytes. Both are arrays with an item per row, or one value
+    for all rows. ``most`` is an upper bound of ``size``.
     """
 
     word: UInt64s | np.uint64
@@ -114,7 +118,7 @@ class Packed:
     most: int
 
     def __add__(self, other: Packed) -> Packed:
-        """The bytes of both operands, concatenated. Bytes after the first 8 are dropped."""
+        """Joins the two strings of each row. Only the first 8 bytes of the result are kept."""
         word = self.word
         if other.word is not _ZERO:
             word = word | other.word << (self.size << _3)
@@ -122,14 +126,16 @@ class Packed:
 
 
 def packed_bytes(data: bytes) -> Packed:
-    """A :class:`Packed` with the same bytes, at most 8, for all rows."""
+    """Creates a :class:`Packed` that has the same string ``data`` (at most 8 bytes) for all
+    rows.
+    """
     word = np.uint64(int.from_bytes(data, "little")) if any(data) else _ZERO
     return Packed(word, np.uint64(len(data)), len(data))
 
 
 def _table() -> tuple[UInt64s, UInt64s]:
-    """A lookup table with the bytes and the sizes of the signed varints of 0 to 32767. Most lengths
-    and deltas are in this range.
+    """A lookup table with the signed varints of 0 to 32767, and their sizes. Most lengths and
+    deltas are in this range.
     """
     value = np.arange(0, 65536, 2)
     size = 1 + (value >= 1 << 7) + (value >= 1 << 14)
@@ -148,10 +154,10 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """The size in bytes of the unsigned varint of each value. ``largest`` is an upper bound of the
+    """The size of each value as an unsigned varint, in bytes. ``largest`` is an upper bound of the
     values.
 
-    The first byte holds 7 bits of the value, and each further byte ``more`` bits.
+    The first byte has 7 bits of the value, and each further byte has ``more`` bits.
     """
     size = np.ones(len(values), np.int64)
     bits = 7
@@ -163,15 +169,15 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value for all rows, as one or two words."""
+    """The signed varint of one value, for all rows. It consists of one or two :class:`Packed`."""
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
     return tuple([packed_bytes(part) for part in parts])
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed (zigzag) varint of each value, as one word. If a varint may have more than 8
-    bytes, the result has two words.
+    """The signed varint of each value. The result is one :class:`Packed`, or two if a varint may
+    have more than 8 bytes.
     """
     if len(values) == 0:
         return pack_constant(0)
@@ -186,8 +192,8 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of each value's 64 bits. The result has two words if a value is negative,
-    because its varint has ten bytes.
+    """The unsigned varint of each value, as a 64-bit number. The result is one :class:`Packed`, or
+    two if a value is negative, because its varint then has ten bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]
@@ -197,7 +203,7 @@ def pack_unsigned(values: Int64s) -> Sequence[Packed]:
 
 
 def _spread(values: UInt64s, most: int) -> UInt64s:
-    """Distributes the low 56 bits over 8 bytes, 7 bits in each byte."""
+    """Spreads the low 56 bits of each value over 8 bytes, so that each byte has 7 bits."""
     word = values
     if most > 4:
         word = (word & np.uint64(0xFFFFFFF)) | (word & np.uint64(0xFFFFFFF0000000)) << np.uint64(4)

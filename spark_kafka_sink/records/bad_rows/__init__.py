@@ -1,3 +1,3 @@
-"""Rows that can't be sent: reasons and masks (``bad_rows``), and a topic's limits
+"""Rows that can't be sent: the reasons (``bad_rows``), and the limits that a topic sets
 (``topic_limits``).
 """

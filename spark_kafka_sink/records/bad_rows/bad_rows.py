@@ -1,12 +1,13 @@
-"""Collects the rows of a batch that can't be sent, with the reason of each row.
+"""Collects the rows of an Arrow batch that can't be sent, each with its reason.
 
-Owns: :class:`Reason`, the one table of reasons (code, exception class and stage of Kafka Connect),
-and :class:`BadRows`, which collects the rows of masks, or raises an error. Never: a check
-(``record_columns``, ``letters/row_limits``), the treatment of the rows (``letters/letter_writer``).
+Owns: :class:`Reason`, the only table of reasons (error code, and Kafka Connect's exception class
+and stage), and :class:`BadRows`, which collects rows or raises an error. Never: a check
+(``record_columns``, ``letters/row_limits``), the dead letters for these rows
+(``letters/letter_writer``).
 
-Every check calls :meth:`BadRows.refuse` with a mask of the rows that fail the check. These rows are
-collected. If a row fails several checks, the first reason counts. With errors.tolerance=none, no
-rows are collected: the first row of the mask raises an error.
+Each check passes a boolean mask of the rows that fail it to :meth:`BadRows.refuse`. With
+errors.tolerance=all these rows are collected; if a row fails several checks, the first reason
+counts. With errors.tolerance=none the first row in the mask raises an error.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _COMPOSED = "records.formats.composed_columns", "connect"
 
 @dataclass(eq=False)
 class _Facts:
-    """The facts of a reason: text, error kind, exception class, stage and module.
+    """The values that belong to a reason: text, error kind, exception class, stage and module.
 
-    Dashboards for Kafka Connect group dead letters by the exception class, which is in
-    ``org.apache.kafka.{of}.errors``, and by the stage. ``module`` is the module that finds the row.
+    They become headers of a dead letter. Dashboards for Kafka Connect group dead letters by
+    exception class (``org.apache.kafka.{of}.errors.{exception}``) and by stage. ``module`` is the
+    module of this package that finds such rows.
     """
 
     text: str
@@ -85,18 +87,21 @@ TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason with a sentence that describes all of its rows, without their content."""
+    """A reason, with a sentence for the error message. Several rows may share it, because the
+    sentence does not contain their values.
+    """
 
     reason: Reason
     text: str
 
 
 class BadRows:
-    """The rows of a batch that can't be sent, each with the number of its finding.
+    """The rows of an Arrow batch that can't be sent.
 
-    ``which`` has a number for each row of the batch: 0, or the number of the row's finding, counted
-    from 1. If ``rows`` is None, no rows are collected: the first bad row is an error that names
-    ``topic``.
+    ``found`` has the findings. ``which`` has a number for each row: 0 if the row is good, otherwise
+    i for the finding ``found[i - 1]``. If BadRows is created with ``rows`` None, it collects
+    nothing: :meth:`refuse` then raises an error for the first bad row, with ``topic`` in its
+    message.
     """
 
     __slots__ = ("found", "raises", "topic", "which")
@@ -109,17 +114,18 @@ class BadRows:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """The indexes of the bad rows in the batch, ascending."""
+        """The indexes of the bad rows, ascending."""
         return (self.which > 0).nonzero()[0]
 
     def refuse(
         self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
-        """Collects the rows of the mask ``rows`` that have no finding yet. If no rows are
-        collected, raises DataError for the first row of the mask.
+        """Notes that the rows in the mask ``rows`` can't be sent. A row that already has a finding
+        keeps it.
 
-        ``text`` is a sentence that describes all of these rows. ``column`` is the name of the
-        column. It is empty if the sentence already names the column.
+        ``text`` is the sentence for all these rows. ``column`` is the column's name for the
+        message. It is empty if ``text`` already has the name. Raises DataError for the first of the
+        rows if this object collects none.
         """
         if not rows.any():
             return

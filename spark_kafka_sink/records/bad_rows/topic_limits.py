@@ -1,5 +1,5 @@
-"""The limits that a topic's configuration sets for a row. This module does not import Arrow,
-because planning also needs it.
+"""The limits that a topic's configs set for records. Has no import of Arrow, because the driver
+needs this module at planning.
 
 Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
 """
@@ -24,11 +24,11 @@ _NONE: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """A topic's limits for record batches and timestamps. Picklable.
+    """A topic's limits for the size of record batches and for timestamps. Picklable.
 
-    ``max_bytes`` is the size of the largest record batch. ``before_ms`` and ``after_ms`` limit how
-    far a timestamp may be before or after the broker's time, in ms. An unknown or missing limit is
-    the largest 64-bit number.
+    ``max_bytes`` is max.message.bytes, the largest size of a record batch. A timestamp may be up to
+    ``before_ms`` before and ``after_ms`` after the broker's time. A limit that is unknown or not
+    set is the largest 64-bit number.
     """
 
     max_bytes: int = _NONE
@@ -39,7 +39,7 @@ class TopicLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, str | None]) -> TopicLimits:
-        """The limits from a topic's configs. A config that is missing sets no limit."""
+        """Reads the limits from a topic's configs. A config that is missing sets no limit."""
         size, before, after = (_number(settings.get(name)) for name in (LARGEST, BEFORE, AFTER))
         if settings.get(TIMESTAMPS) == BROKERS_TIME:
             before = after = _NONE

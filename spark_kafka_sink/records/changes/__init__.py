@@ -1,4 +1,5 @@
-"""Converts changes of a table to records: to rows and tombstones (``changed_rows``), or to
-Debezium's envelopes (``envelope``). ``change_order`` checks the order of changes, and ``marks``
-marks changes that can't be sent.
+"""Converts the changes of a change feed (inserts, updates, deletes) to records.
+
+``changed_rows`` converts them to rows and tombstones, and ``envelope`` to Debezium's envelopes.
+``change_order`` checks the order of changes. ``marks`` notes the changes that can't be sent.
 """

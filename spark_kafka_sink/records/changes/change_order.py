@@ -1,9 +1,10 @@
-"""Finds changes of one key that are in descending order within an Arrow batch.
+"""Finds changes in an Arrow batch that come after a later change of the same key.
 
 Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
 
-In most batches the positions never fall, which is checked by one comparison for each row. Only in
-the other batches are keys compared. A hash of each key then shows that most keys occur only once.
+The position of a change is the value of the feed's order columns. In most batches the positions
+never decrease from row to row, which one comparison per row shows. Only in the other batches are
+keys compared. First a hash of each key excludes the keys that occur only once.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ def older_changes(
     *,
     by_kind: bool = True,
 ) -> Mask:
-    """Marks the changes that come after a later change of the same key.
+    """Finds the changes that come after a later change of the same key. Returns a mask of them.
 
-    ``keys_of`` returns a number for each row, which is equal for equal keys, and the mask of rows
-    with a key. Rows that can't be sent are ignored. ``dropped`` rows are also ignored, because they
-    become no record. With ``by_kind``, changes at the same position are ordered by their kind. It
-    is false for Debezium's events.
+    ``order`` are the columns that order changes. ``keys_of`` returns a number for each row, which
+    is equal for equal keys, and the mask of the rows that have a key. Rows in ``dropped`` become no
+    record, and are ignored, like rows that can't be sent (``marks``). If two changes of a key have
+    the same position and ``by_kind`` is true, a delete counts as earlier than an insert or update.
+    ``by_kind`` is false for Debezium's events.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -74,8 +76,8 @@ def older_changes(
 
 
 def _positions(batch: pa.RecordBatch, order: tuple[OrderColumn, ...]) -> Int64s:
-    """A number for each row. Comparing two numbers gives the same result as comparing the order
-    columns of the rows. Nulls come first.
+    """Converts the order columns to one number for each row. The numbers compare like the values of
+    the order columns. Null is the smallest value.
     """
     made: Int64s | None = None
     for one in order:
@@ -102,14 +104,16 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def dense(numbers: Int64s) -> Int64s:
-    """Replaces the numbers by 0, 1, 2, ... in the same order. Equal numbers stay equal."""
+    """Replaces the numbers by 0, 1, 2 and so on, in the same order: ``[7, 40, 7]`` becomes ``[0, 1,
+    0]``.
+    """
     places: Int64s = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return places
 
 
 def _may_be_twice(keys: Int64s) -> Mask:
-    """A mask of the keys that may occur more than once. It is true for a repeated key, and also for
-    a key that has the same hash as another key.
+    """The mask of the keys that may occur more than once: repeated keys, and different keys with
+    the same hash.
     """
     hashes, rows = _hashes(keys), np.arange(len(keys), dtype=np.int32)
     last_row = np.empty(1 << _BITS, np.int32)

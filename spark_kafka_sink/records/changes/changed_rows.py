@@ -1,14 +1,17 @@
-"""Converts a change feed to rows of a table, each with a mark. This happens before step 3 of a
-record's way.
+"""Converts the changes of a change feed to rows of the table. This happens before step 3 of a
+record's way (DESIGN.md).
 
-Owns: :class:`ChangedRows`, which drops the row before an update, makes a tombstone for a delete and
-for the old key of an update that changes the key, and marks impossible rows. Never: the choice of
-columns (``column_plan``), keys and values (``record_columns``, ``composed_columns``), the order of
-changes that several tasks or Arrow batches hold (``datasource/jobs/upserts.py``).
+Owns: :class:`ChangedRows`. It drops the row before an update, and makes a tombstone for a delete.
+If an update changes the key, it also makes a tombstone for the old key. It adds a column with a
+*mark* for each row: the row is a record, it is a tombstone, or the reason why it can't be sent.
+Never: the choice of columns (``column_plan``), keys and values (``record_columns``,
+``composed_columns``), the order of changes in several tasks or Arrow batches
+(``datasource/jobs/upserts.py``).
 
-An update of Delta Lake or Flink is a pair of rows: the row before the update, and directly after it
-the row after the update. If an Arrow batch ends between the two, the first row waits for the next
-batch. If a task ends between the two, the feed is wrong, so the waiting row is marked.
+Delta Lake and Flink describe an update by two rows: the row before the update, and directly after
+it the row after the update. If an Arrow batch ends between the two, the first row is kept for the
+next batch. If a task ends between the two, the second row is missing, and the first row gets a mark
+as a row that can't be sent.
 """
 
 from __future__ import annotations
@@ -51,8 +54,10 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class ChangedRows:
-    """The changes of one task attempt. ``dropped`` is the number of rows that become no record.
-    ``added`` is the number of records in addition to one record per row.
+    """Converts the changes of one task attempt, Arrow batch by Arrow batch.
+
+    ``dropped`` is the number of rows that became no record. ``added`` is the number of additional
+    records, for changes that became more than one record.
     """
 
     plan: ColumnPlan
@@ -62,11 +67,11 @@ class ChangedRows:
     _open: pa.RecordBatch | None = field(default=None, init=False)
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
-        """Returns the rows of the table for the changes in ``batch``, and for each row the index of
-        its change.
+        """Converts the changes in ``batch`` to rows of the table. Also returns, for each row, the
+        index of its change in ``batch``.
 
-        The index is -1 for a change in the previous batch. The indexes are None if each change
-        became one row, in order.
+        The index is -1 for the change that was kept from the previous batch. Instead of the
+        indexes, the result has None if each change became exactly one row.
         """
         waited = self._open is not None
         if self._open is not None:
@@ -82,8 +87,8 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """Returns the row before an update whose row after the update is missing at the end of the
-        last batch. Returns None if there is no such row.
+        """Called at the end of the task. If the row before an update is still waiting for the row
+        after the update, returns it, marked as a row that can't be sent. Otherwise returns None.
         """
         batch, self._open = self._open, None
         if batch is None:
@@ -134,8 +139,9 @@ class ChangedRows:
     def _older(
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
-        """Marks the changes that would replace a later change of the same key. An update that
-        changes the key counts as a change of both keys.
+        """The mask of the changes that come after a later change of the same key, and would replace
+        it in a compacted topic. An update that changes the key (``moved``) counts as a change of
+        both keys.
         """
         by_kind = self._changes.images is None
         if moved.any():
@@ -182,10 +188,10 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The index of the column that is the record's value. A null in this column makes a
-        tombstone.
+        """The index of the column that is used as the record's value. If an insert or update has a
+        null in it, its record would be a tombstone.
 
-        None if the value is built from columns as JSON or by a schema, because that value is never
+        None if the value is built from columns as JSON or with a schema. Such a value is never
         null.
         """
         value = self.plan.value
@@ -194,8 +200,11 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Returns two masks: the rows before an update, which become no record, and the updates
-        that change the key. Marks rows whose pair is incomplete.
+        """Finds the two rows of each update. Returns two masks: the rows before an update, which
+        become no record, and the updates that change the key and have both rows in one change
+        (Debezium).
+
+        Changes ``marks`` of rows whose second row is missing.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:
@@ -244,7 +253,9 @@ class ChangedRows:
     def _same_keys(
         self, one: pa.RecordBatch, rows: Int64s, other: pa.RecordBatch, others: Int64s
     ) -> Mask:
-        """True for each pair of rows whose keys have the same bytes."""
+        """Compares keys pair by pair: row ``rows[i]`` of ``one`` with row ``others[i]`` of
+        ``other``. Returns the mask of the pairs with equal keys.
+        """
         key = self.plan.key
         columns = [self.plan.key_column] if key is None else [of.index for of in key.columns]
         same = np.ones(len(rows), np.bool_)
@@ -274,7 +285,9 @@ class ChangedRows:
         return same
 
     def _key_numbers(self, batch: pa.RecordBatch, kinds: Int8s) -> tuple[Int64s, Mask]:
-        """A number for each row, which is equal for equal keys, and the mask of rows with a key."""
+        """A number for each row, which is equal for equal keys, and the mask of the rows whose key
+        is not null.
+        """
         columns = self._key_columns(batch, kinds)
         if any(pa.types.is_nested(one.type) for one in columns):
             assert self.plan.key is not None, "a column key is text or bytes"
@@ -295,8 +308,8 @@ class ChangedRows:
         return numbers, has_key
 
     def _key_columns(self, batch: pa.RecordBatch, kinds: Int8s) -> list[pa.Array]:
-        """The columns of the key. For Debezium, the key of a delete is in the row before the
-        change, and the key of other changes is in the row after the change.
+        """The columns of the key. In Debezium's events, the key of a delete comes from the row
+        before the change, and every other key from the row after the change.
         """
         changes, key = self._changes, self.plan.key
         indices = [self.plan.key_column] if key is None else [one.index for one in key.columns]
@@ -313,8 +326,8 @@ class ChangedRows:
         return columns
 
     def _with_key_columns(self, batch: pa.RecordBatch, columns: list[pa.Array]) -> pa.RecordBatch:
-        """A batch that has ``columns`` at the indexes of the key's columns, and nulls in all other
-        columns.
+        """Creates a batch in which the key's columns are ``columns``, and all other columns are
+        null.
         """
         changes, key = self._changes, self.plan.key
         assert key is not None
@@ -329,7 +342,9 @@ def _keys(key: ComposedColumns, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _taken(batch: pa.RecordBatch, key: ComposedColumns, rows: Int64s) -> pa.RecordBatch:
-    """The rows with the indexes ``rows``. Columns that do not belong to ``key`` are null."""
+    """Copies the rows with the indexes ``rows``. In the copy, columns that are not part of the key
+    are null.
+    """
     needed, index = {column.index for column in key.columns}, integers(rows)
     columns = [
         without_views(one).take(index) if number in needed else pa.nulls(len(rows))
@@ -345,5 +360,5 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy of the sliced rows, so that the slice does not keep the whole batch in memory."""
+    """Copies a slice, because a slice would keep the memory of its whole batch."""
     return rows_of(batch, np.arange(batch.num_rows))

@@ -1,4 +1,4 @@
-"""Builds Debezium's envelopes of changes: before, after, source, op and ts_ms.
+"""Builds the columns of Debezium's envelope for changes: before, after, source, op and ts_ms.
 
 Owns: :func:`envelope_of`, and its input :class:`TableRows`. Never: the choice of the rows
 (``changed_rows``), the bytes of a format.
@@ -23,13 +23,17 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class TableRows:
-    """Rows of a table made from a change feed. ``batch`` has the rows, and ``whole`` the changes.
+    """Rows of the table that were made from the changes of a change feed.
 
-    * ``old``: true for a row of the old key of an update.
-    * ``is_moved``: true for a row of an update that changes the key.
-    * ``copies``: numbers the rows that were made from one change, from 0.
-    * ``was``: for each row, the index in ``whole`` of the row before the update, or -1 without such
-      a row. None for a feed that never has rows before updates.
+    ``batch`` has these rows, and ``whole`` the changes. ``kinds`` and ``marks`` have the kind and
+    the mark of each row (``marks.py``). One change can become several rows, for example a tombstone
+    of the old key and the new row.
+
+    * ``is_moved``: whether the row comes from an update that changes the key.
+    * ``old``: whether the row is for the old key of such an update.
+    * ``copies``: 0 for the first row that a change became, 1 for the second, and so on.
+    * ``was``: the index in ``whole`` of the row before the update, or -1 if there is none. None if
+      the feed never has such rows.
     """
 
     batch: pa.RecordBatch
@@ -58,10 +62,10 @@ def valid(column: pa.Array) -> Mask:
 
 
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
-    """The five columns of Debezium's envelope, in the order of ``ENVELOPE``.
+    """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``.
 
-    The field ``before`` is set for deletes. For an update it is set only if the feed has the row
-    before the update directly before the row after the update.
+    ``before`` has the old row for a delete. For an update it has the row before the update if the
+    feed contains it, and is null otherwise.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None

@@ -1,7 +1,10 @@
-"""Maps change types to kinds of changes, and marks the changes that can't be sent with the reason.
+"""The kinds of changes, and the marks for changes that can't be sent.
 
-Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: the choice of the rows
-that get a mark (``changed_rows``), their treatment (``bad_rows``).
+A *kind* is a number for insert, update, delete or the row before an update. A *mark* is a number
+for the result: a record, a tombstone, or the reason why the change can't be sent.
+
+Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: which rows get a mark
+(``changed_rows``), the handling of these rows (``bad_rows``).
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ _PROBLEMS: Final = {
 
 
 def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
-    """The kind of each change, from the feed's column of change types."""
+    """The kind of each change, from ``types``, the feed's column with the types of changes."""
     of = (log.inserts, log.updates, log.deletes, log.preimages, (), (TIED,), (UNORDERED,))
     known = [(name, kind) for kind, names in enumerate(of) for name in names]
     if not (pa.types.is_string(types.type) or pa.types.is_large_string(types.type)):
@@ -98,8 +101,8 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Adds the rows of a change feed that can't be sent to ``bad``. If ``bad`` collects no rows,
-    raises DataError for the first such row.
+    """Adds the changes whose mark is a reason to ``bad``. If ``bad`` collects no rows, raises
+    DataError for the first of them.
     """
     changes = plan.changes
     if changes is None:

@@ -1,15 +1,15 @@
-"""The Avro format: schemas, and the match of columns with their fields.
+"""The format Avro: reading and deriving schemas, and matching columns with a schema's fields.
 
 Owns: :class:`AvroFormat`: schemas, read from their JSON (specification 1.12) or derived from
-columns; the field of each column, the encoding of its values, and the errors that planning can
-find. A schema is only checked for errors that would lead to wrong bytes, because the registry
-checks schemas. Never: Arrow; a registry; a value of a row. (The encoder finds numbers that are too
-large, and nulls where a value is required.)
+columns; the field for each column, the encoding of its values, and the errors that the driver can
+find at planning. A schema is checked only for errors that would lead to wrong bytes, because the
+registry checks schemas itself. Never: Arrow; a registry; a value of a row. (The encoder finds
+numbers that are too large, and nulls where a value is required.)
 
-A column is matched with a field by the field's name, then by the field's aliases. A field without a
-column gets its default. In a derived schema, a nullable field is ``["null", T]`` with the default
-null, like in Kafka Connect, so that the field can be removed or added without breaking readers. In
-all other points a derived schema is the same as from Spark's ``to_avro``.
+A column belongs to the field with its name, or to the field that has its name as an alias. A field
+without a column gets its default. In a derived schema, a nullable field has the type ``["null",
+T]`` and the default null, as in Kafka Connect. Such a field can later be added or removed, and
+readers still work. Otherwise a derived schema is the same as from Spark's ``to_avro``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _LOGICAL: Final = {written for kinds in _NODES.values() for written in kinds}
 
 
 class AvroFormat(SchemaFormat):
-    """The format Avro, an implementation of ``SchemaFormat``."""
+    """The format Avro. Implements :class:`SchemaFormat`."""
 
     schema_type = "AVRO"
 
@@ -109,12 +109,12 @@ class _Field(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Type:
-    """A type of an Avro schema.
+    """A type in an Avro schema.
 
-    ``kind`` is the specification's name of the type, such as "record" or "long". ``name`` is the
-    full name of a named type. ``fields`` are a record's fields, each with its name and aliases;
-    they are added after the type is created, because a record may contain itself. ``inner`` are a
-    union's branches, an array's items, or a map's values.
+    ``kind`` is Avro's name for it, such as "record" or "long". ``name`` is the full name of a named
+    type. ``fields`` are the fields of a record, each with its name and aliases. They are set after
+    the object is created, because a field's type may be the record itself. ``inner`` are the
+    branches of a union, the items of an array, or the values of a map.
     """
 
     kind: str
@@ -130,8 +130,9 @@ class _Type:
 
     @property
     def branches(self) -> Sequence[tuple[bytes, _Type]]:
-        """The branches of a union, each with its encoded index as a prefix. For any other type, the
-        type itself with an empty prefix.
+        """The branches of a union as pairs: the encoded index of the branch, which is written
+        first, and its type. For a type that is no union, the only pair is empty bytes and the type
+        itself.
         """
         numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
         return numbered if self.kind == "union" else [(b"", self)]
@@ -148,8 +149,8 @@ class _Type:
 
 
 def _parsed(text: str, references: References) -> _Type:
-    """Parses the schema ``text``, which may use named types of ``references``. Returns the declared
-    type. Raises SchemaError.
+    """Parses the schema ``text``, and returns the type that it declares. The named types in
+    ``references`` may be used in it. Raises SchemaError.
     """
     known: dict[str, _Type] = {}
     for _, one in references:
@@ -158,8 +159,8 @@ def _parsed(text: str, references: References) -> _Type:
 
 
 def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
-    """Parses the schema ``text``, and adds its named types to ``known``. Returns the declared type.
-    Raises SchemaError.
+    """Parses the schema ``text``, and returns the type that it declares. Adds its named types to
+    ``known``. Raises SchemaError.
     """
     bare = text.strip()  # string, as some write it, for "string"
     try:
@@ -176,11 +177,11 @@ def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
 
 
 def _type(declared: Any, space: str, known: dict[str, _Type]) -> _Type:  # noqa: ANN401 - of JSON
-    """Parses ``declared``, a part of a schema's JSON, as a type. ``space`` is the enclosing
-    namespace, and ``known`` has the named types that were declared before.
+    """Parses ``declared``, a part of a schema's JSON, as a type.
 
-    Raises SchemaError for an invalid type. Raises KeyError, TypeError and AttributeError if a part
-    of the JSON is missing or has another type.
+    ``space`` is the enclosing namespace. ``known`` has the named types that were declared before.
+    Raises SchemaError for an invalid type. Raises KeyError, TypeError or AttributeError if a part
+    of the JSON is missing or has the wrong type.
     """
     if isinstance(declared, str):
         if declared in _PRIMITIVES:
@@ -230,8 +231,8 @@ def _declaration(declared: Mapping[str, Any], space: str, known: dict[str, _Type
 
 
 def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
-    """Sets the logical type of ``found`` if it is valid for the type, and returns ``found``. An
-    invalid logical type is ignored, as the specification requires ("Logical Types").
+    """Sets the logical type of ``found`` from ``declared``, and returns ``found``. An invalid
+    logical type is ignored, as the specification requires ("Logical Types").
     """
     logical = declared.get("logicalType")
     if logical == "decimal" and found.kind in ("bytes", "fixed"):
@@ -244,10 +245,10 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 
 
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
-    """The decimal type that ``declared`` describes. None if the declaration is invalid.
+    """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    A declaration is invalid if it has no precision, if its scale is above the precision, or if the
-    ``size`` bytes of its fixed type can't hold the precision.
+    It is invalid without a precision, with a scale above the precision, or with a precision that
+    does not fit into ``size`` bytes, the size of a fixed type.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:
@@ -268,8 +269,8 @@ def _wrong(problem: str, hint: str | None = None) -> SchemaError:
 
 
 def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """The schema of a column, as JSON values. If the column is a struct, ``name`` is the name of
-    its record. ``used`` are the names of other records.
+    """Derives a schema from a column, as JSON values. For a struct, ``name`` is the name of its
+    record. ``used`` are the names of other records, which must not be used again.
     """
     kind, logical = column.kind.avro
     made: object = kind
@@ -287,8 +288,8 @@ def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object
 
 
 def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """The schema of a struct column. The name of a nested record is its path, with "_" added until
-    the name is unique.
+    """Derives the schema of a struct column. The name of a nested record is its path. If that name
+    is already used, "_" is appended.
     """
     while name in used:
         name += "_"
@@ -309,8 +310,8 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
 
 
 def _match(kind: _Type, column: ColumnType, path: str) -> Value:
-    """The encoding of ``column`` as the Avro type ``kind``. Raises SchemaError, whose message names
-    ``path``, if the column does not fit.
+    """The encoding of ``column`` for the Avro type ``kind``. If the column does not fit, raises
+    SchemaError with ``path`` in its text.
     """
     null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
     exact = column.kind.avro
@@ -334,11 +335,11 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
 def _decimals(
     branches: Sequence[tuple[bytes, _Type]], column: ColumnType, path: str
 ) -> tuple[tuple[bytes, nodes.Decimal], ...]:
-    """The decimal branches of a union, each with its prefix. Empty if the union has fewer than two
-    decimal branches.
+    """The decimal types in a union, for a union with at least two of them. Each has the bytes that
+    select its branch. Empty for any other union.
 
-    Each value is encoded as the first branch that can hold it. A branch with the column's own
-    precision and scale comes first.
+    Each value is encoded with the first of these types that can hold it. A type with the column's
+    own precision and scale comes first.
     """
     own = (column.precision, column.scale)
     found = [(prefix, _node(one, column, path)) for prefix, one in branches if one.decimal]
@@ -348,8 +349,8 @@ def _decimals(
 
 
 def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
-    """The node that encodes ``column`` as the type ``kind``. None if the column can't be encoded as
-    this type.
+    """The node that encodes ``column`` as the type ``kind``. None if such a column can't be encoded
+    as that type.
     """
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
@@ -390,11 +391,11 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 
 
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
-    """The default ``value`` of a field, encoded as the type ``kind``.
+    """Encodes ``value``, the default of a field, as the type ``kind``.
 
-    Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not fit the type. Raises
-    StopIteration if the value contains more nested values than ``more`` has items, which limits the
-    size of a default.
+    Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not have that type. ``more``
+    limits the size of a default: each nested value takes one item from it, and StopIteration is
+    raised after the last item.
     """
     next(more)
     match kind.kind, value:

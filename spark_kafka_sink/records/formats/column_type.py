@@ -1,9 +1,9 @@
-"""Column types for the payload formats, independent of Spark's and Arrow's classes.
+"""The types of columns, as the payload formats need them: without Spark's and Arrow's classes.
 
-Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table of types: the type of each kind of
-column in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` creates column
-types), Arrow; other types of a given schema that fit a kind of column (each format has them).
-``make docs`` generates the table of docs/formats.md from this module.
+Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table with the type that each kind of column
+gets in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` creates column
+types), Arrow; the types of a given schema that a column also fits (each format has them). ``make
+docs`` generates the table in docs/formats.md from this module.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from enum import Enum
 
 
 class ColumnKind(Enum):
-    """The kinds of column types, each with its type in Spark and in the payload formats.
+    """The kinds of columns, each with its types in Spark, Avro, Protobuf and JSON.
 
-    The value of a member has the names of Spark's classes without "Type", Avro's type and logical
-    type, Protobuf's type, and JSON's type. Protobuf's type is None if the column can't be a single
-    field.
+    A member's value has the names of Spark's classes without "Type", Avro's type and logical type,
+    Protobuf's type, and JSON's type. Protobuf's type is None if the column can't be one field.
     """
 
     # fmt: off

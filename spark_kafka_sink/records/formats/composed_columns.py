@@ -1,11 +1,9 @@
-"""Composes columns that options name: the columns of a value become one column, and so do the
-columns of a key and of headers.
+"""Builds the key, the value and the headers of each row from the columns that options name.
 
-Owns: :func:`with_composed`, which converts a batch and a plan with named columns to a batch and a
-plan without named columns, and :func:`parts_of`, which limits the memory for the conversion. The
-conversion comes before step 3 of a record's way (DESIGN.md). Never: the text of values
-(``json_text``), the bytes of a format (its encoder), the bytes of headers (``record_headers``), the
-treatment of refused rows.
+Owns: :func:`with_composed`, which adds one column for each of them to a batch, and
+:func:`parts_of`, which limits the memory for that. It happens before step 3 of a record's way
+(DESIGN.md). Never: the text of values (``json_text``), the bytes of a format (its encoder), the
+bytes of headers (``record_headers``), the handling of refused rows.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _HINT = (
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Splits ``batch`` into slices of about 4 MiB, each with at least one row. The rows are not
+    """Splits ``batch`` into parts of about 4 MiB, with at least one row each. The rows are not
     copied.
     """
     rows = max(1, batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1))
@@ -56,12 +54,12 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """The ``batch`` with a composed column for each of value, key and headers, and the matching
-    plan.
+    """Adds a column for each of value, key and headers that ``plan`` builds from several columns.
+    Returns the new batch, and a plan that uses the new columns.
 
-    Rows that a format refuses are added to ``bad``. If ``bad`` is None, the first refused row
-    raises DataError. The key or value of a refused row is JSON of its columns, for the dead letter.
-    If the topic selects the schema, a row with a null topic also gets this JSON.
+    Rows that can't be encoded are added to ``bad``. If ``bad`` is None, the first of them raises
+    DataError. In such a row, the new column has JSON of the columns, for the dead letter. If each
+    topic has its own schema, that is also so for a row with a null topic.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -98,7 +96,9 @@ def with_composed(
 
 
 def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
-    """The mask of the rows of a change feed that are tombstones. None if there are no such rows."""
+    """The mask of the changes that become tombstones. None if there are none, or if the rows are no
+    changes.
+    """
     if plan.changes is None:
         return None
     gone: Mask = batch.column(plan.changes.marks).to_numpy() == TOMBSTONE
@@ -106,9 +106,9 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Sets the payloads of the tombstones ``gone`` to null, and removes refusals of tombstones. The
-    row of a delete may have only its key, so it must not be refused because it does not fit the
-    schema.
+    """Sets the values of the tombstones ``gone`` to null. If encoding has refused one of these
+    rows, that does not count: a deleted row may have values for its key only, which need not fit
+    the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -118,8 +118,8 @@ def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
 def _with_header(
     part: ComposedColumns, batch: pa.RecordBatch, topic_column: int | None
 ) -> tuple[Payloads, tuple[str, pa.Array | pa.Scalar] | None]:
-    """The payloads of a key or value, and the header that identifies their schema, as name and
-    values. The header is None if the format has no header.
+    """Builds the keys or values, and the header that identifies their schema: its name, and its
+    values. The header is None if the format has none.
     """
     if part.by_topic:
         assert topic_column is not None, "planning makes encoders by topic for a column topic"
@@ -133,10 +133,11 @@ def _with_header(
 def _payloads_by_topic(
     part: ComposedColumns, batch: pa.RecordBatch, topics: pa.Array
 ) -> tuple[Payloads, tuple[str, pa.Array] | None]:
-    """The payloads of rows whose topic selects the schema, and the name and values of their header.
+    """Builds the keys or values if each topic has its own schema. Also returns the name and the
+    values of the header.
 
-    Rows with a topic that has no schema are refused. Rows with a null topic get no payload; a later
-    check refuses them.
+    A row whose topic has no schema is refused. A row with a null topic gets null: a later check
+    refuses it.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
@@ -168,13 +169,15 @@ def _payloads_by_topic(
 
 
 def _without_topic(topics: pa.Array) -> npt.NDArray[np.bool_]:
-    """True for each row whose topic is null."""
+    """The mask of the rows whose topic is null."""
     nulls: npt.NDArray[np.bool_] = plain_binary(topics).is_null().to_numpy(zero_copy_only=False)
     return nulls
 
 
 def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
-    """The key or value of each row, for a ``part`` without ``by_topic``."""
+    """Builds the key or value of each row, for a ``part`` with one schema for all topics, or
+    without a schema.
+    """
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoding is not None:
         from spark_kafka_sink.records.formats.binary.encoder import payloads_of
@@ -190,7 +193,7 @@ def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
 
 
 def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> Payloads:
-    """The JSON of each row. Rows whose VARIANT has invalid bytes are refused."""
+    """Encodes the columns of each row as JSON. A row with an invalid VARIANT is refused."""
     try:
         return Payloads(_json(part, columns, rows))
     except DataError:
@@ -208,8 +211,8 @@ def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int
 
 
 def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> Mask:
-    """The mask of the rows that can't be written as JSON. The rows are found by bisection, because
-    such rows are rare.
+    """The mask of the rows whose value can't be encoded as JSON. Such rows are rare, so they are
+    searched by bisection: a half that can be encoded is not searched further.
     """
     found = np.zeros(len(column), np.bool_)
     todo = [(0, len(column))]
@@ -227,8 +230,8 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
-    """The mask of the rows with a null payload because all of their ``columns`` are null. None if
-    there are no such rows.
+    """The mask of the rows whose key or value is null because all ``columns`` are null. None if
+    there are none.
     """
     if not part.nulls_are_null:
         return None
@@ -257,8 +260,8 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
-    """Replaces the payloads of the rows in the mask ``rows`` by JSON of the part's columns. The
-    JSON is empty if a column's type can't be written as JSON.
+    """Replaces the keys or values of the rows in the mask ``rows`` by JSON of their columns. If a
+    column's type can't be encoded as JSON, they become empty.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:
@@ -273,10 +276,10 @@ _ENTRY = pa.struct([("key", pa.string()), ("value", pa.large_binary())])
 
 
 def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, rows: int) -> pa.Array:
-    """A column with the list of headers of each row.
+    """Creates a column with each row's list of headers.
 
-    ``named`` are the header names with their values. A null value adds no header. ``before`` has
-    the headers of the DataFrame's own column, and the new headers are appended to them.
+    ``named`` are pairs of a header's name and its values, one for each row. A null value adds no
+    header. ``before`` is the DataFrame's column ``headers``, whose headers come first.
     """
     there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for _, one in named], axis=1)
     row, which = there.nonzero()

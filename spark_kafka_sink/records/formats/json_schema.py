@@ -1,14 +1,14 @@
-"""JSON with a schema: the JSON that ``valueFormat=json`` writes, after the id of its schema.
+"""The format JSON Schema: the same JSON as with ``valueFormat=json``, with the id of a schema in
+front.
 
-Owns: :class:`JsonSchemaFormat`, which derives a schema from columns, and checks whether columns fit
-a schema. Never: the text of values (``records/json``). A schema's rules for values (``pattern``,
-``minimum``, ``enum``) are not checked, and Confluent's serializers do not check them by default
-either.
+Owns: :class:`JsonSchemaFormat`, which derives a schema from columns, and checks that columns fit a
+schema. Never: the text of values (``records/json``). A schema's rules for values (``pattern``,
+``minimum``, ``enum``) are not checked, as in Confluent's serializers by default.
 
-A null field is left out. It is only written as ``null`` if the schema requires the field and allows
-null (as pydantic declares an ``Optional`` without a default). A row is refused in two cases: a
-required field is null although the schema does not allow null, or an array or a map contains a null
-that the schema does not allow.
+A null field is left out of the JSON, with one exception: if the schema requires the field and
+allows null, ``null`` is written. (pydantic declares an ``Optional`` without a default in this way.)
+A row is refused if a required field is null and the schema does not allow null, or if an array or a
+map has a null that the schema does not allow.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _Required = tuple[tuple[int, ...], str, str]
 
 
 class _Place(NamedTuple):
-    """The place of a column within the payload. ``way`` is the path from the payload to the column,
-    as in ``nodes.JsonText``.
+    """The place of a column in the JSON. ``path`` is its name for messages. ``way`` is its path as
+    a tuple of indexes, as in ``nodes.JsonText``.
     """
 
     path: str = ""
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 
 class JsonSchemaFormat(SchemaFormat):
-    """The format JSON Schema, an implementation of ``SchemaFormat``."""
+    """The format JSON Schema. Implements :class:`SchemaFormat`."""
 
     schema_type = "JSON"
 
@@ -104,7 +104,7 @@ def _derived(column: ColumnType) -> dict[str, object]:
 
 
 class _UnusableError(Exception):
-    """Raised for an invalid schema. No columns can be written with such a schema."""
+    """Raised if the schema itself is invalid, so that no columns can be written with it."""
 
     def __init__(self, problem: str, hint: str | None = None) -> None:
         super().__init__(problem)
@@ -112,11 +112,10 @@ class _UnusableError(Exception):
 
 
 class _Check:
-    """Checks columns against one schema.
+    """Checks that columns fit one schema.
 
-    SchemaError is raised for columns that do not fit the schema. _UnusableError is raised for an
-    invalid schema. TypeError and AttributeError are raised if a part of the schema's JSON has a
-    wrong type.
+    Raises SchemaError if they do not fit. Raises _UnusableError if the schema is invalid. TypeError
+    or AttributeError is raised if a part of the schema's JSON has a wrong type.
     """
 
     def __init__(self, root: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> None:
@@ -128,11 +127,12 @@ class _Check:
             self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
 
     def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
-        """Yields the values in ``column`` whose nulls must be refused or written. A value is
-        described by the path to it, its name for messages, and the reason of the refusal. The
-        reason is empty if the null is to be written.
+        """Finds the values in ``column`` whose nulls are not left out: they are refused, or written
+        as ``null``. Yields the path, the name for messages, and the reason of the refusal for each.
+        The reason is empty if ``null`` is written.
 
-        Raises SchemaError if ``column`` does not fit the schema ``declared``.
+        ``declared`` is the schema of the column, and ``at`` its place. Raises SchemaError if the
+        column does not fit the schema.
         """
         self._steps += 1
         if self._steps > _MOST_STEPS:
@@ -215,7 +215,9 @@ class _Check:
             raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
     def _referred(self, reference: object) -> tuple[Mapping[str, Any], _Json]:
-        """The document to which a ``$ref`` refers, and the referenced part of this document."""
+        """Finds the target of a ``$ref``. Returns its document, and the part of the document that
+        it refers to.
+        """
         address, _, path = str(reference).partition("#")
         root = self.root
         if address:
@@ -237,8 +239,8 @@ class _Check:
 
 
 def _rest(declared: _Json) -> _Json:
-    """The schema of the properties that have no schema by name (``additionalProperties``). The
-    patterns of patternProperties are ignored.
+    """The schema of properties that the schema does not name (``additionalProperties``).
+    ``patternProperties`` is ignored.
     """
     return "patternProperties" in declared or declared.get("additionalProperties", True)
 

@@ -1,8 +1,8 @@
-"""The Protobuf format: schemas, and the match of columns with the fields of a message.
+"""The format Protobuf: reading and deriving schemas, and matching columns with a message's fields.
 
-Owns: :class:`ProtobufFormat`: schemas, read by protoc or derived from columns; the field of each
-column, its encoding, and the errors that planning can find. Fields without a column and null fields
-are not written. Never: Arrow, a value of a row, a registry.
+Owns: :class:`ProtobufFormat`: schemas, read by protoc or derived from columns; the field for each
+column, its encoding, and the errors that the driver can find at planning. A field without a column,
+and a null field, are not written. Never: Arrow, a value of a row, a registry.
 
 Only this module imports protobuf, and only on the driver, which needs the extra ``protobuf``. Tasks
 need only numpy and Arrow.
@@ -77,8 +77,8 @@ _TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]]
 
 
 class ProtobufFormat(SchemaFormat):
-    """The format Protobuf, an implementation of ``SchemaFormat``. If a schema has several messages,
-    ``name`` selects the message.
+    """The format Protobuf. Implements :class:`SchemaFormat`. If a schema has several messages,
+    ``name`` selects one of them.
     """
 
     schema_type = "PROTOBUF"
@@ -114,10 +114,10 @@ class ProtobufFormat(SchemaFormat):
 
 @lru_cache(64)
 def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
-    """The descriptor of the .proto file ``text``. ``references`` are imported files, by their
-    import paths.
+    """Parses the .proto file ``text``. ``references`` are the files that it imports: their import
+    paths and their texts.
 
-    Raises SchemaError for an invalid file, and ConfigError if protoc is not installed.
+    Raises SchemaError if the file is invalid, and ConfigError if protoc is not installed.
     """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
@@ -143,9 +143,9 @@ def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
 
 
 def _known_imports() -> list[str]:
-    """The directories with well-known .proto files, which a schema may import without a reference
-    in the registry: google/protobuf, confluent, google/type, google/api. Raises ImportError if
-    protoc is not installed.
+    """The directories of the .proto files that a schema may import even if the registry does not
+    have them: google/protobuf, confluent, google/type, google/api. Raises ImportError if protoc is
+    not installed.
     """
     found = [str(files("grpc_tools") / "_proto"), str(files(__package__) / "protos")]
     with contextlib.suppress(ImportError):  # of an older installation, which has protoc only
@@ -154,8 +154,8 @@ def _known_imports() -> list[str]:
 
 
 def _write_file(directory: Path, name: str, text: str) -> None:
-    """Writes an imported file below ``directory``. Its ``name`` comes from a registry, so a path
-    that leads out of the directory is an error.
+    """Writes an imported file into ``directory``. ``name`` comes from a registry, so a path that
+    leads out of the directory is an error.
     """
     path = PurePosixPath(name)
     parts = path.parts
@@ -195,8 +195,8 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """The message with this name and its message indexes. If ``name`` is None, it is the first
-    message.
+    """Finds the message ``name``, or the first message if ``name`` is None. Returns it, and its
+    message indexes.
     """
     # In upb's order, which is the file's.
     file = file_descriptor(text, references)
@@ -213,8 +213,8 @@ def message_of(
 def _messages(
     messages: Iterable[Descriptor], way: tuple[int, ...]
 ) -> Iterator[tuple[Descriptor, tuple[int, ...]]]:
-    """Each message and its nested messages, with their message indexes. Entries of maps are left
-    out.
+    """Yields the messages and their nested messages, each with its message indexes. The messages
+    that protoc makes for entries of maps are left out.
     """
     for at, one in enumerate(it for it in messages if not it.GetOptions().map_entry):
         yield one, (*way, at)
@@ -225,15 +225,16 @@ def _messages(
 
 
 def _names(column: ColumnType) -> Iterator[str]:
-    """The names of all fields within a column, nested fields included."""
+    """The names of all fields in a column, and in its nested structs."""
     yield from column.names
     for child in column.children:
         yield from _names(child)
 
 
 def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: str) -> list[str]:
-    """The lines of a message for a struct column. Fields are numbered in the order of the columns.
-    ``timestamp`` is the name to use for google.protobuf.Timestamp.
+    """Derives a message from a struct column. Returns its lines in the .proto file. Fields are
+    numbered in the order of the columns. ``timestamp`` is the name with which the file refers to
+    google.protobuf.Timestamp.
     """
     lines, inner = [f"{indent}message {name} {{"], indent + "  "
     for number, (field, child, inside) in enumerate(matching.fields_of(column, path), 1):
@@ -263,8 +264,8 @@ def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: s
 
 
 def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
-    """Matches the fields of a struct column with the fields of a message. (On the top level, all
-    columns form one struct.) Raises SchemaError.
+    """Finds the column for each field of ``message``. ``column`` is a struct, at the top the struct
+    of all columns. Raises SchemaError.
     """
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]
@@ -299,8 +300,8 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
-    """The default values of a field, which are not written. Other producers don't write them
-    either, so equal keys have equal bytes.
+    """The values of a field that are not written, because they are its default. Other producers
+    don't write defaults either. So equal keys have equal bytes, and get the same partition.
     """
     if field.has_presence:
         return ()

@@ -1,7 +1,7 @@
 """The interface of the payload formats with a schema.
 
-Owns: :class:`SchemaFormat`, which the driver uses. Never: a registry; Arrow. In a task,
-``binary/encoder.py`` encodes columns according to the plan that a format has made.
+Owns: :class:`SchemaFormat`, which the driver uses. Never: a registry; Arrow. The result of
+:meth:`SchemaFormat.plan` is sent to the tasks, where ``binary/encoder.py`` encodes columns with it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ References: TypeAlias = "tuple[tuple[str, str], ...]"
 class SchemaFormat(Protocol):
     """A payload format with a schema.
 
-    A schema is given as its text, with ``references`` to the texts of other schemas. ``column`` is
-    usually a struct of all columns. If it is not a struct, its value is the whole payload.
+    A schema is given as its text. ``references`` are the schemas that it refers to, as pairs of
+    name and text. ``column`` is usually a struct of all columns. If it is not a struct, its value
+    is the whole key or value of the record.
     """
 
     #: Its name in a registry's API.
@@ -29,40 +30,44 @@ class SchemaFormat(Protocol):
     has_bare: ClassVar[bool] = True
 
     def derive(self, column: ColumnType, name: str) -> str:
-        """Derives a schema from columns. Raises SchemaError if the format has no type for a
-        column's type.
+        """Derives a schema from columns. ``name`` is the name of its record. Raises SchemaError if
+        the format has no type for a column's type.
         """
         ...
 
     def is_bare(self, schema: str, references: References = ()) -> bool:
-        """True if payloads of ``schema`` are single values, without fields."""
+        """True if ``schema`` describes a single value, such as a string, and not a record with
+        fields.
+        """
         return not self.name_of(schema, references)
 
     def name_of(self, schema: str, references: References = ()) -> str:
-        """The full name of the record that ``schema`` defines. Empty if it defines no record.
-        Raises SchemaError for an unreadable schema.
+        """The full name of the record that ``schema`` describes. Empty if it describes no record.
+        Raises SchemaError if the schema can't be parsed.
         """
         ...
 
     def indexes(self, schema: str, references: References = ()) -> bytes:
-        """The bytes between the schema id and the value in a payload. For Protobuf they identify
-        the message of the schema. For other formats they are empty.
+        """The bytes between the schema's id and the encoded value. For Protobuf they select the
+        message in the schema. For other formats there are none.
         """
         del schema, references
         return b""
 
     def match(self, schema: str, column: ColumnType, references: References = ()) -> Value:
-        """The encoding of ``column`` by ``schema``. Raises SchemaError if the column does not
-        fit.
+        """The encoding of ``column`` for ``schema``, without schema id. Raises SchemaError if the
+        column does not fit the schema.
         """
         ...
 
     def plan(
         self, schema: str, prefix: bytes, column: ColumnType, references: References = ()
     ) -> Value:
-        """The encoding of a whole payload: ``prefix``, and then ``column``, encoded as
-        :meth:`match` describes. A row whose ``column`` is null has no payload, so the encoding of a
-        null does not matter.
+        """The encoding of a record's whole key or value: first ``prefix`` (with the schema's id),
+        then ``column`` as in :meth:`match`.
+
+        If ``column`` is null in a row, the whole key or value is null, so no encoding of null is
+        needed.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

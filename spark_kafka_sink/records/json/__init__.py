@@ -1,9 +1,10 @@
-"""Encodes named columns as JSON, whole columns at a time, as Spark's ``to_json`` does.
+"""Encodes the columns that options name as JSON, as Spark's ``to_json`` does. Each column is
+encoded in one pass for all rows.
 
 Owns: the text of the JSON. Never: the choice of columns (``records/column_plan.py``), a Kafka
 record.
 
 ``json_text`` builds objects, arrays and strings. ``json_numbers``, ``json_times``,
-``json_intervals``, ``variant_text`` and ``base64_text`` (binary) build the text of columns that
-Arrow's casts do not support. ``plain_text`` is text without quotes, such as the keys of maps.
+``json_intervals``, ``variant_text`` and ``base64_text`` (for binary) build the texts that Arrow's
+casts can't build. ``plain_text`` builds text without quotes, such as the keys of maps.
 """

@@ -25,8 +25,8 @@ _PAD = ord("=")
 
 
 def base64_column(column: pa.Array) -> pa.Array:
-    """The Base64 text (with padding) of each row of a (large) binary array, as large_binary. Nulls
-    stay null.
+    """The Base64 text of each value of a binary array, with padding, as large_binary. Nulls stay
+    null.
     """
     lengths = lengths_of(column)
     groups = (lengths + 2) // 3
@@ -47,7 +47,7 @@ def base64_column(column: pa.Array) -> pa.Array:
 
 
 def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """The bytes of all rows, concatenated. Hidden bytes of null rows are left out."""
+    """Joins the bytes of all values. If Arrow has bytes for a null value, they are left out."""
     offsets = offsets_of(column)
     data = data_of(column)
     if int(lengths.sum()) == int(offsets[-1]) - int(offsets[0]):

@@ -1,4 +1,4 @@
-"""Encodes columns of times of day and day-time intervals as Spark's ``to_json`` does.
+"""Encodes columns of times of day (TIME) and of day-time intervals as Spark's ``to_json`` does.
 
 Owns: :func:`json_times_of_day` and :func:`json_intervals`. Never: other types (``json_text``).
 """

@@ -3,9 +3,9 @@
 Owns: :func:`json_floats`, :func:`java_digits` and :func:`plain_decimals`. Never: other types
 (``json_text``).
 
-A number has at least two digits, and no more than needed to parse the same number again, as
-``Double.toString`` writes it since JDK 19. Older JDKs write more digits for a few numbers, such as
-1.9999999999999998E23 for 2.0E23.
+A number is written with as few digits as possible, so that parsing gives the same number, but with
+at least two digits. Java's ``Double.toString`` does so since JDK 19. Older JDKs write more digits
+for a few numbers, such as 1.9999999999999998E23 for 2.0E23.
 """
 
 from __future__ import annotations
@@ -57,19 +57,21 @@ def json_floats(column: pa.Array) -> pa.Array:
 
 
 def java_digits(number: np.floating[Any] | float, text: str) -> str:
-    """The digits that Java writes for a finite ``number``. ``text`` is its shortest decimal text.
+    """The digits that Java writes for a finite ``number``. ``text`` is the shortest decimal text of
+    the number.
 
-    Java writes at least two digits. If one digit would be enough to parse the same number, Java
-    writes the two digits that are closest to the number: 4.9E-324, not 5E-324.
+    Java writes at least two digits. If one digit would be enough, Java writes the two digits that
+    are closest to the exact number: 4.9E-324, not 5E-324.
     """
     two = f"{float(number):.1e}"
     return two if type(number)(two) == number else text
 
 
 def plain_decimals(column: pa.Array) -> pa.Array:
-    """The text of each decimal without an exponent, with all digits of its scale. Nulls stay null.
+    """Converts decimals to text without an exponent, with all digits of their scale:
+    ``0.00000010``. Nulls stay null.
 
-    Returns a string array, like ``BigDecimal.toPlainString``.
+    Returns a string array. Java's function is ``BigDecimal.toPlainString``.
     """
     precision, scale = column.type.precision, column.type.scale
     if scale <= 0:
@@ -87,7 +89,7 @@ def plain_decimals(column: pa.Array) -> pa.Array:
 def _put(
     text: pa.Array, where: npt.NDArray[np.bool_], change: Callable[[pa.Array], pa.Array]
 ) -> pa.Array:
-    """Replaces the texts of the rows in the mask ``where``. ``change`` gets these texts and returns
+    """Changes the texts of the rows in the mask ``where``: ``change`` gets these texts and returns
     the new texts.
     """
     if not where.any():
@@ -97,16 +99,16 @@ def _put(
 
 
 def _digits_of_tiny(numbers: npt.NDArray[np.floating[Any]], text: pa.Array) -> pa.Array:
-    """The text that Java writes for very small numbers. They are rare, so each is handled
-    separately.
+    """Replaces the text of very small numbers by Java's text. Such numbers are rare, so they are
+    converted one by one.
     """
     found = zip(numbers, text.to_pylist(), strict=True)
     return pa.array([java_digits(number, shown) for number, shown in found], text.type)
 
 
 def _scientific(text: pa.Array) -> pa.Array:
-    """Java's scientific notation of each number: ``1.5e-7``, ``0.0001`` and ``123456789`` become
-    ``1.5E-7``, ``1.0E-4`` and ``1.23456789E8``.
+    """Converts numbers to Java's scientific notation: ``1.5e-7``, ``0.0001`` and ``123456789``
+    become ``1.5E-7``, ``1.0E-4`` and ``1.23456789E8``.
     """
     parts = pc.extract_regex(text, _PARTS)
     whole, exponent = parts.field("whole"), parts.field("exponent")

@@ -1,12 +1,14 @@
-"""Encodes columns as JSON with the same text as Spark's ``to_json``, all rows in one pass.
+"""Encodes columns as JSON, with the same text as Spark's ``to_json``. Each column is encoded in one
+pass for all rows.
 
-Owns: :func:`json_objects`, which makes one object of a row's columns. Never: numbers and times
-(``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that can't be
-encoded (``datasource/write/named_columns.py`` refuses them at planning).
+Owns: :func:`json_objects`, which makes one JSON object from the columns of each row. Never: numbers
+and times (``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that
+can't be encoded (``datasource/write/named_columns.py`` refuses them at planning).
 
-The rules are the defaults of ``to_json``, unless ``JsonOptions`` change them. A null field is left
-out. A null in an array, or as a value of a map, is written as ``null``. There are no blanks between
-values, escapes are Jackson's, bytes are written as Base64, and decimals keep their scale.
+By default the rules are those of ``to_json``; ``JsonOptions`` can change them. A null field is left
+out. A null in an array, or as a value in a map, is written as ``null``. There are no blanks between
+values. Characters are escaped as in Jackson, bytes are written as Base64, and decimals keep their
+scale.
 """
 
 from __future__ import annotations
@@ -55,8 +57,10 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """A column's values as JSON, a (large) binary array with nulls. If ``in_quotes``, the quotes
-    must still be added to ``texts``.
+    """The JSON of each value of a column, as a (large) binary array. Nulls stay null.
+
+    If ``in_quotes`` is true, the JSON values are strings, and ``texts`` does not have their quotes
+    yet.
     """
 
     texts: pa.Array
@@ -70,9 +74,11 @@ def json_objects(
     how: JsonOptions = AS_TO_JSON,
     units: Sequence[IntervalUnits] = (),
 ) -> pa.Array:
-    """The JSON object of each row, with a field for each of ``columns`` whose value is not null.
+    """The JSON object of each row. It has a field for each of ``columns`` that is not null in this
+    row.
 
-    Returns a (large) binary array without nulls. ``units`` has the interval units of each column.
+    Returns a (large) binary array without nulls. ``units`` has the units of the intervals in each
+    column.
     """
     units = units or [None] * len(columns)
     fields = [_json(column, how, of) for column, of in zip(columns, units, strict=True)]
@@ -90,8 +96,8 @@ def json_value(
 
 
 def not_utf8(column: pa.Array) -> Mask:
-    """The mask of the rows of a binary column that are not valid UTF-8. Spark allows such
-    strings.
+    """The mask of the rows of a binary column that are not valid UTF-8. (A string in Spark may have
+    invalid bytes.)
     """
     none = np.zeros(len(column), np.bool_)
     offsets = offsets_of(column)
@@ -109,8 +115,10 @@ def not_utf8(column: pa.Array) -> Mask:
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """The text of each value of a column, as (large) binary. Nulls stay null. Strings and bytes are
-    unchanged. Numbers, booleans and dates become text as in Spark's cast to string.
+    """Converts each value of a column to plain text, as (large) binary. Nulls stay null.
+
+    Strings and bytes are unchanged. Numbers, booleans and dates become the text of Spark's cast to
+    string.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -152,7 +160,9 @@ def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColum
 
 
 def _text_in_quotes(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
-    """The text of a column whose JSON is a string without escapes. The quotes are not included."""
+    """The text of each value of a column whose JSON is a string that needs no escapes, such as a
+    date. Without the quotes.
+    """
     types, kind = pa.types, column.type
     if types.is_date(kind):
         return plain_binary(json_dates(column))
@@ -182,7 +192,7 @@ def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Arra
 
 
 def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
-    """Replaces nulls by the text ``null``, if the type of ``field`` has the mark that nulls are
+    """Replaces nulls by the text ``null``, if the metadata of ``field`` requires that its nulls are
     written.
     """
     written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
@@ -206,7 +216,7 @@ def _map(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
 
 
 def _quoted(column: JsonColumn) -> pa.Array:
-    """The JSON texts with their quotes, and ``null`` for nulls."""
+    """Adds the missing quotes to the JSON of each value, and replaces nulls by ``null``."""
     texts = large(column.texts)
     if column.in_quotes:
         quote = scalar(b'"')
@@ -217,11 +227,12 @@ def _quoted(column: JsonColumn) -> pa.Array:
 def _objects(
     names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
 ) -> pa.Array:
-    """The JSON object ``{"name":value,...}`` of each row. An object is joined from two strings for
-    each field, and a closing string.
+    """Joins the JSON object ``{"name":value,...}`` of each row. Each field adds two pieces: the
+    text before its value, and the value. The last piece closes the object.
 
-    The text before a value depends on three bits of its row: whether this value is present, whether
-    an earlier value was present, and whether the previous value's quotes are still open.
+    The text before a value depends on three facts about the row: whether this value is present,
+    whether an earlier value was present, and whether the previous value's closing quote is still
+    missing.
     """
     if not how.ignore_null_fields:
         fields = [
@@ -280,7 +291,7 @@ def _escaped_name(name: str) -> bytes:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """The text between the quotes of a JSON string: UTF-8 with Jackson's escapes."""
+    """The text of each string for JSON, without the quotes: as UTF-8, with Jackson's escapes."""
     offsets = offsets_of(column)
     data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
     column = _as_utf8(column)
@@ -291,8 +302,8 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def _as_utf8(column: pa.Array) -> pa.Array:
-    """The column as valid UTF-8. Spark's strings may have invalid UTF-8. Such rows are decoded as
-    Java decodes them.
+    """Converts strings to valid UTF-8. A string in Spark may have invalid bytes: these are replaced
+    as Java replaces them.
     """
     if not not_utf8(column).any():
         return column

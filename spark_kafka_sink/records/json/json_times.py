@@ -1,8 +1,8 @@
 """Encodes columns of dates and timestamps as Spark's ``to_json`` does.
 
-Owns: :func:`json_dates` and :func:`json_timestamps`: ``yyyy-MM-dd`` and
-``yyyy-MM-dd'T'HH:mm:ss.SSS``, with the offset of the session's time zone, which Spark puts into the
-type of the Arrow column. Never: other types (``json_text``).
+Owns: :func:`json_dates` and :func:`json_timestamps`. The formats are ``yyyy-MM-dd`` and
+``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset. The time zone is that of Spark's session, which
+Spark puts into the type of the Arrow column. Never: other types (``json_text``).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def json_dates(column: pa.Array) -> pa.Array:
 
 
 def json_timestamps(column: pa.Array, pattern: str | None = None) -> pa.Array:
-    """The text of each timestamp in an array. Nulls stay null. The text of a TIMESTAMP_NTZ has no
+    """The text of each timestamp of a column. Nulls stay null. The text of a TIMESTAMP_NTZ has no
     zone offset.
 
-    ``pattern`` is a pattern of ``config/timestamp_pattern.py``. Raises ConfigError if this machine
-    does not have the time zone.
+    ``pattern`` is a pattern of ``config/timestamp_pattern.py``, or None for the format of
+    ``to_json``. Raises ConfigError if this machine does not have the time zone.
     """
     unit = _PER_SECOND[column.type.unit]
     numbers = column.view(pa.int64())
@@ -77,8 +77,8 @@ _YEAR_ENDS = -19
 def _of_pattern(
     part: Part, text: pa.Array, micros: npt.NDArray[np.int64], offsets: Offsets | None
 ) -> pa.Array | pa.Scalar:
-    """The text of one part of a timestamp pattern: an array with a text for each row, or a scalar
-    if all rows have the same text.
+    """The text of each timestamp for one part of a pattern, such as ``yyyy``. A scalar if all rows
+    have the same text.
     """
     if part.count == 0:
         return pa.scalar(part.text)
@@ -95,8 +95,8 @@ def _of_pattern(
 
 
 def _short_offset(part: Part, seconds: int) -> str:
-    """The text of a zone offset, given in seconds, in the form of a pattern's letters X or x: hours
-    and minutes.
+    """The text of a zone offset (``seconds``) with hours and minutes, for the letters X or x of a
+    pattern.
     """
     hours, minutes = divmod(abs(seconds) // 60, 60)
     if hours == minutes == 0 and part.text == "X":
@@ -107,8 +107,8 @@ def _short_offset(part: Part, seconds: int) -> str:
 
 
 def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Scalar:
-    """The text of the zone offset of each row, which ``write`` makes from the offset in seconds.
-    The result is a scalar if all rows have the same offset.
+    """The text of each row's zone offset. ``write`` converts an offset in seconds to text. A scalar
+    if all rows have the same offset.
     """
     texts = [write(int(one)) for one in offsets.seconds]
     if offsets.which is None:
@@ -117,8 +117,8 @@ def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Sca
 
 
 def _offset(seconds: int) -> str:
-    """The text of a zone offset, given in seconds: ``+01:00``, or ``Z`` for zero. The offsets of
-    old local mean times have seconds as well.
+    """The text of a zone offset (``seconds``): ``+01:00``, or ``Z`` for zero. Offsets from before
+    the introduction of time zones also have seconds.
     """
     if seconds == 0:
         return "Z"

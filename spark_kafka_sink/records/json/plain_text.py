@@ -1,8 +1,8 @@
-"""Encodes columns as text without JSON's quotes and escapes.
+"""Converts columns to text without JSON's quotes and escapes.
 
-Owns: :func:`plain_binary`, which unifies Arrow's types of strings and bytes; :func:`internal_text`,
-the text of the keys of maps; and :func:`joined`, which joins the items of lists, for JSON and for
-the keys of maps. Never: quotes, escapes (``json_text``).
+Owns: :func:`plain_binary`, which converts all of Arrow's types of strings and bytes to one;
+:func:`internal_text`, the text of the keys of maps; and :func:`joined`, which joins the items of
+each list. Never: quotes, escapes (``json_text``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _types = pa.types
 
 
 def plain_binary(column: pa.Array) -> pa.Array:
-    """Converts any array of strings or bytes to (large) binary. The array may be a dictionary, a
-    view or a null array.
+    """Converts an array of strings or bytes to (large) binary. The array may have a dictionary or
+    views, or consist of nulls only.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -38,13 +38,13 @@ def plain_binary(column: pa.Array) -> pa.Array:
 
 
 def internal_text(column: pa.Array) -> pa.Array:
-    """The text of each value as the key of a map. Like ``to_json``, it is the text of Spark's
-    internal value.
+    """The text of each value as the key of a map, as ``to_json`` writes it: the text of the value
+    that Spark stores internally.
 
     Returns (large) binary with nulls. A date becomes the number of days since 1970, a timestamp or
     an interval its microseconds, and a time its nanoseconds. A struct or an array becomes a text
-    such as ``[1,x,null]``. Bytes are an exception: they become Base64, because ``to_json`` writes a
-    number for them that differs from run to run.
+    such as ``[1,x,null]``. Exception: bytes become Base64, because ``to_json`` writes a text for
+    them that differs from run to run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -96,9 +96,11 @@ def is_bytes(kind: pa.DataType) -> bool:
 def joined(
     column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
 ) -> pa.Array:
-    """The entries of each row of a list or map, joined by commas, between ``begin`` and ``end``.
+    """The items of each row of a list or map column, joined by commas, with ``begin`` before and
+    ``end`` after them.
 
-    Row i of ``column`` has the entries ``texts[offsets[i]:offsets[i + 1]]``.
+    ``texts`` has the text of each item. The items of row i are ``texts[offsets[i]:offsets[i +
+    1]]``.
     """
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), texts)
     if column.null_count:
@@ -109,15 +111,15 @@ def joined(
 
 
 def large(column: pa.Array) -> pa.Array:
-    """The column as large_binary."""
+    """Converts the column to large_binary."""
     return column if _types.is_large_binary(column.type) else column.cast(pa.large_binary())
 
 
 def scalar(data: bytes) -> pa.Scalar:
-    """The bytes as a large_binary scalar."""
+    """Converts the bytes to a large_binary scalar."""
     return pa.scalar(data, pa.large_binary())
 
 
 def with_nulls_of(texts: pa.Array, column: pa.Array) -> pa.Array:
-    """``texts`` with the nulls of ``column``."""
+    """Sets ``texts`` to null where ``column`` is null."""
     return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts

@@ -1,11 +1,11 @@
 """Encodes columns of VARIANT as Spark's ``to_json`` does.
 
-Owns: :func:`variant_column`, the text of Spark's binary form (Parquet's Variant Encoding,
-``org.apache.spark.types.variant.Variant.toJson``), and the test for a column of this type
-(:func:`is_variant`). Never: other types (``json_text``).
+Owns: :func:`variant_column`, which converts Spark's binary form of a VARIANT to JSON (Parquet's
+Variant Encoding; in Spark ``org.apache.spark.types.variant.Variant.toJson``), and
+:func:`is_variant`, which finds columns of this type. Never: other types (``json_text``).
 
-Each row is encoded separately, because each row has its own structure. Calling Spark's ``to_json``
-before the sink is faster.
+Rows are encoded one by one, because each row has its own structure. It is faster to call Spark's
+``to_json`` before the sink.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _MOST_PIECES: Final = 4
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """True if the struct type is Spark's form of a VARIANT: its field ``metadata`` has a mark."""
+    """True if this struct type is Spark's form of a VARIANT. Spark marks it in the Arrow metadata
+    of the struct's field ``metadata``.
+    """
     return bool(
         pa.types.is_struct(kind)
         and kind.num_fields == 2
@@ -105,8 +107,10 @@ def _names(metadata: bytes) -> tuple[bytes, ...]:
 
 
 def _object(value: bytes, at: int, info: int, names: tuple[bytes, ...]) -> list[bytes | int]:
-    """The parts of an object: texts, and the positions of values that must still be written. The
-    parts are in reverse order, for a stack.
+    """The parts of a JSON object: texts, and the positions of the values that must still be
+    encoded.
+
+    The parts are in reverse order, so that the caller can push them on its stack.
     """
     wide, id_size, size = (4 if info & 16 else 1), (info >> 2 & 3) + 1, (info & 3) + 1
     count = _number(value, at, wide)
@@ -164,7 +168,9 @@ def _decimal(unscaled: int, scale: int) -> bytes:
 
 
 def _float(number: np.floating[Any] | float, text: str) -> bytes:
-    """The number in Java's notation. ``text`` is its shortest decimal text."""
+    """The text of a floating point number in Java's notation. ``text`` is its shortest decimal
+    text.
+    """
     if number != number or number in (float("inf"), float("-inf")):
         return {"nan": b'"NaN"', "inf": b'"Infinity"', "-inf": b'"-Infinity"'}[str(number)]
     sign, digits, exponent = Decimal(java_digits(number, text)).normalize().as_tuple()

@@ -3,11 +3,10 @@
 Owns: :class:`Offsets` and :func:`offsets_at`. Never: the name of a zone (``base/time_zones.py``),
 text.
 
-Arrow's own conversion only uses the transitions that a file of the time zone database lists. The
-last listed transition is in 2037, or even years ago in newer files. Python's zoneinfo also follows
-the rule after the last transition (RFC 8536, section 3.3). So this module gets the offsets of each
-year in a column from zoneinfo, once for each process, and then finds each row's offset in a sorted
-table.
+Arrow's own conversion is wrong after the last transition that the file of the time zone database
+lists (in 2037, or years ago in newer files). Python's zoneinfo also uses the rule for the time
+after it (RFC 8536, section 3.3). So this module reads the offsets of each year in a column from
+zoneinfo, once per process. Then it finds the offset of each row in a sorted table.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ _PERIOD_MS: Final = _ms_of(_RULES_FROM + _PERIOD_YEARS) - _RULES_FROM_MS
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The zone offsets of rows. Row ``i`` has ``seconds[which[i]]``. If ``which`` is None, all rows
-    have ``seconds[0]``.
+    """The zone offsets of rows: row ``i`` has the offset ``seconds[which[i]]``. If ``which`` is
+    None, all rows have the offset ``seconds[0]``.
     """
 
     seconds: Int64s
     which: npt.NDArray[np.intp] | None
 
     def of_rows(self) -> Int64s:
-        """The offset of each row in seconds. The array has one element if all rows have the same
-        offset.
+        """The offset of each row in seconds. If all rows have the same offset, an array with this
+        one offset.
         """
         return self.seconds[:1] if self.which is None else self.seconds[self.which]
 
@@ -89,8 +88,8 @@ def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
 
 
 def _year(millis: int) -> int:
-    """The year of an instant in milliseconds since the epoch. For an earlier year, it is the first
-    year that has a table.
+    """The year of an instant (in ms since 1970), or the first year with a table if the instant is
+    earlier.
     """
     year = int(np.datetime64(millis, "ms").astype("M8[Y]").astype(np.int64)) + 1970
     return max(year, _FIRST_YEAR)
@@ -98,8 +97,8 @@ def _year(millis: int) -> int:
 
 @lru_cache(maxsize=8192)
 def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
-    """The instants of ``year`` (UTC, milliseconds) at which an offset begins, and these offsets in
-    seconds.
+    """The offsets of ``zone`` in ``year``: the instants at which an offset begins (in ms since
+    1970), and the offsets in seconds.
     """
     at, end = _ms_of(year) // 1000, _ms_of(year + 1) // 1000 - 1
     offset = _offset(zone, at)
@@ -114,8 +113,8 @@ def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
 
 
 def _transition(zone: dt.tzinfo, before: int, after: int) -> int:
-    """The time at which the zone's offset changes, in seconds since the epoch. The offset must
-    change exactly once between ``before`` and ``after``.
+    """Finds the second at which the zone's offset changes, between ``before`` and ``after``. The
+    offset must change exactly once between these.
     """
     offset = _offset(zone, before)
     while after - before > 1:

@@ -1,14 +1,14 @@
-"""Converts rows that can't be sent to dead letters: records of another topic, with the reason.
+"""Converts rows that can't be sent to dead letters: records for another topic, with the reason.
 
-Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass: Kafka Connect's
-headers ``__connect.errors.*``, our own headers, and those parts of the row's value, timestamp and
-headers that can be sent. Never: the choice of the rows (``bad_rows``), sending dead letters, the
-limit on their number.
+Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass. A dead letter
+has Kafka Connect's headers ``__connect.errors.*``, headers of this package, and as much of the
+row's value, timestamp and headers as can be sent. Never: which rows become dead letters
+(``bad_rows``), sending them, the limit on their number.
 
-A dead letter has the row's headers, then the headers about the error. Some of these are the same
-for all rows of a finding, and others differ from row to row. One gather joins the bytes of all
-headers. If the row already has a header of the same name, both are kept, and the last header
-counts, like in Connect.
+The row's own headers come first, then the headers about the error. If the row already has a header
+with the same name, both are kept, and the last one counts, as in Connect. Some headers have the
+same value for all rows of a finding, others have a value per row. All bytes are joined by one
+gather.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes dead letters of rows.
+    """Makes dead letters from rows.
 
-    ``options`` are the options for dead letters, and ``limits`` the size limits of the producer and
-    of the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are values of headers.
+    ``options`` are the options for dead letters. ``limits`` are the size limits of the producer and
+    of the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are written into headers.
     """
 
     options: DeadLetterOptions
@@ -66,9 +66,9 @@ class LetterWriter:
     ) -> RecordColumns:
         """Converts ``rows`` to dead letters.
 
-        ``which`` has the index of each row's finding in ``found``. ``numbers`` are the rows'
-        numbers within the task. Raises RecordTooLargeError for a row whose key and headers alone
-        are too large.
+        ``found[which[i]]`` is the finding of row i, and ``numbers[i]`` its number within the task.
+        Raises RecordTooLargeError for a row whose key and headers are too large even without a
+        value.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         named = self._headers(rows, found, numbers, sizes)
@@ -101,8 +101,8 @@ class LetterWriter:
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[tuple[str, _Value]]:
-        """All headers of the dead letters except for the last header. ``sizes`` are the sizes of
-        the rows' values in bytes.
+        """Names and values of the headers about the error, without the last header, which
+        :meth:`letters` adds. ``sizes`` are the sizes of the rows' values in bytes.
         """
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
@@ -127,14 +127,15 @@ class LetterWriter:
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
-    """The topic of each row as bytes. It is empty for a null topic."""
+    """The topic of each row as bytes, cut if it is too long. Null for a row without a topic."""
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
-    """Begins the headers section of each row: appends the number of headers (the row's own headers
-    and ``added`` more), then the row's ``own`` headers.
+    """Appends the beginning of each row's headers section: the number of headers, and the row's
+    ``own`` headers. The number counts the own headers and ``added`` headers, which the caller
+    appends later.
     """
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:
@@ -158,8 +159,8 @@ def _add_header(pieces: RowPieces, name: bytes, value: _Value, which: Int64s) ->
 
 
 def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.Array:
-    """The bytes from ``begin[i]`` up to ``end[i]`` of the array's data buffer, for each row i.
-    Nulls stay null.
+    """For each row i, the bytes ``begin[i]`` to ``end[i]`` of the array's data buffer. Nulls stay
+    null.
     """
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])
@@ -167,5 +168,5 @@ def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.
 
 
 def _texts(values: npt.NDArray[np.integer]) -> pa.Array:
-    """Each number as decimal text."""
+    """Converts each number to decimal text."""
     return integers(values).cast(pa.string()).cast(pa.binary())

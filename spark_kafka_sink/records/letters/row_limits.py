@@ -1,10 +1,11 @@
-"""Finds rows that the producer or the topic's brokers would reject for their size or timestamp.
+"""Finds rows that the producer or a broker would reject, because of their size or timestamp.
 
 Owns: :class:`RowLimits`, which finds these rows before they are sent. Never: other checks of rows
 (``record_columns``), an error.
 
-Only writes with dead letters need this check. In other writes, the encoder raises an error for the
-first row that is too large for the producer, and a row that brokers reject fails the task.
+Only writes with dead letters use this check. Other writes fail at the first such row: the encoder
+raises an error for a row that is too large for the producer, and a row that a broker rejects fails
+the task.
 """
 
 from __future__ import annotations
@@ -32,22 +33,24 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The limits on a row's size and timestamp that the producer and the row's topic set."""
+    """The limits for a row's size and timestamp: of the producer (``config``) and of the row's
+    topic.
+    """
 
     config: ProducerConfig
     topic: TopicLimits
 
     @property
     def most_content(self) -> int:
-        """The largest content of a record, in bytes, that both the producer and the topic accept
-        without compression. ``record_encoder.content_sizes`` defines the content of a record.
+        """The largest content of a record, in bytes, that both the producer and the topic accept if
+        it can't be compressed. For the content of a record see ``record_encoder.content_sizes``.
         """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
-        """Adds rows that are too large, and rows whose timestamp the topic does not accept, to
-        ``bad``.
+        """Finds the rows that are too large, or whose timestamp the topic does not accept. Adds
+        them to ``bad``.
         """
         self.check_sizes(columns, bad)
         self.check_times(columns, now_ms, bad)
@@ -82,8 +85,8 @@ class RowLimits:
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
-    """The mask of the timestamps (ms) that the brokers of ``topic`` would reject. Negative
-    timestamps are always rejected.
+    """The mask of the timestamps (in ms) that the brokers would reject: outside of the topic's
+    limits around ``now_ms``, or negative.
     """
     earliest, latest = max(now_ms - topic.before_ms, 0), min(now_ms + topic.after_ms, 2**63 - 1)
     if lowest(times, initial=latest) >= earliest and highest(times, initial=earliest) <= latest:

@@ -1,7 +1,8 @@
-"""CRC-32 (zlib's) of whole key columns: the hash of librdkafka's default partitioner.
+"""The CRC-32 (as in zlib) of whole columns of keys. librdkafka's default partitioner uses this
+hash.
 
-Owns: the hash. Never: the checksum of batches, which is another polynomial (``crc32c``); the choice
-of the rows whose key is hashed (``partitioners``).
+Owns: the hash. Never: the checksum of record batches, which is CRC-32C; the choice of the rows
+whose key is hashed (``partitioners``).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _8 = np.uint32(8)
 
 
 def _tables() -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    """The four lookup tables of CRC-32. Entry i of table n is the CRC register after the byte i and
-    n zero bytes.
+    """The four lookup tables for CRC-32. Entry i of table n is the register after the byte i and n
+    more zero bytes.
     """
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -38,7 +39,7 @@ _halves: tuple[UInt32s, UInt32s] | None = None
 
 
 def crc32(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The CRC-32 of every key. A null key has the checksum of an empty key, 0."""
+    """The CRC-32 of every key. The result for a null key is 0, as for an empty key."""
     return hash_blocks(keys, _hash_block)
 
 
@@ -48,8 +49,8 @@ def crc32_of(key: bytes) -> int:
 
 
 def _half_tables() -> tuple[UInt32s, UInt32s]:
-    """Two lookup tables for the lower and the upper two bytes of a 32-bit word: half a megabyte,
-    computed at the first use.
+    """Two lookup tables, for the lower and the upper half of a 32-bit word. They have half a
+    megabyte, and are computed at the first use.
     """
     global _halves
     if _halves is None:

@@ -1,17 +1,18 @@
-"""Limits the number of leaders to which a task writes rows without a key.
+"""Limits the number of partition leaders to which a task writes rows without a key.
 
-Owns: :class:`FewLeaders`, the choice of a task's leaders by the task's number, and
-:func:`in_leader_order`. Never: the choice of a partition of these leaders (``partitioners``), the
-detection of slow leaders (``producer/accumulator/partition_load.py``).
+Owns: :class:`FewLeaders`, which chooses a task's leaders by the task's number, and
+:func:`in_leader_order`. Never: the choice of a partition (``partitioners``), the detection of slow
+leaders (``producer/accumulator/partition_load.py``).
 
 A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
 leaders, these are 400,000 connections, although a task needs only one.
 
-So task t of a write with k leaders for each task takes the points t*k, ..., t*k + k - 1 of the
-golden-ratio sequence, whose points are spread evenly after any number of them (Knuth, The Art of
-Computer Programming, volume 3, 6.4). A point is a place in the list of all partitions in the order
-of their leaders, and so selects the leader of that place. A leader with twice as many partitions
-gets twice as many points. A task need not know the number of tasks.
+The leaders of all tasks together must be spread evenly. A task does not have the number of tasks,
+only its own number t. So a task with k leaders uses the points t*k, ..., t*k + k - 1 of the
+golden-ratio sequence. These points lie between 0 and 1, and the first n of them are spread evenly,
+for every n (Knuth, The Art of Computer Programming, volume 3, 6.4). All partitions are ordered by
+their leaders, and a point selects the partition at that fraction of the list, and so its leader. A
+leader with twice as many partitions is selected twice as often.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MASK = 2**_BITS - 1
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The candidates of a topic, with the input that they were computed from."""
+    """The chosen partitions of a topic, with the arguments from which they were computed."""
 
     infos: PartitionInfos
     available: Sequence[int]
@@ -46,12 +47,12 @@ class _Found:
 
 
 class FewLeaders:
-    """Chooses at most ``most`` leaders for the task with the ``number`` (Spark's partition number,
-    from 0).
+    """Chooses at most ``most`` leaders for one task. ``number`` is Spark's number of the task, from
+    0.
 
-    The first call of :meth:`candidates` chooses the task's leaders. A leader is replaced while it
-    leads none of a topic's partitions, and while it is slow. The other leaders stay, because the
-    task is connected to them.
+    The first call of :meth:`candidates` chooses the leaders. Later calls keep them, because the
+    task is connected to them. As long as a leader is slow, or leads no partition of a topic,
+    another leader is used in its place.
     """
 
     def __init__(self, most: int, number: int) -> None:
@@ -68,11 +69,13 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """The partitions of this task's leaders, among the ``available`` partitions of a topic.
+        """The partitions of a topic that this task may write to: those of its leaders, among
+        ``available``.
 
-        Leaders that are ``slow``, or not near (``is_near``), are left out if there are other
-        leaders. If the topic has no more leaders than a task may have, all partitions are
-        candidates.
+        Leaders in ``slow`` are not used, and leaders for which ``is_near`` returns False, unless
+        there are no other leaders. If the topic has no more leaders than the task may use, all
+        partitions are returned. The second item of the result are weights for the partitions, or
+        None for equal weights.
         """
         found = self._found.get(infos.topic)
         if (
@@ -117,7 +120,9 @@ class FewLeaders:
 
 
 def in_leader_order(infos: PartitionInfos) -> Int32s:
-    """For each partition, its index in the list of all partitions, ordered by their leaders."""
+    """Orders all partitions of a topic by their leaders. Returns the place of each partition in
+    this order.
+    """
     order = np.argsort(_leaders_of(infos, range(len(infos))), kind="stable")
     places = np.empty(len(order), np.int32)
     places[order] = np.arange(len(order), dtype=np.int32)
@@ -125,8 +130,8 @@ def in_leader_order(infos: PartitionInfos) -> Int32s:
 
 
 def _leaders_of(infos: PartitionInfos, numbers: Sequence[int]) -> Int32s:
-    """The leader of each partition in ``numbers``. It is -1 for a partition that is not in
-    ``infos`` yet.
+    """The leader of each partition in ``numbers``. -1 for a partition that ``infos`` does not
+    contain yet.
     """
     count = len(infos)
     found = (infos.leader(number) if number < count else -1 for number in numbers)

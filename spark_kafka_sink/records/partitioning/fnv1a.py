@@ -1,4 +1,5 @@
-"""FNV-1a (32 bits) of whole key columns, in the form that librdkafka and Sarama use for partitions.
+"""FNV-1a (32 bits) of whole columns of keys, in the form that librdkafka and Sarama use for
+partitions.
 
 Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``).
 """
@@ -18,9 +19,10 @@ _SIGN = 1 << 31
 
 
 def fnv1a(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The absolute value of the signed FNV-1a hash of every key. A null key counts as an empty key.
+    """The FNV-1a hash of every key, as a signed number without its sign. A null key counts as an
+    empty key.
 
-    The lowest signed number has no positive counterpart, and becomes 2^31, like in librdkafka.
+    The smallest signed number, -2^31, becomes 2^31, as in librdkafka.
     """
     return hash_blocks(keys, _hash_block)
 

@@ -1,8 +1,9 @@
-"""Splits keys of different lengths into 32-bit words, so that a hash processes a word of many keys.
+"""Splits keys into 32-bit words, so that a hash function can process one word of many keys in each
+step.
 
-Owns: :class:`KeyBlock`, :class:`KeyTable` for keys of one length, and the iteration over a long
-column in blocks. This module belongs to step 5 of a record's way. Never: a hash (``murmur2``,
-``murmur3``, ``crc32``, ``fnv1a``).
+Owns: :class:`KeyBlock`, :class:`KeyTable` for keys of equal length, and the division of a long
+column into blocks of keys. This module belongs to step 5 of a record's way (DESIGN.md). Never: a
+hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ _BLOCK = 16384
 def hash_blocks(
     keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[Block], UInt32s]
 ) -> UInt32s:
-    """The hash of every key, computed block by block. A null key counts as an empty key.
+    """Computes the hash of every key, one block of keys after another. A null key counts as an
+    empty key.
 
-    ``hash_block`` returns the hashes of a block, in the order of the block's keys.
+    ``hash_block`` is the hash function. It gets a block, and returns the hashes of the block's
+    keys.
     """
     out = np.empty(len(keys), np.uint32)
     for first in range(0, len(keys), _BLOCK):
@@ -57,9 +60,10 @@ def _block(keys: pa.Array) -> Block:
 
 
 class KeyTable:
-    """A block of keys of one length, which lie in memory like a table: a row for each key.
+    """A block of keys that all have the same length. In memory the keys are like a table with a row
+    for each key, which is fast to read by columns.
 
-    It has the attributes and methods of :class:`KeyBlock`.
+    Has the same attributes and methods as :class:`KeyBlock`.
     """
 
     __slots__ = ("_table", "has_tails", "lengths", "odd", "order")
@@ -74,17 +78,19 @@ class KeyTable:
         self.order: Int64s | None = None
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the next word of all keys, as (number of keys, their words)."""
+        """Yields the first word of all keys, then the second word, and so on, as (number of keys,
+        words).
+        """
         count, width = self._table.shape
         for at in range(0, width - 3, 4):
             yield count, self._table[:, at : at + 4].view("<u4")[:, 0].copy()
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields nothing: :meth:`steps` has all whole words."""
+        """Yields nothing, because :meth:`steps` yields all words of all keys."""
         return iter(())
 
     def tails(self) -> UInt32s:
-        """The last 0 to 3 bytes of every key, as a word."""
+        """The bytes of every key after its last whole word (0 to 3 bytes), as a word."""
         count, width = self._table.shape
         tails = np.zeros((count, 4), np.uint8)
         for index, at in enumerate(range(width - width % 4, width)):
@@ -93,11 +99,11 @@ class KeyTable:
 
 
 class KeyBlock:
-    """A block of keys, ordered by descending length. Key i of the block is in row ``order[i]``, or
-    in row i if ``order`` is None.
+    """A block of keys of different lengths. They are ordered by length, the longest first.
 
-    ``lengths`` are the lengths of the keys in bytes. ``odd`` are the numbers of bytes after the
-    last whole 32-bit word, 0 to 3. ``has_tails`` is False only if all of them are 0.
+    ``order[i]`` is the row of the block's key i. If ``order`` is None, it is row i. ``lengths`` are
+    the lengths of the keys in bytes. ``odd`` are the numbers of bytes after each key's last whole
+    32-bit word, 0 to 3. ``has_tails`` is False only if ``odd`` is 0 for all keys.
     """
 
     __slots__ = ("_alive", "_bits", "_counts", "_data", "_index", "_starts", "_words", "has_tails",
@@ -131,11 +137,12 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the next word of all keys that are long enough, as (number of keys, their words).
-        These keys are the first keys in the block.
+        """Yields the first word of the keys, then the second word, and so on, as (number of keys,
+        words).
 
-        The iteration ends when only a few keys have more words. :meth:`unfinished` returns these
-        keys.
+        Only the keys that have such a word are included. They come first in the block, because the
+        keys are ordered by length. The iteration ends early if only a few keys have another word:
+        :meth:`unfinished` yields these keys.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -144,8 +151,8 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the keys that have more words than :meth:`steps` yields for them, as (number of
-        the key in the block, the whole key).
+        """Yields the keys whose last words :meth:`steps` does not yield, as (index of the key in
+        the block, all bytes of the key).
         """
         done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
         for key in (self._counts > done).nonzero()[0].tolist():
@@ -153,7 +160,7 @@ class KeyBlock:
             yield key, self._data[start : start + int(self.lengths[key])].tobytes()
 
     def tails(self) -> UInt32s:
-        """The last 0 to 3 bytes of every key, as a word."""
+        """The bytes of every key after its last whole word (0 to 3 bytes), as a word."""
         words = self._words.take(self._index + self._counts) >> self._bits
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
@@ -163,11 +170,11 @@ Block = KeyBlock | KeyTable
 
 
 def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
-    """An array whose item i has the 8 bytes of ``data`` from byte 4*i on. After the end of
-    ``data``, the bytes are zeros.
+    """Converts bytes to an array of 64-bit words that overlap: item i has the bytes ``data[4*i]``
+    to ``data[4*i + 7]``. Missing bytes at the end are zeros.
 
-    Any 4 bytes of the data can then be read with one aligned load and one shift. The result has two
-    additional entries.
+    So any 4 bytes can be read with one aligned load and one shift. The result has two more items
+    than needed.
     """
     aligned = np.zeros(len(data) // 4 + 4, np.uint32)
     aligned.view(np.uint8)[: len(data)] = data

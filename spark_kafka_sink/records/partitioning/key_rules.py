@@ -1,14 +1,13 @@
-"""The rules of partitioners that use keys: how a key, an empty key and a null key choose a
-partition.
+"""How partitioners choose a partition by the key: for a key, for an empty key and for a null key.
 
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
-(:data:`KEY_RULES`). This module belongs to step 5 of a record's way. The same rule serves columns
-(``partitioners``) and single records (``producer/send/record_partitioner``). Never: a partition,
-because only the caller has the number of partitions and their leaders.
+(:data:`KEY_RULES`). This module belongs to step 5 of a record's way (DESIGN.md). The same rules are
+used for columns (``partitioners``) and for single records (``producer/send/record_partitioner``).
+Never: a partition, because only the caller has the number of partitions and their leaders.
 
-The names of librdkafka's partitioners have the same meaning as in librdkafka (``rdkafka_msg.c``).
-Partitioners whose name contains ``_random`` distribute null keys by load. ``consistent_random``
-also distributes empty keys by load. The other partitioners hash an empty key.
+A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Partitioners
+with ``_random`` in their name distribute null keys by load. ``consistent_random`` also distributes
+empty keys by load. The other partitioners hash an empty key.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _POSITIVES = np.uint32(_POSITIVE)
 
 
 class Choice(Enum):
-    """The methods to choose a record's partition."""
+    """A method to choose the partition of a record."""
 
     #: The number that the key makes, modulo the count of all partitions, with a leader or not.
     HASH = "hash"
@@ -55,11 +54,11 @@ class Choice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """A partitioner's rule for null keys, empty keys and other keys.
+    """A partitioner's methods for null keys, empty keys and all other keys, and its hash function.
 
-    ``numbers`` computes the hashes of a column of keys, and ``number`` the hash of one key. Both
-    give the same results, and accept empty keys. Hashes are below 2^32. ``widths`` are the allowed
-    lengths of a key in bytes. None allows every length.
+    ``numbers`` computes the hashes of a column of keys, and ``number`` the same hash of one key.
+    Hashes are below 2^32. ``widths`` are the allowed lengths of a key in bytes, or None if all are
+    allowed.
     """
 
     null: Choice
@@ -72,8 +71,8 @@ class KeyRule:
     doc: str = ""
 
     def choice(self, key: bytes | None) -> Choice:
-        """The method to choose the partition of a record with this ``key``. Raises DataError for a
-        key of a length that is not allowed.
+        """The method for a record with this key. Raises DataError if the key's length is not
+        allowed.
         """
         if key is None:
             return self.null
@@ -82,8 +81,8 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The mask of the rows whose key leads to :attr:`Choice.STICKY`. None if there are no such
-        rows.
+        """The mask of the rows whose method is :attr:`Choice.STICKY`. None instead of a mask if
+        there are none.
         """
         if self.null is not Choice.STICKY:
             return None
@@ -94,8 +93,8 @@ class KeyRule:
         return None if valid is None else ~valid
 
     def check(self, columns: RecordColumns, given: Int32s | None) -> None:
-        """Raises DataError, which names the row, if a key has a length that is not allowed. Rows
-        with an explicit partition in ``given`` (0 or above) are not checked.
+        """Raises DataError for the first row whose key has a length that is not allowed. A row that
+        names its partition (0 or above in ``given``) is not checked.
         """
         if self.widths is None or columns.key is None:
             return
@@ -127,11 +126,10 @@ _WIDTH_HINT = (
 
 
 def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
-    """The rule of a partitioner, by its name in ``partitioner.class``. None if the partitioner does
-    not use keys.
+    """The key rule for a value of ``partitioner.class``. None if that partitioner does not use
+    keys.
 
-    The name None stands for the built-in partitioner, which is the only one that ``ignore_keys``
-    affects.
+    The value None means the built-in partitioner. Only that partitioner depends on ``ignore_keys``.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE
@@ -141,7 +139,9 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
 def _positive(
     numbers: Callable[[pa.Array], UInt32s], number: Callable[[bytes], int]
 ) -> tuple[Callable[[pa.Array], UInt32s], Callable[[bytes], int]]:
-    """Returns the two hash functions, changed so that the sign bit of their results is 0."""
+    """Changes the two hash functions so that the highest bit of their results is 0, as Java's
+    ``Utils.toPositive`` does.
+    """
     return lambda keys: numbers(keys) & _POSITIVES, lambda key: number(key) & _POSITIVE
 
 

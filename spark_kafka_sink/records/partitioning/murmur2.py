@@ -1,4 +1,4 @@
-"""Kafka's murmur2 of whole key columns (Java's ``Utils.murmur2``, seed 0x9747b28c).
+"""Kafka's murmur2 hash of whole columns of keys (Java's ``Utils.murmur2``, seed 0x9747b28c).
 
 Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``). This is not
 MurmurHash3: the package ``mmh3`` computes other hashes, which would lead to other partitions.
@@ -29,9 +29,11 @@ _WORDS = [_unpack_words(words) for words in range(64)]
 
 
 def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The unsigned 32-bit hash of every key. A null key has the hash of the empty key.
+    """The murmur2 hash of every key, as an unsigned 32-bit number. A null key counts as an empty
+    key.
 
-    Java's signed number is ``.view(np.int32)``. The partition is ``(h & 0x7fffffff) % count``.
+    ``.view(np.int32)`` gives Java's signed number. Java's partition is ``(h & 0x7fffffff) %
+    count``.
     """
     return hash_blocks(keys, _hash_block)
 
@@ -74,7 +76,9 @@ def _hash_block(keys: Block) -> UInt32s:
 
 
 def _mixed(k: UInt32s) -> UInt32s:
-    """The words ``k``, which are changed, as they enter the hash."""
+    """Mixes the words ``k`` as murmur2 does before it adds them to the hash. Changes ``k`` in
+    place.
+    """
     k *= _M
     k ^= k >> _24
     k *= _M

@@ -1,7 +1,8 @@
-"""MurmurHash3 (x86, 32 bits, seed 0) of whole key columns: the hash of Iceberg's bucket transform.
+"""MurmurHash3 (x86, 32 bits, seed 0) of whole columns of keys. Iceberg's bucket transform uses this
+hash.
 
 Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: the choice of the
-rows whose key is hashed (``partitioners``). Kafka's hash is ``murmur2``.
+rows whose key is hashed (``partitioners``). Kafka's own hash is ``murmur2``.
 """
 
 from __future__ import annotations
@@ -37,11 +38,10 @@ def murmur3_of(key: bytes) -> int:
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The hash of every key, whose bytes are an integer of 4 or 8 bytes, big-endian. A key of
-    another length has the same hash as the number 0.
+    """Iceberg's hash of every key that is an integer. The key's bytes are the integer with 4 or 8
+    bytes, big-endian. A key of another length gets the hash of the number 0.
 
-    As in Iceberg, an int has the same hash as the long of the same value: the hash of its 8 bytes,
-    little-endian.
+    As in Iceberg, the hash of an int is the hash of the equal long: of its 8 bytes, little-endian.
     """
     lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
     longs = np.zeros(len(keys), np.int64)
@@ -61,7 +61,7 @@ def murmur3_of_integer(key: bytes) -> int:
 
 
 def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
-    """The hash of each number as 8 bytes, little-endian."""
+    """The hash of each number, as 8 bytes in little-endian order."""
     words = numbers.astype("<i8").view("<u4").reshape(-1, 2)
     h = np.zeros(len(numbers), np.uint32)
     _mix(h, words[:, 0].copy())

@@ -1,7 +1,7 @@
-"""Runs a user's partitioner class, whose import path is the value of ``partitioner.class``.
+"""Calls a user's partitioner class, if ``partitioner.class`` is the import path of a class.
 
-Owns: the interface of the class (:class:`ColumnPartitioner`), its calls topic by topic, and the
-check of its results. Never: importing (``import_paths``).
+Owns: the interface of such a class (:class:`ColumnPartitioner`), the call for each topic, and the
+check of the results. Never: importing (``import_paths``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Int32s = npt.NDArray[np.int32]
 
 
 class ColumnPartitioner(Protocol):
-    """The interface of a class named in ``partitioner.class``. Each task creates one object of the
+    """The interface that a user's partitioner class implements. Each task creates one object of the
     class, without arguments.
     """
 

@@ -1,13 +1,14 @@
-"""The partitioners: they choose the partition of each row.
+"""The built-in partitioners, which choose the partition of each row.
 
-Owns: :class:`Partitioner` and the built-in partitioners, by name (:func:`partitioner`). Never:
-metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
+Owns: :class:`Partitioner`, its implementations, and their choice by name (:func:`partitioner`).
+Never: metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
-An explicit partition in a row has priority. Without it, the hash of the key modulo the number of
-*all* partitions decides (``key_rules`` has the hash and its keys). A row without an explicit
-partition and without a key is sticky (KIP-794): such rows are written to one partition until it has
-received enough bytes, then to another. In columns, sticky rows are split into runs by their
-cumulative size, and KIP-794's condition for a switch is evaluated once for each run.
+If a row names its partition, that partition is used. Otherwise, if it has a key, the partition is
+the hash of the key modulo the number of *all* partitions (``key_rules`` defines the hash).
+Otherwise the row is *sticky* (KIP-794): rows without a key are written to one partition until it
+has received the bytes of a batch, then to another partition. Java checks that before each row. Here
+the sizes of many rows are added up, so that one check decides about a run of rows for one
+partition.
 """
 
 from __future__ import annotations
@@ -46,17 +47,18 @@ _SPREAD_MS = 8191
 
 
 class Partitioner(Protocol):
-    """Chooses the partition of each row, for whole columns. It keeps state for one producer, and
-    only one thread may use it.
+    """Chooses the partition of each row, for whole columns. A producer has one object, and only one
+    thread may use it.
     """
 
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row. It is at least 0, and less than the partition count of the
-        row's topic.
+        """Returns the partition of every row. Raises DataError if a row names a partition that its
+        topic does not have.
 
-        An explicit partition of a row is kept. Raises DataError if the topic does not have it.
+        ``views`` has the facts about each topic. ``open_room`` returns the bytes that still fit
+        into the open batch of a partition, or None if no batch is open.
         """
         ...
 
@@ -67,23 +69,25 @@ Choose = Callable[[str, Sequence[int]], Candidates]
 
 
 def all_alike(topic: str, available: Sequence[int]) -> Candidates:
-    """All ``available`` partitions as candidates, without weights."""
+    """All ``available`` partitions, with equal weights (None)."""
     del topic
     return available, None
 
 
 @dataclass(slots=True)
 class _Sticky:
-    """The sticky partition of a topic, and the number of raw bytes that it has received so far."""
+    """The partition that now gets a topic's rows without a key, and the number of raw bytes that it
+    has received since it was chosen.
+    """
 
     partition: int
     produced: int = 0
 
 
 class BuiltInPartitioner:
-    """Java's default partitioner (``BuiltInPartitioner``, KIP-794). Rows with a key are distributed
-    by murmur2, and rows without a key are sticky. ``rule`` can replace murmur2 by the hash of
-    another partitioner.
+    """Java's default partitioner (``BuiltInPartitioner``, KIP-794): rows with a key are distributed
+    by the key's murmur2 hash, and rows without a key are sticky. ``rule`` can replace this by the
+    key rule of another partitioner.
     """
 
     def __init__(
@@ -102,7 +106,7 @@ class BuiltInPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row, as :class:`Partitioner` describes."""
+        """Implements :meth:`Partitioner.assign`."""
         if columns.rows == 0:
             return np.empty(0, np.int32)
         given = explicit(columns, views)
@@ -129,7 +133,7 @@ class BuiltInPartitioner:
         return out
 
     def _anywhere(self, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-        """A random partition for every row, among the partitions with a leader."""
+        """A random partition for each row, among the partitions that have a leader."""
         out = np.empty(columns.rows, np.int32)
         dice = np.random.default_rng(self._random.getrandbits(64))
         for topic, rows in rows_by_topic(columns, None):
@@ -158,8 +162,9 @@ class BuiltInPartitioner:
             out[slice(None) if rows is None else rows] = self._runs(topic, view, sizes, open_room)
 
     def _runs(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
-        """The sticky partitions of rows of one topic, whose ``sizes`` are given in bytes. Each run
-        of rows with one partition fills about one batch.
+        """The partitions of sticky rows of one topic. ``sizes`` are the sizes of the rows in bytes.
+
+        The result has runs of rows with the same partition. Each run fills about one batch.
         """
         ends = np.cumsum(sizes)
         partitions: list[int] = []
@@ -192,7 +197,9 @@ class BuiltInPartitioner:
         return bool(view.available) and state.partition not in view.available
 
     def _next(self, topic: str, view: TopicView) -> int:
-        """The next sticky partition: a random candidate, by the candidates' weights."""
+        """Chooses the next sticky partition at random, with the weights of the topic's
+        candidates.
+        """
         among, weights = self._candidates(topic, view.available or range(view.count))
         if weights is None:
             return self._random.choice(among)
@@ -200,8 +207,8 @@ class BuiltInPartitioner:
 
 
 def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s:
-    """Each key's hash modulo the partition count. For rows that the rule distributes by load, the
-    result has no meaning.
+    """The hash of each row's key modulo the number of partitions. The caller overwrites the result
+    for rows that the rule does not hash.
     """
     if columns.key is None:
         numbers = np.full(columns.rows, rule.number(b""), np.uint32)
@@ -212,13 +219,14 @@ def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicVie
 
 
 def _until_switch(produced: int, room: int | None, limit: int) -> int:
-    """The raw bytes that a sticky partition still gets before the switch (KIP-794,
-    ``updatePartitionInfo``).
+    """The number of bytes that a sticky partition still gets before another partition is chosen
+    (KIP-794, ``updatePartitionInfo``).
 
-    In Java, a switch needs two conditions: ``produced`` has reached batch.size, and the partition
-    has no open batch with room. At twice batch.size, Java always switches. Here the open batch is
-    full after ``room`` more bytes, and each later batch after ``limit`` bytes. So the row after
-    which Java would switch can be computed.
+    ``produced`` are the bytes that it has received, ``room`` the bytes that still fit into its open
+    batch, and ``limit`` the bytes of a full batch (batch.size). Java chooses another partition if
+    ``produced`` has reached ``limit`` and no open batch has room, and always if ``produced`` has
+    reached twice the ``limit``. From these numbers the row is computed after which Java would do
+    so.
     """
     if room is None:
         if produced >= limit:
@@ -235,11 +243,11 @@ ROUND_ROBIN = "RoundRobinPartitioner"
 
 
 class RoundRobinPartitioner:
-    """Java's ``RoundRobinPartitioner``, which writes rows to the partitions with a leader in turn.
+    """Java's ``RoundRobinPartitioner``: row after row goes to the next partition that has a leader.
     Keys have no effect.
 
-    The first partition is random. If all tasks started at partition 0, that partition would fill
-    first.
+    The first partition is random. If all tasks began at partition 0, it would get the first rows of
+    all tasks.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -249,7 +257,7 @@ class RoundRobinPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """The partition of every row, as :class:`Partitioner` describes."""
+        """Implements :meth:`Partitioner.assign`."""
         del open_room
         given = explicit(columns, views)
         out = np.empty(columns.rows, np.int32) if given is None else given.copy()
@@ -264,14 +272,15 @@ class RoundRobinPartitioner:
         return out
 
     def next(self, topic: str, among: Sequence[int]) -> int:
-        """The next partition in turn, for a single row. ``among`` are the partitions with a
+        """The partition for a single record: the next in ``among``, the partitions that have a
         leader.
         """
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
-        """Reserves the next ``count`` turns of a topic, and returns the index of the first turn.
-        ``among`` is the number of partitions.
+        """Counts ``count`` more rows of a topic. Returns the number of rows before them, which
+        selects the first partition. For the first rows of a topic, it is a random number below
+        ``among``.
         """
         first = self._next.get(topic)
         if first is None:
@@ -283,12 +292,12 @@ class RoundRobinPartitioner:
 def partitioner(
     name: str | None, *, ignore_keys: bool = False, candidates: Choose = all_alike
 ) -> Partitioner:
-    """A new partitioner by its name in a configuration.
+    """Creates the partitioner for a value of ``partitioner.class``.
 
-    The name is None for the built-in partitioner. Otherwise it is a name of ``key_rules``,
-    RoundRobinPartitioner, or the import path of a user's class. (Java's other class names also
-    stand for the built-in partitioner, see ``config/cross_checks.py``.) ``candidates`` chooses the
-    partitions for sticky rows. Raises ConfigError for a class that can't be created.
+    None is the built-in partitioner. Other values are a name of ``key_rules``,
+    RoundRobinPartitioner, or the import path of a user's class. (Other class names of Java also
+    mean the built-in partitioner, see ``config/cross_checks.py``.) ``candidates`` returns the
+    partitions that may become sticky. Raises ConfigError if a user's class can't be created.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:

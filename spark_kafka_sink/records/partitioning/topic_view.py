@@ -1,7 +1,7 @@
-"""The input of every partitioner: the data of topics, the explicit partitions, and the rows by
-topic.
+"""The input of every partitioner: facts about topics, the partitions that rows name, and the rows
+of each topic.
 
-Owns: :class:`TopicView`, and reading the topic and partition columns. Never: a choice.
+Owns: :class:`TopicView`, and reading the columns ``topic`` and ``partition``. Never: a choice.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """The data of a topic for a partitioner: the number of partitions, and the partitions with a
-    leader.
+    """The facts about a topic that a partitioner needs: ``count``, the number of its partitions,
+    and ``available``, the partitions that have a leader.
 
-    ``raw_limit`` is the number of raw record bytes that fill a batch of this topic (see
-    ``record_encoder.encode_groups``), which is also the size of a sticky run.
+    ``raw_limit`` is the number of raw (uncompressed) record bytes that fill a batch of this topic.
+    A sticky partition gets about as many bytes before another one is chosen.
     """
 
     count: int
@@ -41,14 +41,16 @@ class TopicView:
 
     @classmethod
     def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
-        """The data of ``topic``, which must be in ``cluster``."""
+        """Reads these facts about ``topic`` from ``cluster``, which must contain it."""
         partitions = cluster.topics[topic]
         return cls(len(partitions), partitions.available, raw_limit)
 
 
 def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
-    """The explicit partition of each row, or -1 if the partitioner chooses it. None if there is no
-    partition column. Raises DataError for a partition that the row's topic does not have.
+    """The partition that each row names, or -1 for a row that names none. None if there is no
+    column ``partition``.
+
+    Raises DataError for a partition that the row's topic does not have.
     """
     given = columns.partition
     if given is None:
@@ -68,7 +70,9 @@ def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s |
 
 
 def counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
-    """The partition count of each row's topic. A single number if all rows have the same topic."""
+    """The number of partitions of each row's topic. A single number if all rows have the same
+    topic.
+    """
     topic = columns.topic
     if isinstance(topic, str):
         return np.int32(views[topic].count)
@@ -86,9 +90,10 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Yields each topic with the indexes of its rows. Only rows in the mask ``wanted`` count, or
-    all rows if ``wanted`` is None. If the result would be all rows of ``columns``, None is yielded
-    instead of the indexes.
+    """Yields each topic, with the indexes of its rows. With a mask ``wanted``, only rows in the
+    mask.
+
+    If all rows of ``columns`` belong to the topic, yields None instead of their indexes.
     """
     topic = columns.topic
     if isinstance(topic, str):

@@ -1,4 +1,5 @@
-"""The shared part of the formats with a schema. ``matching`` matches columns with a schema's
-fields, and describes the result as nodes (``records/nodes.py``). ``encoder`` encodes columns as the
-nodes describe. Never: a schema.
+"""The code that all formats with a schema share.
+
+``matching`` finds the column for each field of a schema. The result is described as nodes
+(``records/nodes.py``). ``encoder`` encodes columns with the nodes. Never: a schema.
 """

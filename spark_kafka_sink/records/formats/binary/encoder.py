@@ -1,11 +1,11 @@
-"""Encodes Arrow columns in a format with a schema, in one pass for each column.
+"""Encodes Arrow columns in a format with a schema. Each column is encoded in one pass for all rows.
 
-Owns: :func:`payloads_of`, which encodes columns as the nodes describe (``records/nodes.py``).
-Never: a schema; the handling of single rows, except for a row that is not UTF-8.
+Owns: :func:`payloads_of`, which encodes columns with nodes (``records/nodes.py``). Never: a schema;
+a loop over rows, except for rows that are not UTF-8.
 
-The bytes of a row are built from pieces (``RowPieces``). If a nested record is never null, its
-fields become pieces of the row directly. Other nested records, and lists, are first encoded on
-their own. The joined bytes of each then become one piece of the row.
+The bytes of all rows are built piece by piece (``RowPieces``). The fields of a nested record that
+is never null are pieces of the row itself. Lists, and nested records with nulls, are first encoded
+alone. Their bytes then become one piece of the row.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """Encodes each row of ``column`` to a payload, which is null where ``column`` is null. ``path``
-    is the name of the column in the reason of a refusal.
+    """Encodes each row of ``column`` with ``value``. The result is null where ``column`` is null.
+
+    ``path`` is the column's name. It is used in the reason why a row can't be encoded.
     """
     out = RowPieces(len(column))
     _encode(value, column, out, path)
@@ -63,8 +64,8 @@ def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` is the name of the
-    column in the reason of a refusal.
+    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` is the column's
+    name, for the reason why a row can't be encoded.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -88,7 +89,9 @@ def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
 
 
 def _record(record: nodes.Record, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Appends the encoded fields of each row of a struct column without nulls to ``out``."""
+    """Appends the encoded fields of each row to ``out``. ``column`` is a struct column without
+    nulls.
+    """
     for field in record.fields:
         if isinstance(field.value, bytes):
             out.add_bytes(field.value)
@@ -129,8 +132,8 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
 
 
 def _integers(column: pa.Array, valid: Valid) -> npt.NDArray[np.integer]:
-    """The integers of a column, or the bits of its floating point numbers as integers. Nulls become
-    0.
+    """The values of a column as integers. A floating point number becomes the integer with the same
+    bits. A null becomes 0.
     """
     dtype = np.dtype(f"i{column.type.bit_width // 8}")
     found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
@@ -234,8 +237,8 @@ def _decimals(
 
 
 def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
-    """Converts decimals to the schema's scale. Refuses rows that the schema's type can't hold, and
-    sets them to 0.
+    """Converts decimals to the schema's scale. Rows that the schema's type can't hold are
+    refused.
     """
     large, scaled, lost = _rescaling(node, column)
     out.refuse(large, path, f"has more digits than decimal({node.precision},{node.scale})")
@@ -244,10 +247,11 @@ def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) 
 
 
 def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
-    """Rescales decimals to the schema's scale.
+    """Converts decimals to the schema's scale.
 
-    Returns three arrays: the mask of the rows with too many digits before the point, the rescaled
-    column (0 in these rows), and the mask of the rows with too many digits after the point.
+    Returns three arrays: the mask of the rows with too many digits before the decimal point, the
+    converted column (in these rows 0), and the mask of the rows with too many digits after the
+    decimal point.
     """
     none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
     large = none
@@ -264,7 +268,7 @@ def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, M
 
 
 def _signed_size(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The size of each number in two's complement, in bytes. It is at least one."""
+    """The number of bytes that each number needs in two's complement, at least one."""
     magnitude = values ^ (values >> 63)
     return unsigned_sizes(magnitude, int(highest(magnitude, initial=0)), 8).view(np.uint64)
 
@@ -282,7 +286,9 @@ def _enum(node: nodes.Symbols, column: pa.Array, valid: Valid, out: RowPieces, p
 def _timestamp(
     _: nodes.Timestamp, column: pa.Array, valid: Valid, out: RowPieces, path: str
 ) -> None:
-    """Appends google.protobuf.Timestamp messages. The nanoseconds are never negative."""
+    """Appends google.protobuf.Timestamp messages. For a time before 1970, the seconds are rounded
+    down, so that the nanoseconds are not negative.
+    """
     micros = _integers(column, valid).astype(np.int64)
     outside = (micros < _YEAR_1) | (micros >= _YEAR_10000)
     out.refuse(outside, path, "is not in the years 1 to 9999, as google.protobuf.Timestamp is")
@@ -307,8 +313,8 @@ def _json_text(
 
 
 def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa.DataType:
-    """The Arrow type ``kind`` with marks on some fields. A mark means that the field's nulls are
-    written. ``ways`` are the paths of these fields.
+    """Adds metadata to some fields of the Arrow type ``kind``, so that the JSON encoder writes
+    their nulls. ``ways`` are the paths of these fields.
     """
     if pa.types.is_struct(kind):
         fields = []
@@ -328,8 +334,8 @@ def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa
 
 
 def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
-    """The mask of the rows in which the value at the path ``way`` is null. If a parent of this
-    value is null, the row does not count.
+    """The mask of the rows in which the value at the path ``way`` is null. A row is not in the mask
+    if a parent of the value is null.
     """
     rows, row_of = len(column), None
     for step in way:
@@ -354,8 +360,10 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """Appends each row of ``inner`` as one piece to the ``valid`` rows of ``out``. With ``length``,
-    the size of the piece in bytes is written before it.
+    """Joins the pieces of each row of ``inner``, and appends them to ``out`` as one piece. If
+    ``valid`` is a mask, row i of ``inner`` belongs to the i-th row in the mask.
+
+    With ``length``, the size of the piece in bytes is written first.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -385,15 +393,18 @@ def _message(
 
 
 def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
-    """The rows of ``column`` that are not null, and an empty ``RowPieces`` for their bytes. Null
-    rows are left out, because in Arrow a null row may have any hidden values.
+    """The rows of ``column`` that are not null, and an empty ``RowPieces`` for their bytes.
+
+    Null rows are left out, because in Arrow a null row may have any values in its children.
     """
     there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
     return there, RowPieces(len(there))
 
 
 def _add_nested(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool) -> None:
-    """Appends the rows of ``inner``, and their refusals, to the ``valid`` rows of ``out``."""
+    """Appends the rows of ``inner`` to the ``valid`` rows of ``out``. Rows that ``inner`` refuses
+    are refused in ``out``.
+    """
     out.refuse_of(inner.refusals, np.arange(out.rows) if valid is None else valid.nonzero()[0])
     _add_joined(inner, out, valid, length=length)
 

@@ -1,7 +1,7 @@
-"""Matches columns with the fields of a schema, by their names.
+"""Finds the column for each field of a schema, by its name.
 
-Owns: the part of the match that Avro, Protobuf and JSON share: the column of each field, and the
-errors. Never: a type of a format.
+Owns: the part of this that Avro, Protobuf and JSON share, and the errors for columns that do not
+fit. Never: a type of a format.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def below(path: str, name: str) -> str:
-    """The path of the field ``name`` below ``path``, for messages."""
+    """The path of the field ``name`` inside of ``path``, such as ``address.city``, for messages."""
     return f"{path}.{name}" if path else name
 
 
@@ -45,12 +45,13 @@ def matched_fields(
     owner: str,
     written: Callable[[F, ColumnType | None, str], Value | bytes],
 ) -> tuple[Field, ...]:
-    """Matches the columns with the ``fields`` of a record, in the order of the fields.
+    """Finds the column for each field of a record. Returns the encoded fields, in the order of
+    ``fields``.
 
-    ``fields`` are pairs: the names of a field, and the field. ``written`` is called with a field
-    and its column (None if the field has no column), and returns the encoding. Fields with an empty
-    encoding are left out. ``owner`` names the record in messages. Raises SchemaError if a column
-    matches two fields or no field.
+    ``fields`` are pairs: the names of a field (its name and aliases), and the field itself.
+    ``written`` is called with a field and its column, or None if it has no column. It returns the
+    field's encoding. If that is empty bytes, the field is left out. ``owner`` is the name of the
+    record for messages. Raises SchemaError if a column has no field, or if it fits two fields.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
@@ -85,13 +86,13 @@ def matched_fields(
 
 
 def check_map_key(column: ColumnType, path: str) -> None:
-    """Raises SchemaError for a map column whose keys are not strings."""
+    """Raises SchemaError if the keys of a map column are not strings."""
     if column.children[0].kind is not ColumnKind.STRING:
         raise unfit(column, path, "and a map's keys are strings in this format")
 
 
 def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
-    """Raises SchemaError for a column whose name is not a legal field name in a derived schema."""
+    """Raises SchemaError if a column's name can't be the name of a field in a derived schema."""
     if NAME.fullmatch(name) is None:
         raise SchemaError(
             f"column {safe_text(path)} has a name that {format_} does not allow for a field",
@@ -100,8 +101,8 @@ def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
-    """Creates the error for a column whose type can't be encoded. ``what`` is the end of the
-    sentence.
+    """Creates the error for a column whose type can't be encoded. ``what`` is the end of its
+    message.
     """
     return misfit(
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
@@ -111,7 +112,7 @@ def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
 
 
 def missing(path: str, why: str, hint: str = "") -> SchemaError:
-    """The error for the schema's field at ``path``, if there is no column for the field."""
+    """Creates the error for a field of the schema, at ``path``, that has no column."""
     return misfit(
         f"the schema's field {safe_text(path)} {why}, and there is no column for it",
         f"add a column of that name{hint}",
@@ -119,10 +120,10 @@ def missing(path: str, why: str, hint: str = "") -> SchemaError:
 
 
 def misfit(message: str, hint: str) -> SchemaError:
-    """The error for columns that do not fit a schema."""
+    """Creates the error for columns that do not fit a schema."""
     return SchemaError(message, hint=hint, kind=Kind.COLUMNS_AND_SCHEMA)
 
 
 def unusable(problem: str, hint: str | None = None) -> SchemaError:
-    """Creates the error for a schema with which the sink can't write."""
+    """Creates the error for a schema that the sink can't write with."""
     return SchemaError(problem, hint=hint, kind=Kind.UNUSABLE_SCHEMA)
