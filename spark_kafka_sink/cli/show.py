@@ -335,7 +335,9 @@ def summary(transactions: Iterable[DecidedTransaction]) -> str:
 
 
 def phase_of(state: CommitState) -> str:
-    """The phase of a key in the commit log, as a part of a sentence."""
+    """The phase of a key in the commit log as text, such as ``DONE, last batch 7`` or ``PARTIAL 8,
+    2 lost``.
+    """
     if state.decision is None:
         return f"DONE, last batch {_batch(state.last_done)}"
     lost = f", {len(state.lost)} lost" if state.phase is Phase.PARTIAL else ""

@@ -334,7 +334,9 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
 
 
 def _who_fails(plan: EndPlan) -> str:
-    """The warning that a running job would fail if the transactions of ``plan`` were aborted."""
+    """The warning that jobs fail if the transactions of ``plan`` are aborted while these jobs are
+    running. Empty if no such job can be running.
+    """
     told = ""
     if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:
         keys = named([f"'{key}'" for key in sorted(owned)], _MOST_NAMED)
