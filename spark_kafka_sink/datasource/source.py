@@ -4,11 +4,11 @@ Owns: :class:`KprodDataSource` and the three writers, which only delegate to :cl
 and :class:`PlannedBatch`. Never: columns, options or messages. Everything except pyspark is
 imported on use, so that a lookup of the format costs nothing.
 
-The driver makes these checks before any task, in this order: there are options, the mode is not
-overwrite, the values of options, the columns, the preflight, and the schemas of a registry. With
-exactly-once, the check of the commit log is the last. Spark also calls ``streamWriter`` before each
-commit and abort. At that time only options and columns are checked, and these checks passed at
-planning already.
+Before any task, the driver checks in this order: that options are set; that the mode is not
+overwrite; the values of options; the columns; the brokers and the topic (the preflight); the
+schemas of a registry; and with exactly-once the commit log. Spark also calls ``streamWriter``
+before each commit and abort. At that time only options and columns are checked. These checks have
+passed at planning already.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams,
 because Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete
@@ -72,8 +72,8 @@ Messages = list[WriterCommitMessage | None]
 
 
 class KprodDataSource(DataSource):
-    """The data source of ``df.write.format("kprod")`` and ``df.writeStream.format("kprod")``. Reads
-    only dead letters.
+    """The data source of ``df.write.format("kprod")`` and ``df.writeStream.format("kprod")``. It
+    can also read dead letters, but no other records.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

@@ -57,7 +57,7 @@ class Checkpoint:
 
     def offsets(self, number: int) -> dict[TopicPartition, int]:
         """The next offset of every partition of the batch's Kafka sources. Raises ConfigError if
-        the file can't be read.
+        the batch's file in Spark's offset log can't be read.
         """
         try:
             return source_offsets(self._text(f"offsets/{number}"))

@@ -54,15 +54,17 @@ class Written:
 
 
 class _Run(NamedTuple):
-    """A run's id, and the run of its Spark query. ``query_run`` is empty if it is unknown."""
+    """A run id that :class:`NamedWrites` has generated, and the id that Spark has given to the run
+    of the query. ``query_run`` is empty if the query is unknown.
+    """
 
     id: str
     query_run: str
 
 
 class NamedWrites:
-    """The runs, open writes and last writes of all names in this process. ``_lock`` guards all
-    fields.
+    """For each name in this process: its run id, its running write, and the micro-batch that was
+    written last. ``_lock`` guards all fields.
     """
 
     def __init__(self) -> None:

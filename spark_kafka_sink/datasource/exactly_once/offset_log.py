@@ -108,8 +108,8 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
 
 
 def _local(path: str) -> str | None:
-    """The local path that ``path`` names: a path itself, or the path of a ``file:`` URI. None for
-    any other URI.
+    """Converts ``path`` to a path of this machine. ``path`` is a path without a scheme, or a
+    ``file:`` URI. Returns None for any other URI.
     """
     uri = _URI.fullmatch(path)
     if uri is None:

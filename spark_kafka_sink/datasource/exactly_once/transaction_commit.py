@@ -223,7 +223,9 @@ def _key_of_stream(config: SinkConfig) -> str:
 
 
 def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
-    """The stream's batch with its digest and source offsets, from the query's checkpoint."""
+    """Adds the digest and the source offsets to a stream's batch. Both come from the query's
+    checkpoint.
+    """
     if config.checkpoint_location is None or owner.numbering is not Numbering.STREAM:
         return batch
     checkpoint = Checkpoint(config.checkpoint_location)

@@ -88,8 +88,8 @@ class TransactionPlan:
 
     @property
     def number_of_foreach_batch(self) -> int:
-        """The micro-batch's id of a ``foreach_batch`` or ``transaction`` write. -1 for another
-        write.
+        """The id of the micro-batch that ``foreach_batch`` or ``transaction`` writes. -1 for any
+        other write.
         """
         if self.numbering is not Numbering.MICRO_BATCHES or self.number is None:
             return -1

@@ -136,9 +136,9 @@ class WorkerIds:
 class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
-    It acquires one transactional id for one transaction, when the first row arrives. ``warm`` are
-    the producers that this process keeps for later tasks. It is None if no later task can use the
-    id.
+    A task acquires one transactional id for one transaction, when its first row arrives. ``warm``
+    is the cache of producers that this process keeps for later tasks. It is None if no later task
+    can use the id.
     """
 
     def __init__(

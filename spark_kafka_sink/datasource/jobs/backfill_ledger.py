@@ -16,11 +16,14 @@ key, a later writer fences an earlier writer, and a deposed leader is detected. 
 row mean an empty part. The key of a write has no empty part, so these two keys are never mistaken
 for the key of a write. A tool that lists all keys sees them as states without a done batch.
 
-**Steps.** Before a step is written, its version and its end are recorded. Its begin is ``at``: all
-positions before ``at`` are written. The version of a step is larger than the version of every
-earlier step. A call that finds a recorded step must find out whether that step is written, and the
-answer must stay true. So :meth:`Ledger.fence` takes over the key of the rows: it first ends a
-decided batch, and from then on the log refuses the commits of all runs that were planned before::
+**Steps.** Before a step is written, its version and its end are recorded. The step starts at the
+position ``at``: all positions before ``at`` are written. The version of a step is larger than the
+version of every earlier step.
+
+A new call may find a recorded step of an earlier call. It must find out whether that step is
+written, and no later event may change the result. So :meth:`Ledger.fence` takes over the key of the
+rows. It first completes the commit of a decided batch. From then on, the commit log refuses the
+commits of all runs that were planned before::
 
     the key's lastDone >= the step's version    the step is written: its end is the new ``at``
     otherwise                                   it will never be: a new step begins at ``at``
@@ -30,8 +33,8 @@ So the new step may be smaller or larger than the step that was not written.
 **Two callers.** The owner increments ``beat`` while it runs. Another caller takes over if ``beat``
 has not changed for long enough, or if the owner's process is known to have ended
 (``running_process.py``). Clocks of other machines are not compared. If the old owner was only
-suspended and continues, its next record fails because it has been replaced. If it was suspended in
-a commit, the log refuses that commit.
+suspended and continues, its next record fails, because another caller has taken over. If it was
+suspended during a commit, the log refuses that commit.
 """
 
 from __future__ import annotations
@@ -199,8 +202,8 @@ class Ledger:
         return self._read(_PROGRESS) is not None
 
     def plan_of(self, progress: Progress) -> BackfillPlan | None:
-        """Reads the plan whose digest is in ``progress``. Returns None if ``progress`` has no
-        digest of a plan.
+        """Reads the plan of the backfill. Returns None if ``progress`` has no digest of a plan.
+        Raises CommitLogError if the recorded plan has another digest than ``progress``.
         """
         if not progress.plan:
             return None

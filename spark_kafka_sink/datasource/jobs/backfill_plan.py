@@ -165,7 +165,7 @@ class StepSizes:
     """Computes the size of the next step from the seconds that earlier steps took.
 
     ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants.
-    If ``steps`` is 0, a default number determines the size of the first step.
+    It determines the size of the first step. If ``steps`` is 0, a default number is used.
     """
 
     def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:
@@ -182,7 +182,9 @@ class StepSizes:
         return self._plan.next_end(first, self._most)
 
     def took(self, first: int, end: int, seconds: float) -> None:
-        """Adjusts the size of the next step, after a step was written in ``seconds``."""
+        """Adjusts the size of the next step, because the step at the positions from ``first`` up to
+        ``end`` - 1 was written in ``seconds``.
+        """
         weight = self._plan.weight(first, end)
         if weight > 0:
             fits = self._target_s / max(seconds, 0.001)
@@ -190,7 +192,9 @@ class StepSizes:
             self._most = min(max(self._most, weight) * _MOST_GROWTH, weight * fits)
 
     def was_too_long(self, first: int, end: int) -> None:
-        """Reduces the size of the next step, after a step did not end in time."""
+        """Reduces the size of the next step, because the step at the positions from ``first`` up to
+        ``end`` - 1 did not end in time.
+        """
         self._most = self._plan.weight(first, end) / _CUT
 
 

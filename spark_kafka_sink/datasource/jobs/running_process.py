@@ -1,6 +1,7 @@
-"""An id of a process that is unique across restarts, and whether that process has ended.
+"""Gives a process an id that is unique across restarts, and finds out whether a process has ended.
 
-Owns: :func:`this_process`, :func:`is_gone`. Never: the consequences (``backfill.py``).
+Owns: :func:`this_process`, :func:`is_gone`. Never: the consequences of an ended process
+(``backfill.py``).
 
 A pid is not unique: another machine, another container, or the same machine after a restart may
 have the same pid. So the id consists of the machine's boot id, the pid namespace, the pid and the

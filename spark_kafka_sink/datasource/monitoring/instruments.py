@@ -4,9 +4,13 @@ Owns: :data:`INSTRUMENTS`, from which docs/metrics.md and the tests of dashboard
 generated, and the metrics' names in Prometheus. Never: a value.
 
 Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name.
-Exception: ``ratio`` is a part of the name, because only some exporters to Prometheus add it for the
-unit 1. The names in Prometheus are made as OpenTelemetry's exporters make them: the unit is a
-suffix, then ``_total``. So one dashboard and one set of rules work for both libraries.
+Exception: a metric with the unit 1 has ``ratio`` in its name, because only some exporters to
+Prometheus add this word.
+
+The metrics may reach Prometheus through its own client library or through OpenTelemetry. Both ways
+give the same names, because :attr:`Instrument.prometheus_name` follows the rule of OpenTelemetry's
+exporters: the unit is a suffix, then ``_total``. So one dashboard and one set of alert rules are
+enough.
 
 Each label has few values: a query, a broker, a topic, an outcome, an error's code, or a phase of a
 micro-batch. No label is a partition, a task, a batch or a run.

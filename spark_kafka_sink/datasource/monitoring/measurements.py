@@ -167,20 +167,26 @@ class Metrics:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, document: Document, query: str) -> None:
-        """Counts the values of one report (docs/reports.md), given as its JSON."""
+        """Passes the values of one report (docs/reports.md) to the libraries. ``document`` is the
+        report's JSON.
+        """
         self._record(measure(document, Origin.REPORT, query))
 
     def progress(self, document: Document, query: str) -> None:
-        """Counts the values of one progress event of a streaming query, given as its JSON."""
+        """Passes the values of one progress event of a streaming query to the libraries.
+        ``document`` is the JSON of Spark's progress.
+        """
         self._record(measure(document, Origin.PROGRESS, query))
 
     def running(self, document: Document, query: str) -> None:
-        """Counts the figures of a query's running tasks, given as JSON."""
+        """Passes the figures of a query's running tasks to the libraries. ``document`` has the
+        figures as JSON.
+        """
         self._record(measure(document, Origin.RUNNING, query))
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
-        """Counts a value that the listener measures. ``label`` is the value of the metric's second
-        label, if it has one.
+        """Passes a value that the listener itself has measured to the libraries. ``label`` is the
+        value of the metric's second label, if it has one.
         """
         self._record([MetricValue(BY_NAME[name], value, (query, *label))])
 

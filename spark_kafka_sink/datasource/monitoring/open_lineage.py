@@ -77,8 +77,8 @@ class Collector:
         self._quiet_until = -math.inf
 
     def emit(self, report: WriteReport) -> None:
-        """Sends the events of ``report``. Raises the error of a failure. For a minute after a
-        failure, no events are sent.
+        """Sends the events of ``report``. Raises an error if they can't be sent. After an error,
+        sends no events for a minute.
         """
         if self._monotonic_s() < self._quiet_until:
             _log.debug("the events of report %s are left out", report.report_id)

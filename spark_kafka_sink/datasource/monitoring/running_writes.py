@@ -163,7 +163,7 @@ class RunningWrites:
 
     def _so_far(self, query: str, now: float) -> RunningWrite:
         """The sums of the figures of all running writes of a query. Concurrent batch jobs have the
-        same label ``query``, so their figures are added as well.
+        same label ``query``, so the result is the sum over these jobs.
         """
         keys = [key for key in self._writes if key[0] == query]
         came = [one for key in keys for one in self._writes[key].values()]

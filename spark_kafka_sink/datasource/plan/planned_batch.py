@@ -57,7 +57,7 @@ _NAMED_TASKS = 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """The commit or abort of a plan's batch on the driver, after the tasks."""
+    """Commits or aborts the batch of a plan. Runs on the driver, after the tasks."""
 
     plan: WritePlan
 

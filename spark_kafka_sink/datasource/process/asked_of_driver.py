@@ -1,13 +1,14 @@
 """Sends a request from the user's process to the driver, which answers in a data source's schema.
 
-Owns: :func:`answer_of_driver`, and the schema that carries the answer; :func:`text_or_error` and
-:func:`schema_with_text`, the two ends of an answer that may be an error. Never: the content of a
-request (``last_report.py``, ``jobs/backfill_ledger.py``, ``jobs/by_leader.py``).
+Owns: :func:`answer_of_driver`, and the schema that carries the answer. If the answer may be an
+error, the driver uses :func:`schema_with_text` and the user's process uses :func:`text_or_error`.
+Never: the content of a request (``last_report.py``, ``jobs/backfill_ledger.py``,
+``jobs/by_leader.py``).
 
 The user's process may be a Connect client on another machine. It then shares neither memory nor
 files with the driver, and may not reach the brokers. But it can request the schema of a data
-source, and the driver computes that schema. This needs no task and so no free slot, and it works
-while a commit runs. So the answer is returned as the metadata of a column of that schema.
+source, and the driver computes that schema. So the driver puts the answer into the metadata of a
+column of that schema. This needs no task and so no free slot, and it works while a commit runs.
 """
 
 from __future__ import annotations

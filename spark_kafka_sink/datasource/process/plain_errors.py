@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
     """Decorator for a method that Spark calls. Errors of this package leave the method without a
-    traceback. Bugs keep their traceback.
+    traceback, and bugs (:func:`_is_bug`) with their traceback.
     """
 
     @functools.wraps(method)

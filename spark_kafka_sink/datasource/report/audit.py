@@ -56,9 +56,9 @@ Progress = Callable[[int, int], None]
 class AuditResult:
     """The result of an audit.
 
-    - ``claimed`` is the number of rows that the report claims, and ``found`` the number of rows
-      that the audit found in the topics. Both cover ``partitions``, and include dead letters. With
-      ``sample``, ``found`` counts only the rows in the parts that were read.
+    - ``claimed`` is the number of rows that the report claims, and ``found`` is the number of rows
+      that the audit found in the topics. Both are sums over ``partitions``, and include dead
+      letters. With ``sample``, ``found`` counts only the rows in the parts that were read.
     - ``dead_letters`` is the number of dead letters among the found rows.
     - ``unlisted`` is the number of rows in partitions that the report does not list.
     """
@@ -82,7 +82,7 @@ class AuditResult:
 
     @property
     def complete(self) -> bool:
-        """Whether every claimed row was read and is there."""
+        """Whether the audit has read all claimed rows and found them in Kafka."""
         return self.verdict in (AuditVerdict.COMPLETE, AuditVerdict.COUNTED)
 
     def __str__(self) -> str:

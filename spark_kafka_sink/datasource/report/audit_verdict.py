@@ -253,7 +253,9 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict on missing rows that compaction may have removed (:func:`explained_gaps`)."""
+    """The verdict and the reason for a partition whose missing rows may have been removed by
+    compaction. ``gaps`` is the number of offsets without a record.
+    """
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"
     return AuditVerdict.COMPACTED, f"compaction has removed {gaps} offsets"

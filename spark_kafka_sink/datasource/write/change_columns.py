@@ -115,8 +115,10 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
     """The schema of the batches in a task: Spark's schema, and the columns that the task appends.
-    These are the fields of the feed's struct, and the fields of a Debezium envelope. The column
-    that marks unusable changes is not in the result.
+
+    The appended columns are the fields of the feed's struct, and the fields of a Debezium envelope.
+    The task appends one more column, which marks unusable changes. That column is not in the
+    result, because no option can name it.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 
@@ -145,8 +147,8 @@ def _source_type() -> StructType:
 
 
 def with_envelope(feed: FeedColumns, schema: StructType, plan: ColumnPlan) -> FeedColumns:
-    """The feed, for records whose values are Debezium envelopes. The envelopes contain the columns
-    of ``plan``'s value.
+    """Adds Debezium's envelope to the feed. The values of the records are then envelopes, which
+    contain the columns of ``plan``'s value in their fields ``before`` and ``after``.
     """
     assert plan.value is not None
     log = feed.plan.changelog
