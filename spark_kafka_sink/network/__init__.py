@@ -1,9 +1,10 @@
-"""Connections to brokers, which one thread serves with a non-blocking loop over sockets.
+"""Connections to brokers. One thread serves all connections of a client with non-blocking sockets.
 
-Owns: the sending of requests and the receipt of responses. Never: the meaning of a request to a
-producer.
+Owns: sending requests to brokers and receiving their responses. Never: the meaning of a request for
+a producer.
 
-The files of this package are shared by all its subpackages: ``transport_layer`` (plain bytes),
-``frame_reader`` (responses). Above them are ``tls`` and ``auth``, then ``channel`` (one connection,
-and the selector over all connections), then ``client`` (nodes and requests).
+``transport_layer`` (reads and writes bytes) and ``frame_reader`` (reads responses) are used by all
+subpackages. ``tls`` and ``auth`` are for the security of a connection. ``channel`` has one
+connection, and the selector that serves all of them. ``client`` sends requests to nodes and handles
+their responses.
 """

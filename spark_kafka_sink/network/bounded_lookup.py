@@ -1,12 +1,13 @@
-"""A name lookup with a time limit.
-
-The operating system's resolver may block for 15 s and more if a name server does not respond. A
-thread can't be interrupted in the resolver. So each lookup runs on its own daemon thread. If the
-lookup takes too long, the thread is left alone: it ends with its lookup, and holds only the name
-and the place for the result.
+"""Resolves a host name with a time limit.
 
 Owns: :func:`resolve_within`, and the thread of a lookup. Never: the lookup itself
-(``client/host_resolver.py``), a client that must not block (``client/lookup_threads.py``).
+(``client/host_resolver.py``), lookups of a client that must not block
+(``client/lookup_threads.py``).
+
+The resolver of the operating system may block for 15 s or longer if a name server does not respond.
+A thread that calls the resolver can't be interrupted. So each lookup runs on its own daemon thread.
+If the time limit is over, the caller continues, and the thread ends later, when the resolver
+returns.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ T = TypeVar("T")
 
 
 def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
-    """The result of ``look_up`` for ``host``. Raises OSError if the lookup fails, or takes longer
-    than ``seconds``.
+    """Calls ``look_up(host)`` on another thread, and returns its result. Raises OSError if the
+    lookup fails, or if it takes longer than ``seconds``.
     """
     late = TimeoutError(f"no answer to the lookup of its name within {max(seconds, 0):.1f} s")
     if seconds <= 0:
@@ -40,7 +41,7 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
-    """Calls ``look_up()``. Returns its result, or an OSError object if the call fails."""
+    """Calls ``look_up()``. Returns its result, or the OSError object if it raises an OSError."""
     try:
         return look_up()
     except OSError as error:
@@ -50,8 +51,8 @@ def answer_of(look_up: Callable[[], T]) -> T | OSError:
 
 
 def start(run: Callable[[], None]) -> None:
-    """Starts a daemon thread that calls ``run``. Raises OSError if the process can't have more
-    threads.
+    """Starts a daemon thread that calls ``run``. Raises OSError if the operating system allows no
+    more threads.
     """
     try:
         run_aside(run, "kafka-name-lookup")

@@ -1,9 +1,8 @@
-"""Reads frames from a stream: a 4-byte length, then as many bytes (Java's NetworkReceive).
+"""Reads frames from a connection: a 4-byte length and that number of bytes (Java's NetworkReceive).
 
-Owns: the state of the frame being received on one connection, and the rule that its buffer grows
-with the received bytes, never with the announced length. Never: the content of a frame.
-
-This is the first step in the processing of a response.
+Owns: the frame that is being received on one connection. The buffer for a frame grows with the
+bytes that have arrived. So a wrong length can't cause a large allocation. Never: the content of a
+frame.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ FIRST_BUFFER_SIZE = 32 * 1024
 
 
 class FrameReader:
-    """Reads frames from one transport layer, one at a time.
+    """Reads frames from one connection, one after the other.
 
-    The first frame of a connection is limited to ``first_limit`` bytes, because before its first
-    response, the peer may be no broker. After RemoteProtocolError the position in the stream is
-    unknown, so the connection must be closed.
+    The first frame may have at most ``first_limit`` bytes, because the peer may not be a Kafka
+    broker. After RemoteProtocolError it is unknown where the next frame begins. So the connection
+    must be closed.
     """
 
     __slots__ = (
@@ -53,10 +52,11 @@ class FrameReader:
         self._filled = 0
 
     def read_from(self, transport: TransportLayer) -> memoryview | None:
-        """The next frame without its length. None if the frame has not arrived completely.
+        """Reads bytes, and returns the next frame without its length. Returns None if the frame is
+        not complete.
 
-        Raises RemoteProtocolError for a length that no broker sends, ConnectionError at the end of
-        the stream, and every OSError of the socket.
+        Raises RemoteProtocolError for a length that no broker sends, ConnectionError if the broker
+        has closed the connection, and other OSErrors of the socket.
         """
         while True:
             if self._filled == len(self._buffer):
@@ -74,7 +74,7 @@ class FrameReader:
             self._filled += count
 
     def _begin(self) -> None:
-        """Allocates a buffer for the frame whose length has arrived."""
+        """Creates the buffer for the next frame, whose length has arrived."""
         limit = self._limit if self._started else self._first_limit
         self._size = frame_size(bytes(self._prefix), limit, first=not self._started)
         self._buffer = bytearray(min(self._size, FIRST_BUFFER_SIZE))

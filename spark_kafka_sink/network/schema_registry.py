@@ -1,11 +1,12 @@
-"""The client of a schema registry: Confluent's REST API, which Apicurio and others also implement.
+"""A client for schema registries with Confluent's REST API, such as Confluent's and Apicurio's
+registry.
 
-Owns: :class:`ConfluentRegistry`: three requests, credentials, retries, and the checks of a
-response. Never: the choice of a write's schema (``datasource/schemas``); a task.
+Owns: :class:`ConfluentRegistry`: its requests, credentials, retries, and the checks of a response.
+Never: the choice of the schema for a write (``datasource/schemas``), a Spark task.
 
-Confluent's own client (confluent-kafka 2.16) is not used. It reads responses of any length without
-a time limit. It also does not support the key stores and references to secrets that connections to
-brokers support.
+Confluent's own client (confluent-kafka 2.16) is not used, for two reasons. It reads responses of
+any length, without a time limit. And it does not support the key stores and the references to
+secrets that are supported for brokers.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class RegisteredSchema:
     """A schema of a registry.
 
     ``unusable`` is the reason why rows can't be written with the schema, or None. ``guid`` is None
-    if the registry has no GUIDs. ``references`` are the referenced schemas, each with the name of
-    the reference. They are ordered so that a schema comes after the schemas that it needs.
+    if the registry has no GUIDs. ``references`` are the referenced schemas, as pairs of the
+    reference's name and the schema's text. A schema that needs another schema comes after it.
     """
 
     id: int
@@ -85,11 +86,11 @@ class RegisteredSchema:
 
 
 class ConfluentRegistry:
-    """The client of the registry that ``options`` name. References to secrets in ``options`` are
-    looked up by the client.
+    """A client of the registry whose URL and credentials are in ``options``. References to secrets
+    in ``options`` are resolved by the client.
 
-    Requests block. The time limit for all requests together is ``limit_ms``, from the creation of
-    this object on.
+    Requests block. All requests of this object together may take at most ``limit_ms``, counted from
+    its creation.
     """
 
     def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
@@ -114,18 +115,21 @@ class ConfluentRegistry:
         return self._shown
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema with the id ``schema_id``."""
+        """Requests the schema with the id ``schema_id``."""
         return self._schema(self._request(f"/schemas/ids/{schema_id}"), schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version of a subject. None if the subject does not exist."""
+        """Requests the newest version of the schema of ``subject``. Returns None if the subject
+        does not exist.
+        """
         answer = self._request(f"{_subject(subject)}/versions/latest", may_miss=True)
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """The id of a schema under a subject. None if the subject does not have the schema.
+        """Requests the id of the schema ``text`` in ``subject``. Returns None if the subject does
+        not have this schema.
 
-        With ``register``, the schema becomes a new version of the subject.
+        If ``register`` is True, the schema is registered as a new version of the subject.
         """
         path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
         fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
@@ -149,10 +153,10 @@ class ConfluentRegistry:
         return RegisteredSchema(schema_id, kind, text, unusable, guid, tuple(found.values()))
 
     def _add_references(self, answer: Mapping[str, Any], found: _Found, depth: int = 0) -> None:
-        """Adds the schemas to which ``answer`` refers to ``found``. Each is added once, and after
-        the schemas that it needs itself.
+        """Requests the schemas to which the response ``answer`` refers, and adds them to ``found``.
+        Each schema is added once, after the schemas that it needs itself.
 
-        A schema is registered after its references, so no schema can refer to itself.
+        There are no cycles, because a registry accepts a schema only after its references.
         """
         given = answer.get("references") or []
         if not isinstance(given, list) or depth > _MOST_REFERENCES:
@@ -180,10 +184,10 @@ class ConfluentRegistry:
     def _request(
         self, path: str, body: bytes | None = None, *, may_miss: bool = False
     ) -> Mapping[str, Any] | None:
-        """Sends a request, and returns the registry's response. Returns None if the requested item
-        does not exist.
+        """Sends a request to the registry, and returns the response. With ``may_miss``, returns
+        None if the requested subject, version or schema does not exist.
 
-        After a temporary failure, the next address of the registry is tried.
+        After a temporary failure, tries the next URL of the registry.
         """
         what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"
@@ -208,7 +212,9 @@ class ConfluentRegistry:
     def _answer(
         self, url: str, body: bytes | None, timeout_ms: int, what: str, *, may_miss: bool
     ) -> Mapping[str, Any] | None:
-        """Sends a request once. Raises OSError for a temporary failure."""
+        """Sends a request to one URL of the registry, and returns the response. Raises OSError for
+        a temporary failure.
+        """
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
         method = "GET"
         if body is not None:
@@ -240,7 +246,7 @@ class ConfluentRegistry:
         raise self._error(f"{shown} (to {what})", advice or f"is {URL} right?")
 
     def _login(self, timeout_ms: int) -> dict[str, str]:
-        """The headers that authenticate the client."""
+        """The HTTP headers that authenticate the client."""
         if USER_INFO in self._values:
             return {"Authorization": f"Basic {b64encode(self._text(USER_INFO).encode()).decode()}"}
         if self._token is None and ENDPOINT in self._values:
@@ -291,8 +297,8 @@ def _subject(name: str) -> str:
 
 
 def _reference(given: object) -> tuple[str | None, str, int]:
-    """The name, subject and version of a reference. The name is None if the reference is not
-    complete.
+    """The name, subject and version of a reference in a registry's response. The name is None if
+    one of them is missing.
     """
     fields = given if isinstance(given, dict) else {}
     name, subject, version = (fields.get(one) for one in ("name", "subject", "version"))
@@ -306,7 +312,9 @@ _OF_READERS: Final = frozenset({"READ", "UPGRADE", "DOWNGRADE", "UPDOWN"})
 
 
 def _has_rules_of_writes(rules: object) -> bool:
-    """Whether a rule set has rules that writers must apply. Migration rules are for readers."""
+    """True if the rule set of a schema has rules that a writer must apply. Migration rules are only
+    for readers.
+    """
     if not isinstance(rules, dict):
         return True
     for kind, given in rules.items():

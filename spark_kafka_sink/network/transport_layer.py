@@ -1,11 +1,11 @@
-"""Transfers bytes over one socket (Java's ``TransportLayer``).
+"""Reads and writes the bytes of one connection (Java's ``TransportLayer``).
 
-Owns: the :class:`TransportLayer` protocol, and its plaintext implementation. Never: frames,
-requests, or waiting, because no call may block.
+Owns: the interface :class:`TransportLayer`, and its implementation without encryption. No call
+blocks. Never: frames, requests, waiting.
 
-``tls`` implements the same protocol for TLS. A TLS handshake needs several calls. A read of TLS may
-leave decrypted bytes in a buffer (``has_bytes_buffered``), and a write may leave encrypted bytes in
-a buffer (``has_pending_writes``).
+``tls`` implements the same interface with TLS. The TLS handshake needs several calls. After a read,
+decrypted bytes may be left in a buffer (``has_bytes_buffered``). After a write, encrypted bytes may
+be left in a buffer (``has_pending_writes``).
 """
 
 from __future__ import annotations
@@ -20,62 +20,65 @@ from spark_kafka_sink.protocol.request import Buffer
 
 
 class TransportLayer(Protocol):
-    """The bytes of a connection. Errors of the operating system are raised as OSError."""
+    """The interface to read and write the bytes of a connection. Errors of the operating system are
+    raised as OSError.
+    """
 
     @property
     def socket(self) -> socket.socket:
-        """The socket for the selector to watch."""
+        """The socket, whose events the selector watches."""
         ...
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established. False while it is connecting. Raises OSError if
-        the connection failed.
+        """Returns True if the TCP connection is established, and False while it is connecting.
+        Raises OSError if it has failed.
         """
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether the handshake is complete, so that reads and writes transfer the
-        caller's bytes.
+        """True if the TLS handshake is complete, so that the caller's bytes can be read and
+        written. Always True without TLS.
         """
         ...
 
     def handshake(self) -> None:
-        """Continues the handshake as far as possible without blocking. Raises
+        """Continues the TLS handshake, as far as this is possible without blocking. Raises
         AuthenticationError.
         """
         ...
 
     @property
     def wants_write(self) -> bool:
-        """Whether the handshake or a pending write waits for the socket to become writable."""
+        """True if the handshake or an incomplete write needs a writable socket."""
         ...
 
     def read_into(self, target: memoryview) -> int:
         """Reads bytes into ``target``. Returns their number, which is 0 if there are no bytes now.
 
-        Raises ConnectionError when the broker closed the connection and everything was read.
+        Raises ConnectionError if the broker has closed the connection and all bytes were read.
         """
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Writes bytes from at most :data:`IOV_MAX` of ``buffers``. Returns the number of accepted
-        bytes, which is 0 if the socket accepts none now.
+        """Writes bytes of the first :data:`IOV_MAX` of ``buffers``. Returns the number of bytes
+        that were accepted, which is 0 if the socket accepts none now.
 
-        Pending bytes are written first. With no buffers, only pending bytes are written.
+        Bytes that an earlier call could not write come first. If ``buffers`` is empty, only these
+        bytes are written.
         """
         ...
 
     @property
     def has_bytes_buffered(self) -> bool:
-        """Whether received bytes are buffered in this layer. The selector gets no event for such
+        """True if received bytes are in a buffer of this layer. The socket has no event for these
         bytes.
         """
         ...
 
     @property
     def has_pending_writes(self) -> bool:
-        """Whether bytes accepted by :meth:`write` are not yet written to the socket."""
+        """True if bytes that :meth:`write` has accepted are not written to the socket yet."""
         ...
 
     def close(self) -> None: ...

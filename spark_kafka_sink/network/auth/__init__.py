@@ -1,8 +1,9 @@
-"""SASL: authentication of a new connection, and again before a session expires (KIP-368).
+"""SASL authentication of a connection, when it is new and again before its session expires
+(KIP-368).
 
-Owns: ``authenticator`` and ``sasl_authenticator`` (the exchange), ``sasl_mechanism`` (the interface
-of a mechanism) and one file for each mechanism: ``sasl_plain``, ``sasl_scram`` with ``saslprep``,
-``sasl_gssapi``, ``sasl_oauthbearer``, ``aws_msk_iam``. ``login`` keeps a token fresh, and
-``login_factory`` chooses the login. ``oauth_token``, ``token_sources`` and ``token_endpoint`` fetch
-tokens.
+Owns: ``authenticator`` and ``sasl_authenticator`` (the exchange with the broker),
+``sasl_mechanism`` (the interface of a mechanism) and one file for each mechanism: ``sasl_plain``,
+``sasl_scram`` with ``saslprep``, ``sasl_gssapi``, ``sasl_oauthbearer``, ``aws_msk_iam``. ``login``
+caches the credential and fetches a new one before it expires. ``login_factory`` creates the login
+for a mechanism. ``oauth_token``, ``token_sources`` and ``token_endpoint`` fetch OAuth tokens.
 """

@@ -1,8 +1,9 @@
-"""Authentication to a broker before the first request (Java's ``Authenticator``).
+"""The authentication of a connection before its first request (Java's ``Authenticator``).
 
-Owns: the :class:`Authenticator` protocol; the authenticator of PLAINTEXT and SSL, which does
-nothing; and the writing and reading of SASL's frames, which ``sasl_authenticator.py`` makes. Never:
-sockets (a transport layer is given), the content of frames.
+Owns: the interface :class:`Authenticator`; the authenticator of the protocols PLAINTEXT and SSL,
+which does nothing; the authenticator for SASL, which reads and writes the frames.
+``sasl_authenticator.py`` creates the content of the frames. Never: sockets (it uses a
+``TransportLayer``), the content of a frame.
 """
 
 from __future__ import annotations
@@ -22,57 +23,59 @@ _NOTHING = memoryview(b"")
 
 
 class Authenticator(Protocol):
-    """The authentication of a connection. The channel calls :meth:`authenticate` until
-    :attr:`complete`.
+    """The interface of an authentication. ``KafkaChannel`` calls :meth:`authenticate` after each
+    event of the socket, until :attr:`complete` is True.
     """
 
     @property
     def complete(self) -> bool: ...
 
     def authenticate(self, now: int) -> None:
-        """Continues the authentication as far as possible without blocking. Raises
-        AuthenticationError.
+        """Reads and writes the next frames of the authentication, as far as this is possible
+        without blocking. Raises AuthenticationError.
         """
         ...
 
     @property
     def wants_write(self) -> bool:
-        """Whether the authentication waits until the socket is writable. If not, it waits until the
-        socket is readable.
+        """True if the next step needs a writable socket, and False if it needs a readable
+        socket.
         """
         ...
 
     @property
     def waiting(self) -> bool:
-        """Whether the authentication waits for a credential. The selector is woken up when the
-        credential is there.
-        """
+        """True while the login fetches the credential. After that, the login wakes the selector."""
         ...
 
     @property
     def reauthenticate_at(self) -> int | None:
-        """The time in milliseconds after which a new authentication must precede the next
-        request.
+        """The time (monotonic ms) from which on the connection must authenticate again before it
+        sends the next request. None if its session does not expire.
         """
         ...
 
     def begin_reauthentication(self) -> None:
-        """Begins a new authentication. :attr:`complete` becomes False. The channel still reads
-        frames, because responses to earlier requests may arrive, and passes the frames of the
-        authentication to :meth:`receive`.
+        """Begins another authentication of an authenticated connection. :attr:`complete` becomes
+        False.
+
+        Responses to earlier requests may still arrive. So the channel continues to read all frames,
+        and passes the frames of the authentication to :meth:`receive`.
         """
         ...
 
     def receive(self, payload: memoryview, now: int) -> None:
-        """Handles a frame of a re-authentication."""
+        """Handles a frame that the broker has sent for the authentication after
+        :meth:`begin_reauthentication`.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class PlaintextAuthenticator:
-    """The authenticator of PLAINTEXT and SSL, which is complete immediately. (With SSL, the TLS
-    handshake may have authenticated the client by its certificate.)
+    """The authenticator of the protocols PLAINTEXT and SSL. It is complete at once, because there
+    is no SASL. (With SSL, the TLS handshake can authenticate the client by its certificate.)
     """
 
     __slots__ = ()
@@ -86,7 +89,7 @@ class PlaintextAuthenticator:
         """Does nothing."""
 
     def begin_reauthentication(self) -> None:
-        """Never called, because there is no session to renew."""
+        """Never called, because there is no session that expires."""
 
     def receive(self, payload: memoryview, now: int) -> None:
         """Never called, because there is no re-authentication."""
@@ -96,7 +99,9 @@ class PlaintextAuthenticator:
 
 
 class SaslAuthenticator:
-    """Authenticates the connection to ``host`` with SASL, over ``transport``."""
+    """Authenticates the connection to the broker ``host`` with SASL. Reads and writes frames by
+    ``transport``.
+    """
 
     __slots__ = (
         "_again",
@@ -163,7 +168,9 @@ class SaslAuthenticator:
             self._out = memoryview(following)
 
     def _flush(self) -> bool:
-        """Writes pending bytes. Returns True if the socket has accepted all of them."""
+        """Writes the rest of the current frame. Returns True if the socket has accepted all
+        bytes.
+        """
         transport = self._transport
         while self._out:
             written = transport.write((self._out,))

@@ -1,9 +1,10 @@
-"""Amazon MSK's IAM authentication: the mechanism AWS_MSK_IAM, and the same signature as an OAuth
-token.
+"""IAM authentication of Amazon MSK: the mechanism AWS_MSK_IAM, and OAuth tokens that contain the
+same signature.
 
-Owns: both messages, the region of a broker, and fetching credentials, which blocks. botocore (the
-extra ``aws``) finds the credentials and signs a request. The signed request is only sent to the
-broker, never to AWS.
+Owns: the messages of the mechanism, the AWS region of a broker, and fetching AWS credentials, which
+may block. The package botocore (the extra ``aws``) fetches the credentials, and signs an HTTP
+request with them. This request is not sent to AWS. It is only sent to the broker, as the proof of
+the credentials.
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ _ROLE_SESSION: Final = "spark-kafka-sink"
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """AWS credentials. ``session_token`` is None for the keys of an IAM user, because such keys do
-    not expire.
-    """
+    """AWS credentials. ``session_token`` is None for the permanent keys of an IAM user."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -61,7 +60,9 @@ class AwsKeys:
 
 
 class Keys:
-    """Credentials, and the region that is signed if a broker's name does not contain a region."""
+    """AWS credentials with the default region. The default region is used for a broker whose name
+    does not contain its region.
+    """
 
     __slots__ = ("keys", "region")
 
@@ -82,8 +83,8 @@ class Keys:
 
 
 class AwsMskIamMechanism(SaslMechanism):
-    """The mechanism AWS_MSK_IAM: a single message with a signed request as JSON. The broker's
-    response has a request id.
+    """The mechanism AWS_MSK_IAM. The client sends one message, a signed request as JSON. The broker
+    responds with JSON that has a request id.
     """
 
     __slots__ = ("_host", "_keys", "complete")
@@ -115,8 +116,8 @@ class AwsMskIamMechanism(SaslMechanism):
 
 
 def signed_url(keys: AwsKeys, region: str, host: str) -> str:
-    """The URL ``https://host/?Action=kafka-cluster:Connect`` with a signature of the current time
-    in its query (AWS Signature Version 4).
+    """Returns the URL ``https://<host>/?Action=kafka-cluster:Connect&...``. Its query has a
+    signature that is valid from now on for a limited time (AWS Signature Version 4).
     """
     auth, credentials = _botocore("botocore.auth"), _botocore("botocore.credentials")
     request = _botocore("botocore.awsrequest").AWSRequest(
@@ -129,7 +130,9 @@ def signed_url(keys: AwsKeys, region: str, host: str) -> str:
 
 
 def msk_token(keys: Keys, host: str) -> Token:
-    """A token for OAUTHBEARER: the signed URL of the region's AWS endpoint."""
+    """Creates a token for the mechanism OAUTHBEARER: a signed URL of Amazon MSK's endpoint in the
+    broker's region.
+    """
     region = keys.region_of(host)
     url = signed_url(keys.keys, region, f"kafka.{region}.amazonaws.com")
     url += f"&User-Agent={quote(_USER_AGENT, safe='')}"
@@ -137,8 +140,8 @@ def msk_token(keys: Keys, host: str) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
-    """Returns a function that fetches AWS credentials. Raises ConfigError if botocore or a
-    credential provider is missing.
+    """Returns a function that fetches AWS credentials for a broker. Raises ConfigError if a package
+    that this needs, such as botocore, is not installed.
     """
     errors = _botocore("botocore.exceptions")
     source = _Source(login)
@@ -163,7 +166,9 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
 
 
 class _Source:
-    """A botocore session that refreshes its credentials. Used only on the login's thread."""
+    """A botocore session. It fetches new credentials before the old ones expire. Used only on the
+    thread of a login.
+    """
 
     def __init__(self, login: AwsLogin) -> None:
         self._login = login

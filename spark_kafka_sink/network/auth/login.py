@@ -1,11 +1,12 @@
-"""The source of a connection's credential (Java's ``LoginManager``).
+"""The login: gives each connection the credential for its authentication (Java's ``LoginManager``).
 
-Owns: the :class:`Login` protocol, the login with a static credential, and the login that fetches
-credentials on its own thread and caches them. Never: a frame, how a credential is fetched.
+Owns: the interface :class:`Login`, the login for a credential that is an option, such as a
+password, and the login that fetches credentials on a separate thread and caches them. Never: a
+frame, the way to fetch a credential.
 
-There is no timer. Each authentication requests a credential, and a credential that will soon expire
-is refreshed before it is used. The connection waits for the refresh, but the network thread does
-not.
+No timer renews a credential. Each authentication requests the credential from the login. If the
+credential expires soon, the login first fetches a new one. Only the connection waits for this. The
+network thread continues with other connections.
 """
 
 from __future__ import annotations
@@ -40,31 +41,33 @@ _MOST_CACHED: Final = 1_024
 
 
 class Login(ABC):
-    """The login shared by all connections of a producer. A login whose credential is always
-    available implements only :meth:`mechanism`.
+    """The source of credentials for all connections of a producer. A subclass whose credential is
+    always available implements only :meth:`mechanism`.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def mechanism(self, host: str, now: int) -> SaslMechanism | None:
-        """Begins a new exchange with the broker ``host``. Returns None while the credential is
-        being fetched.
+        """Creates the SASL mechanism for an authentication at the broker ``host``. Returns None
+        while the credential is being fetched.
 
-        After the result None, the wakeup of :meth:`attach` is called when the caller may try again.
-        Raises AuthenticationError if no credential can be obtained. Raises ConnectionError if no
-        credential is available at the moment.
+        After None, the function of :meth:`attach` is called when the caller can try again. Raises
+        AuthenticationError if no credential can be obtained, and ConnectionError after a failure
+        that may be temporary.
         """
 
     def attach(self, wakeup: Callable[[], None]) -> None:  # noqa: B027 - not for all
-        """Sets the function that is called, from any thread, after a credential was fetched."""
+        """Sets a function that the login calls after it has fetched a credential. Any thread may
+        call it.
+        """
 
     def close(self) -> None:  # noqa: B027 - as above
-        """Stops the calls of the wakeup."""
+        """Ends the calls of the function that was set by :meth:`attach`."""
 
 
 class StaticLogin(Login):
-    """The login of mechanisms whose credential is an option, such as a password."""
+    """The login for mechanisms whose credential is in the options, such as a password."""
 
     __slots__ = ("_make",)
 
@@ -78,11 +81,11 @@ class StaticLogin(Login):
 
 @dataclass(frozen=True, slots=True)
 class FetchedCredential(Generic[T]):
-    """A credential and its lifetime, in milliseconds since it was fetched.
+    """A credential with its lifetime in milliseconds, counted from the time when it was fetched.
 
     After ``refresh_after_ms``, a new credential is fetched before the next use. After
-    ``expires_after_ms``, the credential is invalid. ``expires_after_ms`` is None if the time is
-    unknown.
+    ``expires_after_ms``, the credential is not valid any more. ``expires_after_ms`` is None if this
+    time is unknown.
     """
 
     value: T
@@ -92,8 +95,10 @@ class FetchedCredential(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason of a failed fetch, as text, because an exception would keep frames that contain
-    secrets.
+    """The reason why a fetch has failed, as a text. ``passes`` is True if the failure may be
+    temporary.
+
+    The exception itself is not kept, because its stack frames may contain secrets.
     """
 
     message: str
@@ -109,7 +114,9 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Cached(Generic[T]):
-    """The cached credential of one key, or its failure. Times are the clock's milliseconds."""
+    """The cached credential of a broker (or of all brokers), or the failure of the last fetch.
+    Times are monotonic milliseconds.
+    """
 
     #: When the fetch in progress began; None when there is none.
     fetching_since: int | None = None
@@ -122,12 +129,12 @@ class _Cached(Generic[T]):
 
 
 class Fetcher(Generic[T]):
-    """Fetches credentials with ``fetch(host)`` on a daemon thread, and creates mechanisms with
-    ``make``.
+    """Fetches credentials on a daemon thread, and caches them.
 
-    ``fetch`` may block. It raises KafkaError for a fatal error, and OSError for a retriable error.
-    With ``per_host``, every broker has a separate credential. Several producers may share a
-    fetcher. ``_lock`` guards the cache and the wakeups.
+    ``fetch(host)`` fetches a credential, and may block. It raises OSError if a retry may succeed,
+    and KafkaError otherwise. ``make(credential, host)`` creates the SASL mechanism. If ``per_host``
+    is True, each broker has its own credential. Several producers may share a fetcher. ``_lock``
+    guards the cache and the wakeups.
     """
 
     def __init__(
@@ -151,7 +158,7 @@ class Fetcher(Generic[T]):
         self._wakeups: list[Callable[[], None]] = []
 
     def add_wakeup(self, wakeup: Callable[[], None]) -> None:
-        """Adds a wakeup, which is called from any thread after each fetch."""
+        """Adds a function that is called after each fetch. Any thread may call it."""
         with self._lock:
             self._wakeups.append(wakeup)
 
@@ -176,8 +183,11 @@ class Fetcher(Generic[T]):
         return None
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
-        """The cached credential, or None if it is not usable. Also returns whether the caller must
-        start a fetch. Called under the lock.
+        """Returns the cached credential, or None if a new one must be fetched first. The second
+        value is True if the caller must start this fetch. Called under the lock.
+
+        Raises the error of the last fetch, if this has failed a short time ago and the old
+        credential has expired.
         """
         since = cached.fetching_since
         if since is not None and now - since < _LONGEST_FETCH_MS:
@@ -193,7 +203,9 @@ class Fetcher(Generic[T]):
         return None, True
 
     def _run(self, cached: _Cached[T], host: str) -> None:
-        """Fetches a credential on its own thread, and then wakes up the waiters."""
+        """Fetches a credential and stores it or its failure in ``cached``. Then calls the wakeups.
+        Runs on its own thread.
+        """
         fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None
         try:
@@ -232,7 +244,9 @@ class Fetcher(Generic[T]):
 
 
 class FetchingLogin(Login, Generic[T]):
-    """The login of one producer, over a :class:`Fetcher` that several producers share."""
+    """The login of one producer. It gets its credentials from a :class:`Fetcher`, which several
+    producers may share.
+    """
 
     __slots__ = ("_fetcher", "_wakeup")
 
@@ -248,8 +262,8 @@ class FetchingLogin(Login, Generic[T]):
         self._fetcher.add_wakeup(wakeup)
 
     def close(self) -> None:
-        """Stops the wakeups. A fetch in progress completes, and its credential is cached for other
-        producers.
+        """Ends the wakeups of this producer. If a fetch is running, it continues, and other
+        producers can use its credential.
         """
         if self._wakeup is not None:
             self._fetcher.remove_wakeup(self._wakeup)

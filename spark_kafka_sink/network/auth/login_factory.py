@@ -1,6 +1,6 @@
-"""Chooses the login for a mechanism's settings. Producers of a process share the fetched tokens.
+"""Creates the login for the settings of a SASL mechanism.
 
-Owns: :func:`new_login`. Never: a message.
+Owns: :func:`new_login`, and the fetchers that producers of a process share. Never: a message.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MOST_SHARED = 8
 
 def new_login(settings: SaslSettings, clock: Clock) -> Login:
     """Creates the login for the connections of one producer. Raises ConfigError if a required
-    package is missing.
+    package is not installed.
 
-    Producers of a process with the same settings share the fetched credentials: a worker that runs
-    many tasks fetches a single token for all of them.
+    Producers of a process with the same settings share the fetched credentials. So a Spark worker
+    that runs many tasks fetches one token for all of them.
     """
     if isinstance(settings.login, UserAndPassword):
         return _user(settings.mechanism, settings.login)
@@ -45,8 +45,8 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
 
 
 class _Fetchers:
-    """The fetchers of this process by settings. The oldest fetcher is evicted first. ``_lock``
-    guards the fetchers.
+    """The fetchers of this process, by their settings. If there are too many, the oldest one is
+    removed. ``_lock`` guards them.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""OAuth tokens: their format, their lifetime, and unsecured tokens.
+"""OAuth tokens: their format, their lifetime, and unsecured tokens for tests.
 
-Owns: :class:`Token`, the reading of a JWT's lifetime, the time when a token is fetched again
-(Java's ``ExpiringCredentialRefreshingLogin``), and Kafka's unsecured tokens for tests. Never: the
-validation of a token, which only the broker can do.
+Owns: :class:`Token`; reading the expiry of a JWT; the time at which a new token is fetched (Java's
+``ExpiringCredentialRefreshingLogin``); Kafka's unsecured tokens. Never: the validation of a token,
+which only the broker can do.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LAST_SECOND = 2**43
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An OAuth token. ``extensions`` are pairs of name and value that are sent with the token
-    (KIP-342).
+    """An OAuth token. ``extensions`` are pairs of name and value (KIP-342), which the client sends
+    together with the token.
     """
 
     value: Password
@@ -40,8 +40,8 @@ class Token:
 
 
 def checked_token(text: str, where: str) -> str:
-    """Removes surrounding white space from ``text``, and returns the result if it can be a token.
-    Raises AuthenticationError otherwise.
+    """Returns ``text`` without surrounding white space. Raises AuthenticationError if this is not
+    the text of a token. ``where`` names the source of the token in the error.
     """
     token = text.strip()
     if len(token) > _LONGEST or _TOKEN.fullmatch(token) is None:
@@ -54,17 +54,18 @@ def checked_token(text: str, where: str) -> str:
 
 
 def expiry_of(token: str, where: str) -> float | None:
-    """The expiry of a JWT, in seconds since the epoch. None for other tokens. ``where`` describes
-    the source of the token in errors.
+    """The expiry of a JWT (its claim ``exp``) in seconds since the epoch. None if ``token`` is no
+    JWT or does not have the claim. ``where`` names the source of the token in errors.
     """
     return seconds(_claims(token).get("exp"), f"exp of the token of {where}")
 
 
 def seconds(value: object, what: str) -> float | None:
-    """Converts a value from an external source to a number of seconds. Returns None if the value is
-    no number.
+    """Converts a JSON value, such as an expiry, to a number of seconds. Returns None if it is not a
+    number.
 
-    Raises AuthenticationError, which names ``what``, for an invalid time (NaN, 1e400).
+    Raises AuthenticationError for NaN, infinity and numbers that are too large. ``what`` names the
+    value in the error.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
@@ -97,10 +98,11 @@ def fetched(
     where: str,
     random: Callable[[], float] = _random.random,
 ) -> FetchedCredential[Token]:
-    """Adds the time when the next token must be fetched to ``token``.
+    """Returns ``token`` with its lifetime and with the time after which a new token must be
+    fetched.
 
-    ``expires_at`` is the expiry in seconds since the epoch, or None if it is unknown. An expired
-    token is an error. If the expiry is unknown, a new token is fetched for each use.
+    ``expires_at`` is the expiry in seconds since the epoch, or None if it is unknown. In this case
+    a new token is fetched for each use. Raises AuthenticationError if the token has expired.
     """
     if expires_at is None:
         return FetchedCredential(token, 0)
@@ -121,8 +123,8 @@ def fetched(
 
 
 def unsecured_token(claims: Mapping[str, object], wall_ms: int, life_s: int) -> str:
-    """A JWS without a signature, which brokers accept if they use Kafka's example validator for
-    unsecured tokens.
+    """Creates a token without a signature (an unsecured JWS). Brokers accept it only with Kafka's
+    example validator for unsecured tokens.
     """
     issued = wall_ms / 1000
     body = {"iat": issued, "exp": issued + life_s} | dict(claims)

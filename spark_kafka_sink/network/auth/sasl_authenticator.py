@@ -1,10 +1,10 @@
-"""The SASL exchange of one connection. It gets and returns frames, and uses no socket (Java's
-SaslClientAuthenticator).
+"""The SASL exchange of a client with one broker, without a socket (Java's SaslClientAuthenticator).
 
-Owns: the order of the requests (ApiVersions v0, SaslHandshake, SaslAuthenticate until both sides
-are done), the versions, the correlation ids, the session's lifetime (KIP-368), and the meaning of
-the broker's refusals. Never: a socket, a clock, a credential's origin, the messages of a mechanism.
-A connection sends no request before the exchange is complete.
+Owns: the order of the requests (ApiVersions v0, SaslHandshake, then SaslAuthenticate until client
+and broker are done), their versions and correlation ids, the lifetime of the session (KIP-368), and
+the meaning of the broker's error codes. The caller sends and receives the frames. A connection
+sends no other request before the exchange is complete. Never: a socket, a clock, fetching a
+credential, the messages of a mechanism.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MOST_ROUNDS: Final = 16
 
 
 class SaslState(Enum):
-    """The state of a SASL exchange: the message that it waits for."""
+    """The state of a SASL exchange: it names the response for which the client waits."""
 
     INITIAL = "nothing sent yet"
     API_VERSIONS = "the answer to ApiVersions"
@@ -82,12 +82,12 @@ _TRANSITIONS: Final = {
 
 
 class SaslClientAuthenticator:
-    """The client's side of a SASL authentication. It gets and returns frames.
+    """The client's part of a SASL authentication. The caller sends and receives the frames.
 
-    ``remote`` is the broker's address for messages. ``encrypted`` is true if the connection uses
-    TLS. :meth:`start` returns the first frame. :meth:`receive` takes each frame of the broker
-    (without its length) and returns the next frame to send, until :attr:`state` is COMPLETE. After
-    an error the connection must be closed.
+    ``remote`` is the address of the broker, for error messages. ``encrypted`` is True if the
+    connection uses TLS. :meth:`start` returns the first frame to send. Then the caller passes each
+    received frame (without its length) to :meth:`receive`, and sends the frame that this returns,
+    until :attr:`state` is COMPLETE. After an error the connection must be closed.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class SaslClientAuthenticator:
         return self._state is SaslState.COMPLETE
 
     def start(self, mechanism: SaslMechanism) -> bytes:
-        """Begins an authentication, and returns its first frame. If the state is COMPLETE, this is
-        a re-authentication.
+        """Begins an authentication, and returns the first frame to send. If an earlier
+        authentication of this connection is complete, begins a re-authentication (KIP-368).
         """
         if self._state not in (SaslState.INITIAL, SaslState.COMPLETE):
             raise IllegalStateError(
@@ -142,12 +142,11 @@ class SaslClientAuthenticator:
         )
 
     def receive(self, payload: memoryview, now: int) -> bytes | None:
-        """Handles a frame of the broker. Returns the next frame to send, or None if there is
-        nothing to send.
+        """Handles a frame of the broker. Returns the next frame to send, or None if there is none.
 
-        Raises AuthenticationError if the authentication of the client or of the broker fails.
-        Raises RemoteProtocolError for an invalid response, and ConnectionError for a retriable
-        error. After an error the state is FAILED.
+        Raises AuthenticationError if the broker rejects the client, or if the broker can't prove
+        its own identity. Raises RemoteProtocolError for an invalid response, and ConnectionError
+        for an error after which a retry may succeed. After an error the state is FAILED.
         """
         try:
             return self._receive(payload, now)
@@ -156,7 +155,9 @@ class SaslClientAuthenticator:
             raise
 
     def describe_disconnect(self) -> str:
-        """The probable reason of a disconnect in the current state."""
+        """The probable reason why the broker has closed the connection in the current state, as a
+        text.
+        """
         if self._state is SaslState.AUTHENTICATE:
             return (
                 f"the broker closed the connection instead of answering SASL "
@@ -293,8 +294,8 @@ class SaslClientAuthenticator:
         self._state = state
 
     def _refusal(self, code: ErrorCode, message: str | None) -> Exception:
-        """Creates the exception for a broker's error code. Only a ConnectionError may be
-        retried.
+        """Creates the exception for an error code of the broker. It is a ConnectionError if a retry
+        may succeed.
         """
         mechanism = self._expected
         text = "" if not message else f": {self._without_secrets(message)}"

@@ -1,7 +1,9 @@
-"""GSSAPI (RFC 4752): Kerberos, through the package ``gssapi`` and the machine's own libraries.
+"""The mechanism GSSAPI (Kerberos, RFC 4752). The package ``gssapi`` calls the Kerberos libraries of
+the operating system.
 
-Owns: the order of the messages. No security layer of GSSAPI is used: only TLS encrypts a
-connection. Never: tickets (``kinit``, or a keytab through the library).
+Owns: the order of the messages. GSSAPI could also encrypt the data, but this is not used: only TLS
+encrypts a connection. Never: getting the first ticket of the client (by ``kinit``, or by the
+library from a keytab).
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _REFRESH_MS: Final = 600_000
 
 
 class GssapiMechanism(SaslMechanism):
-    """The GSSAPI mechanism. It exchanges Kerberos messages until the context is established, then
-    one message about the security layer.
+    """The mechanism GSSAPI. Client and broker exchange Kerberos messages until the security context
+    is established. The last message says that no encryption by GSSAPI is used.
     """
 
     __slots__ = ("_chosen", "_context", "complete")
@@ -73,8 +75,8 @@ class GssapiMechanism(SaslMechanism):
         return self._guarded("Kerberos does not accept it", lambda c: c.step(token))
 
     def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
-        """Returns the bytes of ``call``, a call of the library. Raises SaslError for all errors of
-        the library.
+        """Calls ``call``, a function of the Kerberos library, and returns its bytes. Converts every
+        error of the library to SaslError.
         """
         try:
             return bytes(call(self._context) or b"")
@@ -85,11 +87,12 @@ class GssapiMechanism(SaslMechanism):
 def gssapi_contexts(
     settings: KerberosSettings,
 ) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
-    """Returns two functions. The first gets a broker's Kerberos ticket, and may block while it
-    waits for a KDC. The second uses the ticket for a connection.
+    """Returns two functions. The first fetches the Kerberos ticket for a broker, and may block
+    while it waits for the Kerberos server (KDC). The second creates the mechanism for a connection,
+    without blocking.
 
-    The first function creates a context only to fill the library's cache with the ticket. So the
-    second function need not wait. Raises ConfigError if the package ``gssapi`` is missing.
+    The library keeps the ticket of the first function in its own cache, where the second function
+    finds it. Raises ConfigError if the package ``gssapi`` is not installed.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)
@@ -129,8 +132,8 @@ def gssapi_contexts(
 
 
 def _check_keytab(keytab: Text) -> None:
-    """Raises ConfigError for a keytab that options may not name, or for a file that would make the
-    library block.
+    """Raises ConfigError if the keytab file is not on the operator's allow-list, or if it is a file
+    that could block the library, such as a pipe.
     """
     path, what = text_of(keytab).removeprefix("FILE:"), f"sasl.jaas.config: keyTab={keytab}"
     check_file(path, safe_text(what))
@@ -141,7 +144,7 @@ def _check_keytab(keytab: Text) -> None:
 
 
 def _name(error: Exception) -> str:
-    """The text of a GSS error: its major and minor reason, without secrets."""
+    """A text for an error of the Kerberos library: its class and its message."""
     return f"{type(error).__name__}: {safe_text(str(error))}"
 
 

@@ -1,7 +1,7 @@
-"""The interface of all SASL mechanisms (RFC 4422), which get and return messages.
+"""The interface of SASL mechanisms (RFC 4422). A mechanism creates and checks messages.
 
-Owns: the :class:`SaslMechanism` protocol, and the error that a mechanism raises when the broker's
-authentication failed. Never: the frame around a message, sockets, time.
+Owns: the interface :class:`SaslMechanism`, and the error of a mechanism for an invalid message of
+the broker. Never: the frame of a message, sockets, time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CHECK_THE_USER: Final = (
 
 
 class SaslMechanism(Protocol):
-    """The client's side of one exchange. A re-authentication needs a new instance.
+    """The client's part of one SASL exchange. A re-authentication needs a new object.
 
-    :meth:`first` and :meth:`answer` raise KafkaError. They raise :class:`SaslError` for a message
-    that breaks the mechanism's rules, and if no valid reply is possible.
+    :meth:`first` and :meth:`answer` raise KafkaError. They raise :class:`SaslError` if the broker's
+    message breaks the rules of the mechanism, or if the mechanism has no valid response to it.
     """
 
     __slots__ = ()
@@ -33,23 +33,29 @@ class SaslMechanism(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets that must not be shown even if the broker sends them back."""
+        """The secrets of this exchange. They are removed from error messages of the broker, which
+        might contain them.
+        """
         ...
 
     def refused(self) -> bool:
-        """Notifies the mechanism that the authentication failed. Returns True if the next exchange
-        will be different, so that another attempt is useful.
+        """Called after the broker has rejected the client. Returns True if the next exchange will
+        be different, so that it may succeed.
         """
         return False
 
     def first(self) -> bytes:
-        """The first message to the broker."""
+        """The first message to send to the broker."""
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The response to a message of the broker. None if the exchange is complete."""
+        """Handles the message ``challenge`` of the broker. Returns the next message to send, or
+        None if the exchange is complete.
+        """
         ...
 
 
 class SaslError(Exception):
-    """An error in the broker's message. The text of the error contains no part of the message."""
+    """The broker has sent an invalid message. The text of the error contains no part of this
+    message.
+    """

@@ -1,6 +1,6 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): a token in one message.
+"""The mechanism OAUTHBEARER (RFC 7628, KIP-255): the client sends an OAuth token in one message.
 
-Owns: that message. Never: the token's origin (``token_sources.py``).
+Owns: this message. Never: fetching the token (``token_sources.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _HINT: Final = (
 
 
 class OAuthBearerMechanism(SaslMechanism):
-    """Sends the token, and acknowledges an error of the broker (RFC 7628, 3.2.3)."""
+    """Sends the token. If the broker rejects it, sends the acknowledgement of the error that RFC
+    7628, 3.2.3 requires.
+    """
 
     __slots__ = ("_refused", "_token", "complete", "hint")
 

@@ -1,6 +1,7 @@
-"""PLAIN (RFC 4616): name and password in one message, unencrypted.
+"""The mechanism PLAIN (RFC 4616): the client sends user name and password, unencrypted, in one
+message.
 
-Owns: that message. Never: a warning about connections without TLS (``cross_checks.py``).
+Owns: this message. Never: a warning about connections without TLS (``cross_checks.py``).
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslErr
 
 
 class PlainMechanism(SaslMechanism):
-    """The mechanism PLAIN, with a single message. The broker's response is empty, and the frame
-    around it shows whether the broker accepts the message.
+    """The mechanism PLAIN. The client sends one message. The broker's message is empty: the error
+    code of its SaslAuthenticate response shows whether it accepts the client.
     """
 
     __slots__ = ("_password", "_username", "complete")

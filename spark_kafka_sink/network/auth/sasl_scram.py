@@ -1,13 +1,14 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the password is never sent.
+"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677). The password itself is never
+sent.
 
-Owns: the client's side of one exchange. The broker also proves that it has the password: a response
-without the right signature is an error. Never: bytes around a message.
+Owns: the client's part of an exchange. The broker also proves that it knows the password: a
+response without the right signature is an error. Never: the frame of a message.
 
-**Two forms of one password.** RFC 5802 requires names and passwords that are prepared by RFC 4013,
-while Kafka's brokers and tools use names and passwords unchanged (``ScramFormatter.normalize``).
-The two forms differ only for a few characters beyond ASCII. So the unchanged form is tried first.
-If the broker refuses the unchanged form, and the prepared form is different, the next connection
-uses the prepared form (:class:`ScramLogin`).
+**Two forms of a password.** RFC 5802 requires that names and passwords are first normalized by
+SASLprep (RFC 4013). Kafka's brokers and tools do not normalize them (``ScramFormatter.normalize``).
+The two forms differ only for a few characters that are not ASCII. So the password is first sent
+without normalization. If the broker rejects it and the normalized form is different, the next
+connection uses the normalized form (:class:`ScramLogin`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def _new_nonce() -> str:
 
 
 class ScramMechanism(SaslMechanism):
-    """One SCRAM exchange: client-first, server-first, client-final, server-final."""
+    """One SCRAM exchange with four messages, which RFC 5802 calls client-first, server-first,
+    client-final and server-final.
+    """
 
     hint = CHECK_THE_USER
 
@@ -156,8 +159,8 @@ class ScramMechanism(SaslMechanism):
 
 
 class ScramLogin(Login):
-    """The SCRAM login: name and password, in the form that the broker accepts. Only the network
-    thread uses it.
+    """The login for SCRAM. It remembers which form of name and password the broker accepts (see the
+    module docstring). Only the network thread uses it.
     """
 
     __slots__ = ("_form", "_forms", "_mechanism")
@@ -199,10 +202,12 @@ def _text(message: bytes) -> str:
 
 
 def _fields(message: str, *names: str) -> dict[str, str]:
-    """Parses the attributes ``names`` of a SCRAM message, and returns their values.
+    """Parses a SCRAM message such as ``r=...,s=...,i=4096``. Returns the values of the attributes
+    ``names``.
 
-    They must come first, and in this order. Later attributes are extensions, which are ignored. A
-    mandatory extension (``m=``) would come before ``names``, so it is refused.
+    These attributes must be the first in the message, in this order. Later attributes are optional
+    extensions, and are ignored. A mandatory extension (``m=``) would be the first attribute, so the
+    message is rejected.
     """
     parts = message.split(",")
     if parts[0].startswith("m="):

@@ -1,7 +1,7 @@
-"""SASLprep (RFC 4013), which converts names and passwords that look the same but have different
-code points to one form.
+"""SASLprep (RFC 4013): normalizes names and passwords. Texts that look the same but have different
+code points become equal.
 
-Owns: the profile. Never: its use (``sasl_scram.py``).
+Owns: the rules of SASLprep. Never: the decision to use them (``sasl_scram.py``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PROHIBITED = (
 
 
 def saslprep(text: str) -> str | None:
-    """Prepares ``text`` by SASLprep as a query string, in which unassigned code points are allowed.
-    Returns None if ``text`` contains prohibited characters.
+    """Normalizes ``text`` by SASLprep as a "query string" (RFC 3454, 7), in which unassigned code
+    points are allowed. Returns None if ``text`` contains prohibited characters.
     """
     mapped = "".join(
         " " if stringprep.in_table_c12(c) else c for c in text if not stringprep.in_table_b1(c)
@@ -37,8 +37,8 @@ def saslprep(text: str) -> str | None:
 
 
 def _directions_agree(text: str) -> bool:
-    """Whether the text directions agree (RFC 3454, 6). A text with right-to-left characters must
-    begin and end with such a character, and contain no left-to-right character.
+    """True if ``text`` has no right-to-left character, or if it follows RFC 3454, 6: it begins and
+    ends with a right-to-left character and has no left-to-right character.
     """
     if not any(stringprep.in_table_d1(c) for c in text):
         return True

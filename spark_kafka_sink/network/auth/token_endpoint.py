@@ -1,12 +1,13 @@
-"""Requests an access token from an identity provider (RFC 6749, 4.4, client credentials; KIP-768).
+"""Requests an access token from an identity provider with client credentials (RFC 6749, 4.4;
+KIP-768).
 
-Owns: the content of the request and the meaning of the response. Never: the HTTP exchange itself
-(``network/http/http_exchange.py``), the time of the request.
+Owns: the content of the HTTP request and the check of the response. Never: the HTTP exchange
+(``network/http/http_exchange.py``), the decision when to request a token.
 
-A request blocks, so only a login's thread and the client of a schema registry may call it. After
-the name resolution, it blocks for at most ``sasl.login.connect.timeout.ms`` until TLS is
-established, and then for at most ``sasl.login.read.timeout.ms`` until the last byte has arrived.
-Errors show nothing of a response except OAuth's error fields.
+A request blocks. So only the thread of a login and the client of a schema registry call it. After
+the name lookup, connecting takes at most ``sasl.login.connect.timeout.ms``. Then the request and
+the response take at most ``sasl.login.read.timeout.ms``. Error messages contain only OAuth's error
+fields of a response.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _FINAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The token in a provider's response. ``expires_in`` is the lifetime in seconds. It is None if
-    the response does not have it. ``where`` describes the endpoint in errors.
+    """The token of an identity provider's response. ``expires_in`` is the lifetime in seconds, or
+    None if the response does not contain it. ``where`` names the endpoint in errors.
     """
 
     token: Password
@@ -46,10 +47,11 @@ class Grant:
 
 
 def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> Grant:
-    """Sends one request for a token, and returns the token. Raises AuthenticationError if a retry
-    is useless, and OSError if a retry may succeed.
+    """Sends one request for a token, and returns the token. Raises OSError if a retry may succeed,
+    and AuthenticationError otherwise.
 
-    ``truststore`` is the name of the option for the endpoint's CA, which a hint may show.
+    ``truststore`` is the name of the option with the CA of the endpoint. A hint of an error may
+    contain this name.
     """
     where = _shown(client)
     status, answer = _post(client, where, truststore)
@@ -65,8 +67,8 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
 
 
 def _shown(client: ClientCredentials) -> str:
-    """Describes the endpoint in messages. If the endpoint is a reference to a secret, it is the
-    reference. Otherwise it is the URL without its query.
+    """A text for error messages that names the endpoint: its URL without the query, or the
+    reference to a secret if the URL comes from one.
     """
     parts = urlsplit(text_of(client.url))
     port = f":{parts.port}" if parts.port else ""

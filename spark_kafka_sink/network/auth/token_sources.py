@@ -1,7 +1,7 @@
-"""The sources of OAuth tokens: functions that fetch a token.
+"""Functions that fetch OAuth tokens: from an endpoint, a file, or the user's code.
 
-Owns: :func:`token_fetcher`. Never: a thread. The functions may block, so they must run on a login's
-thread.
+Owns: :func:`token_fetcher`. Never: a thread. The functions may block, so they must run on the
+thread of a login.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 def token_fetcher(
     settings: OAuthSettings, clock: Clock, random: Callable[[], float] = _random.random
 ) -> Callable[[str], FetchedCredential[Token]]:
-    """Returns a function that fetches a token. The function ignores its argument, the broker's
-    host.
+    """Returns a function that fetches a token. Its argument, the broker's host, is not used.
 
-    Raises ConfigError if a user's provider can't be imported, or does not have the interface of a
-    provider. Raises NotAllowedError for a file or an endpoint that is not on the operator's
+    Raises ConfigError if the user's token provider can't be imported or does not have the right
+    methods. Raises NotAllowedError for a file or an endpoint that is not on the operator's
     allow-lists.
     """
     ask = _asker(settings, clock)
@@ -130,12 +129,12 @@ def _from_endpoint(client: ClientCredentials, clock: Clock) -> _Answer:
 
 
 def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
-    """Returns a function that fetches tokens from the user's provider.
+    """Returns a function that fetches tokens by the user's token provider.
 
-    The provider is callable or has a method ``token()``. The call returns a token, or a pair of the
-    token and its expiry in seconds since the epoch. Two more methods are called if they exist:
-    ``configure(options)`` once, with the options of the login module, and ``extensions()`` for
-    every token.
+    The provider is callable, or has a method ``token()``. The call returns a token, or a pair of a
+    token and its expiry in seconds since the epoch. Two other methods are optional:
+    ``configure(options)`` is called once, with the options of the login module. ``extensions()`` is
+    called for each token.
     """
     provider = import_paths.make(settings.path, settings.option)
     configure = getattr(provider, "configure", None)
@@ -170,11 +169,11 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 
 
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
-    """Returns the result of ``call``, a call of the user's code. For an exception, only its class
-    and place are reported, because its text may contain a secret.
+    """Calls ``call``, a function of the user's code, and returns its result.
 
-    Raises OSError for a temporary failure, which is retried, and AuthenticationError for all other
-    failures.
+    Raises OSError for a temporary failure, which is retried, and AuthenticationError for other
+    exceptions. The error contains only the class of the exception and its place in the code,
+    because its text may contain a secret.
     """
     try:
         return call()

@@ -1,7 +1,7 @@
-"""Creates the transport layer and authenticator of a connection (Java's ``ChannelBuilders``).
+"""Creates the transport layer and the authenticator of a connection (Java's ``ChannelBuilders``).
 
-Owns: the choice by ``security.protocol``, and applying a mechanism's settings. Never: an open
-connection.
+Owns: the choice by ``security.protocol``, and the creation of the TLS context and the login from
+the options. Never: an open connection.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class ChannelBuilder:
-    """Creates the channel of each connection, and holds the state that connections share.
+    """Creates a ``KafkaChannel`` for each connection, and holds the objects that all connections of
+    a client share.
 
-    If ``context`` is set, connections use TLS. It returns the TLS context for a connection. If
-    ``login`` is set, connections authenticate with SASL. A process without TLS and SASL does not
-    import their modules.
+    ``context`` is a function that returns the TLS context for a new connection, or None without
+    TLS. ``login`` is None without SASL. The modules for TLS and SASL are imported only if they are
+    needed.
     """
 
     __slots__ = ("_client_id", "_context", "_login")
@@ -54,10 +55,10 @@ class ChannelBuilder:
         client_id: str | None = None,
         clock: Clock | None = None,
     ) -> Self:
-        """Creates the builder for ``security.protocol``. ``options`` are the ``ssl.`` and ``sasl.``
-        options that are set.
+        """Creates the builder for a value of ``security.protocol``. ``options`` are the options
+        that begin with ``ssl.`` and ``sasl.``.
 
-        Raises ConfigError for invalid options, or for a required package that is not installed.
+        Raises ConfigError for invalid options, or if a required package is not installed.
         """
         protocol = security_protocol.upper()
         context = login = None
@@ -75,8 +76,9 @@ class ChannelBuilder:
     def build_channel(
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
-        """Creates the channel of the connection ``node_id``. ``sock`` is a socket that is
-        connecting. ``host`` is the advertised name, which must be in the broker's certificate.
+        """Creates the channel for a connection to the node ``node_id``. ``sock`` is the socket,
+        which is not connected yet. ``host`` is the advertised name of the broker, which its
+        certificate must contain. ``remote`` is the broker's address for messages.
         """
         transport: TransportLayer
         if self._context is None:
@@ -95,7 +97,9 @@ class ChannelBuilder:
         return KafkaChannel(node_id, remote, transport, authenticator, FrameReader())
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Sets the wakeup, which is called from any thread when a channel can continue."""
+        """Sets a function that is called when a channel can continue because its credential is
+        available. Any thread may call it.
+        """
         if self._login is not None:
             self._login.attach(wakeup)
 

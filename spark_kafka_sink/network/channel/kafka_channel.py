@@ -1,12 +1,11 @@
-"""One connection to one broker: handshake, authentication, and at most one frame in each direction
-at a time (Java's KafkaChannel).
+"""One connection to a broker: TLS handshake, authentication, and the frame that is being sent and
+the frame that is being received (Java's KafkaChannel).
 
-Owns: the transport layer, the authenticator, the frame being sent and its progress, the frame being
-received, and the reason of a disconnect. Never: the selector's events, more than one send at a
-time.
+Owns: the transport layer, the authenticator, the progress of the two frames, and the reason of a
+disconnect. Never: the events of the selector, more than one frame to send at a time.
 
-On a record's way, this is the last step before the socket. The buffers of the accumulator are
-passed to ``sendmsg`` unchanged. After a partial write, only a view is moved, and nothing is copied.
+The record batches of a Produce request are passed to ``sendmsg`` without a copy. If the socket
+accepts only a part of a frame, the rest is sent later from the same buffers.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaChannel:
-    """The connection ``node_id`` to one broker. ``remote`` is the broker's host, address and port,
+    """The connection to the node ``node_id``. ``remote`` is the broker's host, address and port,
     for messages.
     """
 
@@ -97,8 +96,8 @@ class KafkaChannel:
 
     @property
     def wants_write(self) -> bool:
-        """True while the channel waits for the socket to become writable, for a write or for the
-        end of connecting.
+        """True while the channel waits for a writable socket: to write bytes, or to complete the
+        TCP connection.
         """
         if self.reauthenticating:
             return self._authenticator.wants_write
@@ -109,8 +108,8 @@ class KafkaChannel:
 
     @property
     def waiting(self) -> bool:
-        """Whether the channel waits for a credential. The selector is woken up when the credential
-        is there.
+        """True while the login fetches the credential for this connection. After that, the login
+        wakes the selector.
         """
         return self._authenticator.waiting
 
@@ -118,8 +117,8 @@ class KafkaChannel:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
 
     def finish_connect(self) -> bool:
-        """Completes the TCP connection. Returns True if it is connected. Raises OSError if the
-        connection failed.
+        """Checks whether the TCP connection is established, and returns True if it is. Raises
+        OSError if it has failed.
         """
         if not self.transport.finish_connect():
             return False
@@ -129,8 +128,8 @@ class KafkaChannel:
         return True
 
     def prepare(self, now: int) -> None:
-        """Continues handshake and authentication as far as possible without blocking. Raises
-        AuthenticationError and OSError.
+        """Continues the TLS handshake and the authentication, as far as this is possible without
+        blocking. Raises AuthenticationError and OSError.
         """
         if not self.transport.ready:
             self.transport.handshake()
@@ -141,7 +140,9 @@ class KafkaChannel:
             self.kind = ChannelStateKind.READY
 
     def set_send(self, send: NetworkSend) -> None:
-        """Begins to send a frame. Raises IllegalStateError while another send is in progress."""
+        """Sets the next frame to send. Raises IllegalStateError if the previous frame is not
+        written completely.
+        """
         if self.sending is not None:
             raise IllegalStateError(
                 f"a send to {self.remote} was begun while another one is in progress"
@@ -156,12 +157,12 @@ class KafkaChannel:
         self.sending = send
 
     def write(self, now: int) -> NetworkSend | None:
-        """Writes as much as the socket accepts. Returns the send if it is now complete, otherwise
-        None.
+        """Writes as many bytes of the current frame as the socket accepts. Returns the frame if it
+        is now complete, otherwise None.
 
-        If the session will soon expire, the channel first authenticates again (KIP-368), between
-        two frames. This does not wait for outstanding responses, because a broker handles requests
-        in order: it has answered all of them when it reads the first frame of the authentication.
+        If the SASL session expires soon, the channel first authenticates again (KIP-368), before it
+        sends the frame. It does not wait for the responses to earlier requests. The broker handles
+        requests in order, so these responses arrive before the responses of the authentication.
         """
         send = self.sending
         if send is None or self.reauthenticating:
@@ -193,16 +194,18 @@ class KafkaChannel:
         return send
 
     def flush(self) -> None:
-        """Writes the bytes that the transport has buffered: the rest of an earlier write, or the
-        response to a TLS key update that arrived during a read.
+        """Writes bytes that the transport layer could not write before: the rest of an earlier
+        write, or a message of TLS itself (after a key update).
         """
         if self.transport.has_pending_writes:
             self.transport.write(())
 
     def read(self, now: int) -> NetworkReceive | None:
-        """Reads from the socket, and returns the next whole frame, or None if none is complete.
-        Raises RemoteProtocolError, ConnectionError and OSError. While :attr:`reauthenticating`,
-        also raises AuthenticationError.
+        """Reads bytes from the socket. Returns the next complete frame, or None if no frame is
+        complete.
+
+        Raises RemoteProtocolError, ConnectionError and OSError. During a re-authentication, also
+        raises AuthenticationError.
         """
         payload = self._reader.read_from(self.transport)
         if payload is None:

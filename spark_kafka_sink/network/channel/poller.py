@@ -1,8 +1,8 @@
-"""Asks the operating system for the readiness of sockets, by epoll or by poll(2) (macOS).
+"""Waits for events of many sockets, with epoll, or with poll(2) on systems without epoll (macOS).
 
-Owns: one interface for both. Never: the connection that belongs to a file number (``selector.py``).
-Python's module ``selectors`` is not used, because its lookups and tuples cost more than the system
-calls for every request.
+Owns: one interface for both. Never: the connection of a file descriptor (``selector.py``). Python's
+module ``selectors`` is not used, because its dict lookups and tuples take longer than the system
+calls.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 
 
 class Poller(Protocol):
-    """The readiness of sockets by file number. ``events`` are POLLIN and POLLOUT, whose bits are
-    the same in epoll.
+    """The interface of a poller. Sockets are given by their file descriptors. ``events`` are POLLIN
+    and POLLOUT, which have the same values in epoll.
     """
 
     def register(self, fd: int, events: int) -> None: ...
@@ -23,8 +23,8 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Waits for up to ``timeout`` seconds. Returns file numbers and their events, including
-        errors and hang-ups.
+        """Waits for at most ``timeout`` seconds. Returns pairs of a file descriptor and its events.
+        The events may include errors and hang-ups.
         """
         ...
 
@@ -32,7 +32,7 @@ class Poller(Protocol):
 
 
 class PollPoller:
-    """The poller over poll(2), which every POSIX system has."""
+    """A poller with poll(2), which every POSIX system has."""
 
     __slots__ = ("_poll", "modify", "register", "unregister")
 
@@ -45,9 +45,9 @@ class PollPoller:
         return self._poll(timeout * 1000)
 
     def close(self) -> None:
-        """Does nothing: there is no descriptor to close."""
+        """Does nothing, because poll(2) needs no file descriptor of its own."""
 
 
 def new_poller() -> Poller:
-    """Creates a poller with epoll if the system has it, otherwise with poll(2)."""
+    """Creates a poller with epoll if the operating system has epoll, otherwise with poll(2)."""
     return select.epoll() if hasattr(select, "epoll") else PollPoller()

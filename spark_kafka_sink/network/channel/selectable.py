@@ -1,7 +1,7 @@
-"""The interface of ``NetworkClient`` to the sockets (Java's ``Selectable``).
+"""The interface by which ``NetworkClient`` uses connections (Java's ``Selectable``).
 
-Owns: the protocol and its values. ``Selector`` implements it on epoll; tests implement it with a
-simulated network.
+Owns: the interface and its values. ``Selector`` implements it with sockets. Tests implement it with
+a simulated network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from spark_kafka_sink.protocol.request import Buffers
 
 
 class ChannelStateKind(Enum):
-    """The state of a channel (Java's ChannelState.State)."""
+    """The state of a connection. For a closed connection, its state when it was closed, or the
+    reason of the close (Java's ChannelState.State).
+    """
 
     NOT_CONNECTED = "not connected"
     AUTHENTICATE = "authenticating"
@@ -29,7 +31,7 @@ class ChannelStateKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """The final state of a connection, with its address and the operating system's error."""
+    """Describes a closed connection: its state, the broker's address, and the error."""
 
     kind: ChannelStateKind
     remote: str = ""
@@ -39,9 +41,7 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSend:
-    """A whole frame, including its length prefix, for one connection. ``size`` is its size in
-    bytes.
-    """
+    """A frame to send on one connection, with its 4-byte length. ``size`` is its size in bytes."""
 
     destination: int
     buffers: Buffers
@@ -50,14 +50,16 @@ class NetworkSend:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReceive:
-    """A whole frame without its length prefix, from one connection."""
+    """A frame that was received on one connection, without its 4-byte length."""
 
     source: int
     payload: memoryview
 
 
 class SelectorMetrics(Protocol):
-    """Records the selector's traffic (``producer/metrics/producer_metrics.py``)."""
+    """The interface by which the selector records its traffic.
+    ``producer/metrics/producer_metrics.py`` implements it.
+    """
 
     def polled(
         self,
@@ -78,7 +80,9 @@ class SelectorMetrics(Protocol):
 
 
 class Selectable(Protocol):
-    """Connections by node id. One thread owns this object; any thread may call :meth:`wakeup`."""
+    """All connections of a client, by node id. One thread uses the object. Any thread may call
+    :meth:`wakeup`.
+    """
 
     def connect(
         self,
@@ -88,21 +92,23 @@ class Selectable(Protocol):
         send_buffer: int,
         receive_buffer: int,
     ) -> None:
-        """Begins to connect to ``address`` (an IP and port). ``host`` is the advertised name, for
-        certificates and messages.
+        """Begins a connection to ``address``, a pair of IP address and port. ``host`` is the
+        advertised name of the broker, for its certificate and for messages.
 
-        A buffer size of -1 stands for the operating system's default. A failure raises OSError, or
-        is reported as a disconnect by a later poll.
+        A buffer size of -1 means the default of the operating system. If the connection fails at
+        once, raises OSError. If it fails later, a poll reports the disconnect.
         """
         ...
 
     def send(self, send: NetworkSend) -> None:
-        """Queues one frame. Raises IllegalStateError if the channel already has a queued frame."""
+        """Sets the next frame for a connection. Raises IllegalStateError if the previous frame is
+        not written completely.
+        """
         ...
 
     def poll(self, timeout_ms: int) -> int:
-        """Waits for events, transfers bytes, and returns the current time. Sets the four properties
-        below.
+        """Waits for events, reads and writes bytes, and returns the current time. The properties
+        below then have the results of this poll.
         """
         ...
 
@@ -111,8 +117,8 @@ class Selectable(Protocol):
 
     @property
     def completed_receives(self) -> Sequence[NetworkReceive]:
-        """The responses that the last poll has read, in the order of their arrival. There is at
-        most one for each channel.
+        """The responses that the last poll has read, in the order of their arrival. A connection
+        has at most one of them.
         """
         ...
 
@@ -125,7 +131,7 @@ class Selectable(Protocol):
     def is_channel_ready(self, node_id: int) -> bool: ...
 
     def close_channel(self, node_id: int) -> None:
-        """Closes a connection immediately. No disconnect is reported for this connection."""
+        """Closes the connection to a node immediately. The polls do not report this disconnect."""
         ...
 
     def wakeup(self) -> None: ...

@@ -1,12 +1,11 @@
-"""Non-blocking connections to brokers (Java's ``common.network.Selector``), on epoll.
+"""Non-blocking connections to brokers (Java's ``common.network.Selector``).
 
-Owns: the sockets, their events, the wakeup, the detection of idle connections, and the closing of
-connections that still have buffered responses. Never: the content of frames, retries, backoff
-(``network_client.py``), or a second thread: one thread makes all calls except for
-:meth:`Selector.wakeup`.
+Owns: the sockets, their events, the wakeup from another thread, the closing of idle connections,
+and the delivery of the last responses of a closed connection. One thread makes all calls, except
+for :meth:`Selector.wakeup`. Never: the content of frames, retries, backoff (``network_client.py``).
 
-:meth:`Selector.send` only queues a frame. The next :meth:`Selector.poll` writes the frame before it
-waits for events, so that most requests cost one ``sendmsg`` and no event.
+:meth:`Selector.send` only stores a frame. The next :meth:`Selector.poll` writes it before it waits
+for events. So most requests need only one system call (``sendmsg``).
 """
 
 from __future__ import annotations
@@ -47,7 +46,9 @@ _LONGEST_SELECT_MS = 24 * 3600 * 1000
 
 
 class Selector:
-    """The ``Selectable`` over real sockets. Single-threaded, except for :meth:`wakeup`."""
+    """Implements ``Selectable`` with sockets. Only one thread may use it, except for
+    :meth:`wakeup`.
+    """
 
     def __init__(
         self,
@@ -146,11 +147,12 @@ class Selector:
         self._unsent.append(channel)
 
     def poll(self, timeout_ms: int) -> int:
-        """Transfers bytes until there is a result or a wakeup, or until ``timeout_ms`` is over.
-        Returns the current time.
+        """Reads and writes bytes until there is a result, another thread calls :meth:`wakeup`, or
+        ``timeout_ms`` is over. Returns the current time.
 
-        An event that completes nothing (such as a partial write) does not end this call, because an
-        iteration of the caller's loop costs more than a system call.
+        A result is a complete frame, a new connection or a disconnect. A partial write, for
+        example, does not end the poll, because an iteration of the caller's loop takes longer than
+        another wait for events.
         """
         if timeout_ms < 0:
             raise IllegalStateError("timeout should be >= 0")
@@ -236,8 +238,8 @@ class Selector:
                 self._watch(channel)
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
-        """Waits for events and handles them. Returns whether one of the events was a wakeup, and
-        the current time.
+        """Waits for events once, and handles them. Returns True if one event was a wakeup, and the
+        current time.
         """
         if timeout_ms == 0:
             events = self._poller.poll(0)
@@ -273,7 +275,9 @@ class Selector:
                 self._poll_channel(channel, events, now)
 
     def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Does what one connection can do now: connect, authenticate, read, write."""
+        """Continues one connection after ``events``: connects, authenticates, reads, writes. If
+        this fails, closes the connection.
+        """
         channel.used_ms = now
         try:
             if not channel.connected:
@@ -298,8 +302,8 @@ class Selector:
             self._watch(channel)
 
     def _prepare(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Continues handshake and authentication, then does the reads and writes that had to wait
-        for them.
+        """Continues the handshake and the authentication of a connection. If they are complete now,
+        also reads and writes.
         """
         renewed = channel.reauthenticating
         channel.prepare(now)
@@ -326,8 +330,8 @@ class Selector:
             self._waiting.append(channel)
 
     def _read(self, channel: KafkaChannel, now: int) -> None:
-        """Reads at most one frame of each channel per poll, so that no channel starves the
-        others.
+        """Reads from a connection. A poll reads at most one frame of each connection, so that every
+        connection gets its turn.
         """
         node_id = channel.node_id
         if not self.completed_receives or not self._has_received(node_id):
@@ -339,12 +343,12 @@ class Selector:
             self._buffered_reads[node_id] = channel
 
     def _has_received(self, node_id: int) -> bool:
-        """Whether this poll already has a frame of the channel ``node_id``."""
+        """True if this poll has already read a frame from the node ``node_id``."""
         return any(receive.source == node_id for receive in self.completed_receives)
 
     def _watch(self, channel: KafkaChannel) -> None:
-        """Updates the events for which the poller watches this channel. Most frames need no
-        change.
+        """Sets the events for which the poller watches a connection. Makes a system call only if
+        they have changed.
         """
         wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:
@@ -393,10 +397,11 @@ class Selector:
         self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
-        """Closes connections that were not used for connections.max.idle.ms.
+        """Closes the connections that were not used for connections.max.idle.ms.
 
-        There is no timer. A sleeping producer closes idle connections at its next wakeup, before it
-        can use them. (Brokers close idle connections a minute later.)
+        There is no timer for this. If a producer sleeps, its idle connections are closed when it
+        wakes up, before it can use them. (Brokers close idle connections one minute later than the
+        client does.)
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
@@ -409,11 +414,11 @@ class Selector:
             self._close_gracefully(channel)
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
-        """Closes a connection and reports the disconnect, but first delivers the responses that
-        have arrived completely.
+        """Closes a connection after an error. Before that, delivers the responses that have already
+        arrived completely.
 
-        The connection may have failed while the next request was written, and the responses may be
-        acknowledgements. Batches that are acknowledged need not be sent again.
+        The connection may have failed while a request was written. Responses to earlier requests
+        may be acknowledgements. If they are delivered, their batches need not be sent again.
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):
@@ -444,7 +449,7 @@ class Selector:
         return True
 
     def _forget(self, channel: KafkaChannel) -> None:
-        """Removes a connection from every table and from the poller. The socket stays open."""
+        """Removes a connection from all tables and from the poller. Does not close its socket."""
         node_id = channel.node_id
         if self._channels.get(node_id) is channel:
             del self._channels[node_id]
@@ -460,8 +465,8 @@ class Selector:
 
 
 def _socket_address(ip: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
-    """The socket address of ``ip`` and ``port``. For an IPv6 address with a zone (``fe80::1%2``),
-    the zone is a separate number.
+    """Converts an IP address and a port to the form that Python's sockets need. For an IPv6 address
+    with a zone (``fe80::1%2``), the zone becomes a separate number.
     """
     address, _, zone = ip.partition("%")
     return (address, port, 0, int(zone)) if zone else (ip, port)

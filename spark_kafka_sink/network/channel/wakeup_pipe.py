@@ -1,7 +1,8 @@
-"""A pair of sockets that lets any thread wake up another thread's poll (like Java's NIO selector).
+"""Wakes up a thread that waits in a poll, from any other thread, by a pair of connected sockets (as
+Java's NIO selector does).
 
-Owns: the two sockets, the pending wakeup, and the guarantee that no wakeup is lost. Never: the work
-of the woken thread.
+Owns: the two sockets, and the guarantee that no wakeup is lost. Never: the work of the woken
+thread.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import threading
 
 
 class WakeupPipe:
-    """A pair of connected sockets. ``reader`` is readable while a wakeup is pending.
+    """A pair of connected sockets. The poll waits for ``reader``, which is readable after
+    :meth:`wakeup`.
 
     One lock (``_lock``) guards ``_closed`` and ``_pending``.
     """
@@ -28,8 +30,8 @@ class WakeupPipe:
         self._writer.settimeout(0)
 
     def wakeup(self) -> None:
-        """Makes ``reader`` readable. Any thread may call this method. After :meth:`close` it does
-        nothing.
+        """Makes ``reader`` readable, which ends the poll. Any thread may call this method. After
+        :meth:`close` it does nothing.
         """
         # No wakeup is lost by relying on a pending one: the caller has published its change before
         # the call, the poll has not consumed the pending wakeup yet, and the loop reads all state
@@ -45,7 +47,7 @@ class WakeupPipe:
             self._pending = True
 
     def consume(self) -> None:
-        """Consumes the pending wakeup, so that ``reader`` is readable again only after the next
+        """Reads the byte of the last wakeup. ``reader`` is then not readable until the next
         wakeup.
         """
         with self._lock:
@@ -54,7 +56,9 @@ class WakeupPipe:
             self._pending = False
 
     def begin_close(self) -> bool:
-        """Stops wakeups. Returns False if they are already stopped."""
+        """Ends the wakeups: later calls of :meth:`wakeup` do nothing. Returns False if this was
+        called before.
+        """
         with self._lock:
             closed, self._closed = self._closed, True
             return not closed

@@ -1,7 +1,7 @@
-"""Requests to nodes and their responses (Java's ``NetworkClient``).
+"""Sends requests to nodes and handles their responses (Java's ``NetworkClient``).
 
-Owns: ``kafka_client`` (the interface for all callers), ``network_client`` (its implementation over
-sockets), and its parts: connection states, requests in flight, API versions, the least loaded node,
-metadata updates. ``metadata`` is the store of the cluster metadata. ``client_factory`` builds all
-of these from a configuration.
+Owns: ``kafka_client`` (the interface for all callers), ``network_client`` (its implementation), and
+its parts: connection states, requests in flight, API versions, the least loaded node, and metadata
+requests. ``metadata`` stores the cluster metadata. ``client_factory`` creates a client from the
+options.
 """

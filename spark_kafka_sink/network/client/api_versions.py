@@ -1,9 +1,8 @@
-"""The API versions of each connected node, and the nodes whose versions must still be requested
-(Java's ``ApiVersions``, and ``NetworkClient.nodesNeedingApiVersionsFetch``).
+"""The API versions that each connected node supports (Java's ``ApiVersions``, and
+``NetworkClient.nodesNeedingApiVersionsFetch``).
 
-Owns: the ApiVersions responses by node, the nodes that still need an ApiVersions request with the
-version of that request, and the version of other requests to a node. Never: sending, or the
-connection's state.
+Owns: the ApiVersions response of each node, the nodes to which an ApiVersions request must still be
+sent, and the choice of the version for other requests. Never: sending, the state of a connection.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ _TRIES: Final = 2
 
 
 class ApiVersionsOutcome(Enum):
-    """The outcome of an ApiVersions response."""
+    """The result of an ApiVersions response: the versions are known, the request must be repeated
+    with another version, or it failed.
+    """
 
     KNOWN = "the node can be used"
     RETRY = "to be retried in a lower version"
@@ -37,8 +38,8 @@ class ApiVersionsOutcome(Enum):
 
 
 class ApiVersions:
-    """The API versions by node id. ``request`` is the ApiVersions request, the first request to
-    each node.
+    """The supported API versions of each node, by node id. ``request`` is the ApiVersions request,
+    which is the first request on each connection.
     """
 
     __slots__ = ("_answered_in", "_asked", "_known", "_lost", "needing_fetch", "request")
@@ -60,17 +61,16 @@ class ApiVersions:
         self.needing_fetch: dict[int, int] = {}
 
     def of(self, node_id: int) -> NodeApiVersions | None:
-        """The node's versions. None while they are unknown."""
+        """The API versions of a node. None if its ApiVersions response has not arrived."""
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
-        """The latest version of ``request`` that client and node support. Before the node's
-        ApiVersions response, it is the client's latest version.
+        """The highest version of ``request`` that both the client and the node support. If the
+        ApiVersions response of the node has not arrived, the highest version of the client.
 
-        Raises UnsupportedVersionError if there is no common version. The ApiVersions request is
-        special: a node may offer a version of it, and nevertheless close the connection when it
-        gets that version. So a later ApiVersions request is sent in the version that the node has
-        answered.
+        Raises UnsupportedVersionError if there is no common version. For an ApiVersions request,
+        returns the version to which the node has already responded. The reason: a node may offer a
+        higher version of ApiVersions and nevertheless close the connection when it gets it.
         """
         known, ours = self._known.get(node_id), request.versions
         if known is None:
@@ -80,21 +80,21 @@ class ApiVersions:
         return known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """Marks the node as connected. Its versions must be requested as soon as its channel is
-        ready.
+        """Records that the connection to a node is established. An ApiVersions request must be sent
+        as soon as the connection can send.
         """
         stage = self._lost.get(node_id, 0) // _TRIES
         self.needing_fetch[node_id] = FALLBACKS[min(stage, len(FALLBACKS) - 1)]
 
     def fetching(self, node_id: int) -> None:
-        """Records that the ApiVersions request was sent to the node."""
+        """Records that the ApiVersions request was sent to a node."""
         del self.needing_fetch[node_id]
         self._asked.add(node_id)
 
     def answered(
         self, node_id: int, version: int, response: ApiVersionsResponse
     ) -> ApiVersionsOutcome:
-        """Handles the ApiVersions response of a node to a request in ``version``."""
+        """Stores the ApiVersions response of a node. ``version`` is the version of the request."""
         self._asked.discard(node_id)
         versions = NodeApiVersions.of(response)
         if response.error_code is ErrorCode.UNSUPPORTED_VERSION and version > 0:
@@ -115,8 +115,8 @@ class ApiVersions:
         return ApiVersionsOutcome.KNOWN
 
     def disconnected(self, node_id: int) -> None:
-        """Forgets the node's versions, because the next connection may reach a broker of another
-        version.
+        """Removes the API versions of a node. The node's broker may have been upgraded before the
+        next connection.
         """
         if node_id in self._asked:
             self._asked.discard(node_id)

@@ -1,7 +1,7 @@
-"""Creates a network client from a producer's configuration.
+"""Creates the network client of a producer from its options.
 
-Owns: :func:`new_network_client`, and the first lookup of the bootstrap servers. Never: an option's
-meaning or default (``config/producer_config.py``).
+Owns: :func:`new_network_client`, and the lookup of the bootstrap servers. Never: the meaning or the
+default of an option (``config/producer_config.py``).
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def new_network_client(
     selector: Selectable | None = None,
     metrics: SelectorMetrics | None = None,
 ) -> NetworkClient:
-    """Creates a client over real sockets, or over ``selector`` (a simulated network).
+    """Creates a network client. It uses sockets, or the connections of ``selector`` (in tests, a
+    simulated network).
 
-    References to secrets are looked up here, in the process that connects. Raises ConfigError if a
-    reference can't be resolved, or for invalid security options.
+    Options may contain references to secrets. They are resolved here, because this process makes
+    the connections. Raises ConfigError for a reference that can't be resolved, and for invalid
+    options of TLS and SASL.
     """
     resolve_name: HostResolver = resolve_host
     if selector is None:
@@ -62,9 +64,9 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """Returns ``config`` with resolved bootstrap servers, according to client.dns.lookup.
+    """Returns ``config`` with the bootstrap servers resolved as client.dns.lookup describes.
 
-    Raises ConfigError if no server can be resolved within max.block.ms.
+    Raises ConfigError if no server name can be resolved within max.block.ms.
     """
     deadline = time.monotonic() + config.max_block_ms / 1000
 
@@ -87,10 +89,11 @@ def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
 
 
 def impatient(config: ProducerConfig) -> ProducerConfig:
-    """Returns ``config`` with a short connection setup timeout, for a command whose user waits.
+    """Returns ``config`` with a short connection setup timeout, for commands for which a user
+    waits.
 
-    A frozen broker still accepts connections. With the short timeout, the client soon tries another
-    broker.
+    If a broker process is stopped but not dead, its operating system still accepts TCP connections.
+    With a short timeout, the client soon tries another broker.
     """
     within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)
     return replace(config, socket_connection_setup_timeout_ms=within_ms)

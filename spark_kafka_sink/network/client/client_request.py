@@ -1,4 +1,4 @@
-"""A request to one broker, and its response, as plain values (Java's ClientRequest)."""
+"""A request to one broker, and its response (Java's ClientRequest and ClientResponse)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A request to one node. ``destination`` is the node id. Times are in milliseconds.
-    ``callback`` is called in ``poll``.
+    """A request to the node with the id ``destination``.
+
+    ``poll`` calls ``callback`` with the response. Times are monotonic milliseconds.
     """
 
     destination: int
@@ -30,15 +31,16 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClientResponse:
-    """The outcome of a request. Exactly one of these holds:
+    """The outcome of a request. There are three cases:
 
-    * ``body`` is the decoded response, or None if no response was expected (acks=0);
-    * ``disconnected`` is true: the connection was closed. ``timed_out`` is also true if
-      request.timeout.ms expired;
-    * ``error`` is set: the request was never sent (UnsupportedVersionError), authentication failed
-      (AuthenticationError), or the response is invalid (RemoteProtocolError).
+    * The request succeeded. ``body`` is the decoded response. It is None if the request has no
+      response (Produce with acks=0).
+    * The connection was closed. ``disconnected`` is True. ``timed_out`` is also True if
+      request.timeout.ms was over.
+    * ``error`` is set: the request was not sent (UnsupportedVersionError), the authentication
+      failed (AuthenticationError), or the response was invalid (RemoteProtocolError).
 
-    ``version`` is the version of the request. ``sent_ms`` and ``received_ms`` are times in
+    ``version`` is the version of the request. ``sent_ms`` and ``received_ms`` are monotonic
     milliseconds.
     """
 
@@ -56,6 +58,6 @@ class ClientResponse:
         return self.received_ms - self.sent_ms
 
     def complete(self) -> None:
-        """Runs the request's callback, if it has one."""
+        """Calls the callback of the request, if it has a callback."""
         if self.request.callback is not None:
             self.request.callback(self)

@@ -1,7 +1,7 @@
 """The state of the connection to each node (Java's ClusterConnectionStates).
 
-Owns: the state of every connection, reconnect backoff, connection setup timeout, throttling, and
-the choice of the host's address that is tried next. Never: sockets, requests, a clock.
+Owns: the state of each connection, reconnect backoff, connection setup timeout, throttling, and the
+choice of the next address of a host. Never: sockets, requests, a clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _CONNECTED = (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY)
 
 
 class _Addresses:
-    """The addresses of a host, tried one after the other."""
+    """The addresses to which a host name resolves. Each connection attempt uses the next of
+    them.
+    """
 
     __slots__ = ("_addresses", "_index", "_last_attempted", "_resolve", "host")
 
@@ -55,10 +57,10 @@ class _Addresses:
         self._last_attempted: str | None = None
 
     def current(self) -> str | None:
-        """The address to try now. If there is no address, resolves the host. Returns None while the
-        host is being looked up.
+        """The address for the next connection attempt. Resolves the host name if there is no
+        address. Returns None while the name is being resolved on another thread.
 
-        Raises OSError for an unknown host.
+        Raises OSError if the name can't be resolved.
         """
         if not self._addresses:
             try:
@@ -74,7 +76,7 @@ class _Addresses:
         return self._last_attempted
 
     def move_to_next(self) -> None:
-        """Moves on to the next address. After the last address, the host will be resolved again."""
+        """Selects the next address. After the last address, the host name is resolved again."""
         self._index += 1
         if self._index >= len(self._addresses):
             self.clear()
@@ -85,7 +87,7 @@ class _Addresses:
 
 
 class _NodeConnectionState:
-    """The state of one connection. Times are milliseconds of the client's clock."""
+    """The state of the connection to one node. Times are monotonic milliseconds."""
 
     __slots__ = (
         "addresses",
@@ -115,8 +117,8 @@ class _NodeConnectionState:
 
 
 class ClusterConnectionStates:
-    """The connection states by node id. A node to which no connection was ever tried has no
-    state.
+    """The states of the connections by node id. A node has no state before the first connection
+    attempt.
     """
 
     def __init__(
@@ -138,8 +140,8 @@ class ClusterConnectionStates:
     # ---- events ----
 
     def connecting(self, node_id: int, now: int, host: str) -> None:
-        """Marks a new connection as being set up. It is made to the next address of ``host``, or to
-        the first address if the node has a new host.
+        """Records that a connection attempt to a node begins. It uses the next address of ``host``,
+        or the first address if the node had another host before.
         """
         state = self._states.get(node_id)
         if state is not None and state.addresses.host == host:
@@ -197,8 +199,8 @@ class ClusterConnectionStates:
         self._count_failed_attempt(state)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Throttles the node until ``until_ms``. An earlier time than the node's current one is
-        ignored.
+        """Records that no request can be sent to the node before ``until_ms``. If an earlier call
+        had a later time, that time stays.
         """
         state = self._states.get(node_id)
         if state is not None and (
@@ -209,14 +211,14 @@ class ClusterConnectionStates:
     # ---- queries ----
 
     def current_address(self, node_id: int) -> str | None:
-        """The address for the next connection. None while the host is being looked up. Raises
-        OSError if the host can't be resolved.
+        """The address for the next connection attempt. None while the host name is being resolved.
+        Raises OSError if it can't be resolved.
         """
         return self._state(node_id).addresses.current()
 
     def can_connect(self, node_id: int, now: int) -> bool:
-        """Whether a connection may be initiated. There must be no connection, and the backoff must
-        be over.
+        """True if a connection attempt can begin: the node is not connected, and the backoff is
+        over.
         """
         state = self._states.get(node_id)
         return state is None or (
@@ -225,11 +227,11 @@ class ClusterConnectionStates:
         )
 
     def connection_delay(self, node_id: int, now: int) -> int:
-        """The milliseconds to wait before checking the node again.
+        """The time in ms until the node must be checked again.
 
-        If the node is disconnected, this is the remaining backoff. While it is connecting, it is
-        the remaining setup timeout. If it is connected, it is NEVER, because a response or a
-        disconnect wakes the caller.
+        For a disconnected node, it is the remaining backoff. For a connecting node, it is the
+        remaining setup timeout. For a connected node it is NEVER, because an event of its socket
+        wakes the caller.
         """
         state = self._states.get(node_id)
         if state is None:
@@ -242,8 +244,8 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """The milliseconds until the node may be ready. If the node is connected, it is the
-        remaining throttle time, otherwise :meth:`connection_delay`.
+        """The time in ms until a request may be sent to the node. For a connected node, it is the
+        remaining throttle time. Otherwise it is :meth:`connection_delay`.
         """
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:
@@ -264,7 +266,9 @@ class ClusterConnectionStates:
         return node_id in self.connecting_nodes
 
     def is_preparing_connection(self, node_id: int) -> bool:
-        """Whether the node is connecting, or connected and waiting for the ApiVersions response."""
+        """True if the node is connecting, or is connected and its ApiVersions response has not
+        arrived.
+        """
         state = self._states.get(node_id)
         return state is not None and (
             state.state is ConnectionState.CONNECTING
@@ -276,8 +280,8 @@ class ClusterConnectionStates:
         return state is not None and state.state.is_connected
 
     def is_disconnected(self, node_id: int) -> bool:
-        """True if the last connection has failed or was closed. False for a node that was never
-        tried.
+        """True if the last connection to the node has failed or was closed. False if there was no
+        connection attempt.
         """
         state = self._states.get(node_id)
         return state is not None and state.state.is_disconnected
@@ -291,9 +295,7 @@ class ClusterConnectionStates:
         return None if state is None else state.authentication_error
 
     def last_connect_attempt_ms(self, node_id: int) -> int | None:
-        """The time of the last connection attempt in milliseconds. None for a node that was never
-        tried.
-        """
+        """The time of the last connection attempt (monotonic ms). None if there was no attempt."""
         state = self._states.get(node_id)
         return None if state is None else state.last_connect_attempt_ms
 
@@ -304,8 +306,8 @@ class ClusterConnectionStates:
         return [n for n in self.connecting_nodes if now > self._setup_deadline_ms(n)]
 
     def time_to_next_setup_timeout(self, now: int) -> int:
-        """The milliseconds until a connection that is being set up times out. NEVER if no
-        connection is being set up.
+        """The time in ms until the next setup timeout of a connecting node. NEVER if no node is
+        connecting.
         """
         if not self.connecting_nodes:
             return NEVER

@@ -1,7 +1,8 @@
-"""The failed addresses and their reasons, for messages when no broker responds.
+"""The broker addresses to which connections have failed, each with the reason. Used in messages
+when no broker responds.
 
-Owns: the address of each node's last attempt, the last reason of each address that has not
-responded since, and the text of the reason. Never: a decision.
+Owns: the address of each node's last connection attempt, and the last reason of each address until
+the node responds. Never: a decision.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 
 
 class ConnectionFailures:
-    """The failed addresses. Only the sender thread changes them, and any thread may read them,
-    because each change publishes a new mapping.
+    """The addresses to which connections have failed. Only the sender thread changes them. Any
+    thread may read them, because each change creates a new mapping.
     """
 
     __slots__ = ("_addresses", "_published", "_taken", "by_node", "logged")
@@ -53,7 +54,7 @@ class ConnectionFailures:
         self._taken: dict[int, str] = {}
 
     def connecting(self, node_id: int, host: str, port: int, ip: str | None = None) -> None:
-        """Stores the address of a new connection attempt."""
+        """Stores the address to which a connection attempt begins."""
         address = f"{host}:{port}"
         self._addresses[node_id] = address if ip in (None, host) else f"{address} ({ip})"
 
@@ -61,10 +62,11 @@ class ConnectionFailures:
         return self._addresses.get(node_id, "an unknown address")
 
     def record(self, node_id: int, reason: str) -> None:
-        """Records that the node's address failed.
+        """Stores the reason why the connection to a node has failed, and logs it.
 
-        Each reason is logged as a warning once, until the node has answered. So two reasons that
-        alternate are logged once each. Reasons that differ only in a time count as the same reason.
+        The first time a reason is logged as a warning. Until the node responds to a request, the
+        same reason is then logged only at the level DEBUG. Numbers in a reason, such as times, are
+        ignored in this comparison.
         """
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
@@ -92,10 +94,10 @@ class ConnectionFailures:
         state: ChannelState,
         oldest: ApiKey | None = None,
     ) -> None:
-        """Records that a connection was closed. A connection that was closed because it was idle is
-        no failure.
+        """Stores the reason why a connection was closed. A connection that was closed because it
+        was idle is not a failure.
 
-        ``before`` is the state of the connection before it was closed. ``oldest`` is the API of the
+        ``before`` is the state of the connection before it was closed. ``oldest`` is the API of its
         oldest request in flight.
         """
         detail = state.detail
@@ -118,25 +120,27 @@ class ConnectionFailures:
             self.record(node_id, detail)
 
     def take(self) -> Mapping[int, str]:
-        """Removes and returns the last failure of each node since the last call."""
+        """Returns the last failure of each node that has failed since the last call of this
+        method.
+        """
         taken = self._taken
         if taken:
             self._taken = {}
         return taken
 
     def connected(self, node_id: int) -> None:
-        """Records that the node responded to ApiVersions. Messages then no longer list its
-        failures.
+        """Records that a node responded to ApiVersions. Its failures then no longer appear in
+        messages.
 
-        But failures that were already logged are still not logged again. A SASL listener, for
-        example, answers ApiVersions to a client without SASL, and closes the connection at every
-        other request.
+        But the reasons that were logged are still remembered, and not logged again. Example: a SASL
+        listener responds to ApiVersions of a client without SASL, and then closes the connection at
+        the next request. Without this rule, each attempt would log a warning.
         """
         if self.by_node.pop(node_id, None) is not None:
             self._publish()
 
     def answered(self, node_id: int) -> None:
-        """Records that the node responded to another request than ApiVersions. Its failures are
+        """Records that a node responded to a request other than ApiVersions. All its failures are
         forgotten.
         """
         self.logged.pop(node_id, None)

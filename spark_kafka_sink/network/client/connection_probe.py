@@ -1,8 +1,7 @@
-"""Opens one connection and reports the stage that failed.
+"""Opens one connection to a broker for diagnostics, and reports the stage at which it fails.
 
-Owns: :class:`ConnectionProbe`, for diagnostics. Never: a request other than ApiVersions and
-authentication, a retry, a decision. The probe uses the selector and channels of the network client,
-on the caller's thread.
+Owns: :class:`ConnectionProbe`. It uses the selector and the channels of the network client, on the
+calling thread. Never: a request other than ApiVersions and authentication, a retry, a decision.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _BUFFER: Final = -1  # the operating system's
 
 
 class Stage(StrEnum):
-    """The stages of a connection up to the first response, in this order.
+    """The stages of a connection up to the first response, in order.
 
-    A completed TCP stage does not show that the broker works: for a frozen broker, its operating
-    system still accepts connections.
+    A complete TCP stage does not prove that the broker works: the operating system accepts TCP
+    connections even while the broker process is stopped.
     """
 
     NAME = "name"
@@ -47,11 +46,11 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The result of a connection attempt to ``remote``.
+    """The result of a connection attempt to the address ``remote``.
 
-    ``done`` are the completed stages. ``failed`` is the stage that failed, or None if no stage
-    failed. ``timed_out`` is true if this stage took too long. ``hint`` and ``kind`` come from the
-    error, if there was an error.
+    ``done`` are the completed stages. ``failed`` is the stage that failed, or None. ``timed_out``
+    is True if this stage took too long. ``hint`` and ``kind`` are the hint and the kind of the
+    error, or None.
     """
 
     remote: str
@@ -64,10 +63,11 @@ class Reached:
 
 
 class ConnectionProbe:
-    """Connects to one address after the other. A context manager for one thread.
+    """Makes connections to addresses, one after the other. Use it as a context manager, on one
+    thread.
 
-    Secret references are resolved here. Raises ConfigError for invalid settings of TLS and SASL, or
-    for a required package that is not installed.
+    References to secrets in the options are resolved here. Raises ConfigError for invalid options
+    of TLS and SASL, or if a required package is not installed.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -97,8 +97,9 @@ class ConnectionProbe:
         self._selector.close()
 
     def reach(self, host: str, port: int, *, timeout_ms: int) -> Reached:
-        """Tries the addresses of ``host`` until a connection succeeds, and returns the best result.
-        ``timeout_ms`` is the time limit for all addresses together.
+        """Tries the addresses of ``host`` until one connection succeeds. Returns the result of the
+        attempt that completed the most stages. ``timeout_ms`` limits the time of all attempts
+        together.
         """
         deadline = self._clock.now_ms() + timeout_ms
         try:
@@ -159,7 +160,7 @@ class ConnectionProbe:
         self._selector.send(NetworkSend(node, *frame(request, version, node, self._client_id)))
 
     def _next(self, done: tuple[Stage, ...]) -> Stage:
-        """The stage that follows the stages ``done``."""
+        """The first stage that is not in ``done``."""
         return (Stage.NAME, Stage.TCP, *self.stages, Stage.API)[len(done)]
 
 
@@ -170,8 +171,8 @@ def _address(host: str, port: int) -> str:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """The stages that are completed. If ``channel`` is closed, these are the stages that were
-    completed ``before``.
+    """The stages of ``channel`` that are complete now. If the channel is closed, returns
+    ``before``, the stages that were complete before it was closed.
     """
     if not channel.connected:
         return before
@@ -182,8 +183,8 @@ def _stages(
 
 
 class _Remembering(ChannelBuilder):
-    """A channel builder that keeps its last channel, so that the probe can watch the stages of this
-    channel.
+    """A channel builder that remembers the last channel that it has created. The probe reads the
+    state of this channel.
     """
 
     __slots__ = ("made",)

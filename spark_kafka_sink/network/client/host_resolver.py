@@ -1,8 +1,8 @@
-"""Resolves host names to addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
+"""Resolves host names to IP addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
-Owns: the name lookups of clients. Lookups block; callers that must not block use a thread
-(``lookup_threads.py``), unlike Java, whose sender waits for the resolver. Never: the order in which
-addresses are tried (``cluster_connection_states.py``).
+Owns: the name lookups. A lookup blocks. A caller that must not block runs it on another thread
+(``lookup_threads.py``). In Java, the sender thread itself waits for the lookup. Never: the order in
+which addresses are tried (``cluster_connection_states.py``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ HostResolver = Callable[[str], list[str]]
 
 
 def numeric(host: str) -> list[str]:
-    """A list with ``host`` if it is a numeric address, which needs no lookup. Empty if it is a
-    name.
+    """Returns ``[host]`` if ``host`` is an IP address, which needs no lookup. Returns an empty list
+    if it is a name.
     """
     try:
         return resolve_host(host, socket.AI_NUMERICHOST)
@@ -36,12 +36,13 @@ def numeric(host: str) -> list[str]:
 
 
 def resolve_host(host: str, flags: int = 0) -> list[str]:
-    """Every address of ``host``, without duplicates, IPv4 first.
+    """All IP addresses of ``host``, without duplicates. IPv4 addresses come first.
 
-    The order within a family is the resolver's. IPv4 comes first, as in a JVM by default
-    (``java.net.preferIPv6Addresses=false``), because a broker on "localhost" often listens on IPv4
-    only. Unlike Java, IPv6 addresses are also tried. A link-local address has its zone as a number
-    (``fe80::1%2``, RFC 4007). Raises OSError for an invalid or unknown name.
+    IPv4 comes first as in Java (``java.net.preferIPv6Addresses=false``), because a broker on
+    "localhost" often listens on IPv4 only. Within IPv4 and IPv6, the order is that of the operating
+    system. Java's default client uses no IPv6 address if there is an IPv4 address. Here both are
+    tried. A link-local address contains its zone as a number (``fe80::1%2``, RFC 4007). Raises
+    OSError for an invalid or unknown name.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
@@ -59,8 +60,8 @@ def resolve_host(host: str, flags: int = 0) -> list[str]:
 
 
 def _with_zone(address: tuple[object, ...]) -> str:
-    """The address as text with its zone. (Python returns the zone of an IPv6 address
-    separately.)
+    """The IP address of ``address``, a result of ``socket.getaddrinfo``, as a text. For an IPv6
+    address with a zone, the text contains the zone.
     """
     zone = address[3] if len(address) > 3 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])
@@ -73,17 +74,19 @@ def bootstrap_addresses(
     resolve: HostResolver = resolve_host,
     canonical_name: Callable[[str], str] = socket.getfqdn,
 ) -> tuple[tuple[str, int], ...]:
-    """The bootstrap servers of a client (Java's ``ClientUtils.parseAndValidateAddresses``).
+    """The bootstrap servers to which a client connects (Java's
+    ``ClientUtils.parseAndValidateAddresses``).
 
     ``lookup`` is client.dns.lookup. With ``use_all_dns_ips`` the servers are returned unchanged.
-    Their addresses are resolved when a connection is made, so a name that is unknown now may be
+    Their names are resolved at each connection attempt. So a name that is unknown now may become
     known later.
 
-    With ``resolve_canonical_bootstrap_servers_only`` each address of a host becomes a separate
-    server. The name of this server is the canonical name, which Kerberos tickets use. If the
-    canonical name does not resolve back to the address, it is the IP
-    (``InetAddress.getCanonicalHostName``). Otherwise the owner of the reverse zone could choose the
-    name that TLS verifies. Unresolvable hosts are skipped with a warning.
+    With ``resolve_canonical_bootstrap_servers_only`` each IP address of a host becomes one server.
+    The name of this server is the canonical name of the address, which Kerberos needs. The
+    canonical name comes from the reverse DNS zone. Its owner could enter any name, and TLS would
+    then verify the wrong name. So the canonical name is used only if it resolves to the address,
+    otherwise the IP address is used (as ``InetAddress.getCanonicalHostName`` does). Hosts that
+    can't be resolved are skipped with a warning.
 
     Raises ConfigError if no server can be resolved. Its hint has the reason for each host.
     """
@@ -130,7 +133,9 @@ def _canonical_servers(
 
 
 def _confirmed(name: str, address: str, resolve: HostResolver) -> str:
-    """``name`` if it resolves to ``address``, otherwise ``address``."""
+    """Returns ``name`` if it resolves to the IP address ``address``. Otherwise returns
+    ``address``.
+    """
     try:
         return name if address in resolve(name) else address
     except OSError:

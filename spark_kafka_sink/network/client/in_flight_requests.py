@@ -1,9 +1,8 @@
-"""Requests without a response that were sent or are being sent (Java's InFlightRequests).
+"""The requests that were sent, or are being sent, and have no response yet (Java's
+InFlightRequests).
 
-Owns: the order of the requests for each node, the limit of their number, and the earliest timeout.
-Never: connections, or the meaning of a response.
-
-A Produce request is here from its sending until its acknowledgement.
+Owns: the order of the requests to each node, the limit of their number, and the time of the next
+timeout. Never: connections, the meaning of a response.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from spark_kafka_sink.protocol.frames import parse_response_header
 
 @dataclass(slots=True)
 class InFlightRequest:
-    """A request in flight.
+    """A request without a response.
 
-    ``internal`` is true for a request of the network client itself (ApiVersions, Metadata).
-    ``sent`` is true if the last byte is written to the socket. ``throttle_ms`` is the time since
-    sending for which the node has throttled the client. This time does not count as a part of the
-    timeout.
+    ``internal`` is True for a request of the network client itself (ApiVersions, Metadata).
+    ``sent`` is True if all its bytes were written to the socket. ``throttle_ms`` is the time in ms
+    for which the node has throttled the client since the request was sent. The request timeout is
+    extended by this time.
     """
 
     request: ClientRequest
@@ -37,12 +36,12 @@ class InFlightRequest:
 
     @property
     def deadline_ms(self) -> int:
-        """The last time, in milliseconds, at which the request has not timed out yet."""
+        """The time (monotonic ms) after which the request has timed out."""
         return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
 
     def parse(self, payload: memoryview) -> object:
         """Decodes ``payload`` as the response to this request. Raises RemoteProtocolError if it is
-        not a valid response to this request.
+        not a valid response.
         """
         sent = self.request
         api_key = sent.request.api_key
@@ -76,7 +75,7 @@ class InFlightRequest:
 
 
 class InFlightRequests:
-    """A queue of :class:`InFlightRequest` for each node, oldest first."""
+    """The requests in flight to each node, oldest first."""
 
     def __init__(self, max_per_connection: int) -> None:
         self._max = max_per_connection
@@ -98,22 +97,25 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """Whether another request may be sent to the node. The last request must be written
-        completely, and the number of requests in flight must be below the limit.
+        """True if another request can be sent to the node: the last request is written completely,
+        and the number of requests in flight is below the limit.
 
-        If the last request is not written yet, another request would only wait in a queue.
+        If the socket has not accepted the last request yet, another request could not be sent
+        earlier anyway.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
 
     def oldest(self, node_id: int) -> InFlightRequest | None:
-        """The oldest request, whose response comes next because brokers respond in order."""
+        """The oldest request in flight to a node. The next response belongs to it, because brokers
+        respond in order. None if there is no request.
+        """
         queue = self._requests.get(node_id)
         return queue[0] if queue else None
 
     def answered(self, node_id: int) -> InFlightRequest:
-        """The oldest request of a node, which a response has answered. Raises RemoteProtocolError
-        if there is none.
+        """Returns the request to which the next response of a node belongs: the oldest request.
+        Raises RemoteProtocolError if no request is in flight.
         """
         queue = self._requests.get(node_id)
         if not queue or not queue[0].sent:
@@ -125,17 +127,19 @@ class InFlightRequests:
         return queue[-1] if queue else None
 
     def complete_next(self, node_id: int) -> InFlightRequest:
-        """Removes and returns the oldest request."""
+        """Removes and returns the oldest request of a node, after its response has arrived."""
         self._count -= 1
         return self._requests[node_id].popleft()
 
     def complete_last_sent(self, node_id: int) -> InFlightRequest:
-        """Removes and returns the newest request, for which no response is expected."""
+        """Removes and returns the newest request of a node. Used for a request without a response
+        (acks=0).
+        """
         self._count -= 1
         return self._requests[node_id].pop()
 
     def clear_all(self, node_id: int) -> list[InFlightRequest]:
-        """Removes and returns all of a node's requests, in the order of sending."""
+        """Removes and returns all requests of a node, in the order in which they were sent."""
         queue = self._requests.pop(node_id, None)
         if not queue:
             return []
@@ -149,22 +153,24 @@ class InFlightRequests:
         return len(queue) if queue else 0
 
     def add_throttle_time(self, node_id: int, throttle_ms: int) -> None:
-        """Extends the deadlines of a node's requests in flight by the time for which the node
-        throttled the client.
+        """Extends the timeouts of all requests to a node by ``throttle_ms``, the time for which the
+        node throttles the client.
         """
         for request in self._requests.get(node_id, ()):
             request.throttle_ms += throttle_ms
 
     def time_to_next_timeout(self, now: int) -> int:
-        """The milliseconds until a request may have timed out. NEVER if no request is in flight."""
+        """The time in ms until the next request times out, at the earliest. NEVER if no request is
+        in flight.
+        """
         if self._count == 0:
             self.earliest_deadline_ms = NEVER
             return NEVER
         return max(0, self.earliest_deadline_ms + 1 - now)
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
-        """The nodes with a request that has timed out. Reads every request, so it is called only
-        after ``earliest_deadline_ms``.
+        """The ids of the nodes with a request that has timed out. The method checks all requests.
+        So it is called only after ``earliest_deadline_ms``.
         """
         timed_out = []
         earliest = NEVER

@@ -1,10 +1,11 @@
-"""The interface of the sender to the network (Java's ``KafkaClient``).
+"""The interface by which the sender uses the network (Java's ``KafkaClient``).
 
-Owns: the :class:`KafkaClient` protocol and :class:`MetadataStore`, the client's interface to the
-metadata. ``NetworkClient`` implements KafkaClient, and ``metadata.py`` implements MetadataStore.
-Tests have a mock client and a fixed store.
+Owns: :class:`KafkaClient`, which ``NetworkClient`` implements, and :class:`MetadataStore`, the
+interface by which the network client uses the metadata, which ``metadata.py`` implements. Tests
+have other implementations of both.
 
-Only the sender thread makes these calls, except :meth:`KafkaClient.wakeup`.
+Only the sender thread calls the methods, except for :meth:`KafkaClient.wakeup` and
+:meth:`KafkaClient.connection_failures`.
 """
 
 from __future__ import annotations
@@ -21,44 +22,49 @@ from spark_kafka_sink.protocol.request import Request
 
 
 class MetadataStore(Protocol):
-    """The cluster metadata, as far as the network client needs them (Java's DefaultMetadataUpdater
-    and Metadata).
+    """The interface by which the network client requests and updates the cluster metadata (Java's
+    DefaultMetadataUpdater and Metadata).
     """
 
     def nodes(self) -> Sequence[Node]:
-        """The known brokers. Before the first response, these are the bootstrap nodes, with
-        negative ids.
+        """The known brokers. Before the first Metadata response, the bootstrap servers, whose ids
+        are negative.
         """
         ...
 
     def time_to_next_update(self, now: int) -> int:
-        """The milliseconds until an update is due, including backoff. 0 if an update is due now,
-        and NEVER if no update is needed.
+        """The time in ms until a Metadata request must be sent, including the backoff. 0 if it must
+        be sent now, and NEVER if no update is needed.
         """
         ...
 
     def new_request(self, now: int) -> tuple[MetadataRequest, int]:
-        """The metadata request to send, and a token (the request version), which the caller passes
-        back with the response.
+        """Returns the Metadata request to send, and a number that identifies the request. The
+        caller passes this number back with the response.
         """
         ...
 
     def update(self, token: int, response: MetadataResponse, now: int) -> None: ...
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
-        """Records that the request of the last :meth:`new_request` failed.
+        """Records that the request of the last :meth:`new_request` has failed.
 
-        ``error`` is a fatal error, which all waiters get (failed authentication, no common
-        version). It is None after a disconnect.
+        ``error`` is None after a disconnect. Otherwise it is a fatal error (the authentication
+        failed, or there is no common version), which is raised to all threads that wait for
+        metadata.
         """
         ...
 
     def request_update(self) -> None:
-        """Requests a full update as soon as backoff allows."""
+        """Requests new metadata of all topics in use. The request is sent as soon as the backoff is
+        over.
+        """
         ...
 
     def rebootstrap(self, now: int) -> None:
-        """Forgets the known brokers and starts from the bootstrap addresses (KIP-899)."""
+        """Removes the known brokers. The client then connects to the bootstrap servers again
+        (KIP-899).
+        """
         ...
 
     @property
@@ -66,36 +72,38 @@ class MetadataStore(Protocol):
 
 
 class KafkaClient(Protocol):
-    """Requests to brokers, over connections that this object opens and owns."""
+    """Sends requests to brokers, and opens and closes the connections to them."""
 
     def ready(self, node: Node, now: int) -> bool:
-        """Whether a request can be sent to ``node`` now. If the node is not connected, and its
-        backoff is over, begins to connect.
+        """Returns True if a request can be sent to ``node`` now. If the node is not connected and
+        its backoff is over, begins a connection attempt.
         """
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
-        """The milliseconds until ``node`` may be ready, because of backoff, connection setup, or
-        throttling.
+        """The time in ms until a request may be sent to ``node``, because of backoff, connection
+        setup or throttling.
         """
         ...
 
     def connection_failed(self, node: Node) -> bool: ...
 
     def connection_failures(self) -> Mapping[str, str]:
-        """The failed addresses, each with its reason. May be called by any thread."""
+        """The broker addresses to which connections have failed, each with the reason. Any thread
+        may call this method.
+        """
         ...
 
     def take_failures(self) -> Mapping[int, str]:
-        """Removes and returns the last connection failure of each node since the last call. The
-        text has the address.
+        """Returns the last connection failure of each node that has failed since the last call. The
+        text contains the address.
         """
         ...
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """The API versions of the broker. None while the broker is not connected."""
+        """The API versions that a broker supports. None if the broker is not connected."""
         ...
 
     def new_client_request(
@@ -110,14 +118,14 @@ class KafkaClient(Protocol):
     ) -> ClientRequest: ...
 
     def send(self, request: ClientRequest, now: int) -> None:
-        """Queues the request for :meth:`poll`. Raises IllegalStateError if the node is not
-        ready.
+        """Stores a request, which the next :meth:`poll` sends. Raises IllegalStateError if the node
+        is not ready.
         """
         ...
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Transfers bytes for at most ``timeout_ms``, runs the callbacks, and returns the
-        responses.
+        """Sends and receives for at most ``timeout_ms``, calls the callbacks of the received
+        responses, and returns the responses.
         """
         ...
 
@@ -126,7 +134,7 @@ class KafkaClient(Protocol):
     def in_flight_request_count(self, node_id: int | None = None) -> int: ...
 
     def wakeup(self) -> None:
-        """Wakes up a blocked :meth:`poll`, from any thread."""
+        """Ends a :meth:`poll` that is waiting. Any thread may call it."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The node for a request that any node can handle (Java's ``KafkaClient.leastLoadedNode``).
+"""Chooses a node for a request that any node can handle (Java's ``KafkaClient.leastLoadedNode``).
 
 Owns: :class:`LeastLoadedNode` and the choice of the node. Never: a connection, a request.
 """
@@ -19,11 +19,11 @@ from spark_kafka_sink.protocol.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class LeastLoadedNode:
-    """The result of the choice. ``node`` is None if no node can be used now, and no node can be
-    connected now.
+    """The chosen node. ``node`` is None if no node can take a request and no connection attempt can
+    begin.
 
-    ``any_connection_ready`` is true if at least one connection is ready. This connection may be
-    throttled, or may have the largest allowed number of requests in flight.
+    ``any_connection_ready`` is True if at least one node is connected. This node may be throttled,
+    or may have the maximum number of requests in flight.
     """
 
     node: Node | None
@@ -38,11 +38,12 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """Finds the node for a request. ``offset`` is the index of the node at which the search begins.
+    """Chooses a node for a request. ``offset`` is the index of the node with which the search
+    begins.
 
-    The choice has this order of preference: a ready node without requests in flight; the ready node
-    with the fewest requests; a connecting node; of the nodes whose backoff is over, the node with
-    the oldest connection attempt.
+    The first of these nodes is chosen: a connected node without requests in flight; the connected
+    node with the fewest requests in flight; a connecting node; among the disconnected nodes whose
+    backoff is over, the node whose last connection attempt is the oldest.
     """
     any_ready = False
     ready: Node | None = None

@@ -1,9 +1,9 @@
-"""Name lookups on separate threads, so that a network client never blocks.
-
-The operating system's resolver may block for 15 s and more if a name server does not respond.
+"""Resolves host names on separate threads, so that the network thread never blocks.
 
 Owns: :class:`LookupThreads`. Never: the lookup itself (``host_resolver.py``), a lookup for which
 the caller waits (``bounded_lookup.py``).
+
+The resolver of the operating system may block for 15 s or longer if a name server does not respond.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MOST_AT_ONCE: Final = 4
 
 
 class LookupThreads:
-    """A HostResolver that raises BlockingIOError while the host is being looked up.
+    """A ``HostResolver`` that raises BlockingIOError while another thread resolves the host name.
 
-    When the lookup is done, its thread calls ``wakeup``, and the caller repeats the call. Only one
-    thread may use this object.
+    When the lookup is complete, the other thread calls ``wakeup``. The caller then calls the
+    resolver again and gets the result. Only one thread may use this object.
     """
 
     def __init__(self, wakeup: Callable[[], None], resolve: HostResolver = resolve_host) -> None:

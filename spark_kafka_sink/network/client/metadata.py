@@ -1,23 +1,23 @@
-"""The cluster metadata of a producer, and the time of their next update (Java's
+"""The cluster metadata of a producer, and the times at which they are requested again (Java's
 ``ProducerMetadata``).
 
-Owns: the current :class:`Cluster`, the topics in use, whether and when an update is due, and the
-threads that wait for an update. Never: sending requests (``metadata_updater.py`` sends the requests
-of :meth:`Metadata.new_request`), merging a response (``metadata_merge.py``), the errors after which
-the sender requests an update.
+Owns: the current :class:`Cluster`, the topics in use, the decision whether a Metadata request must
+be sent, and the threads that wait for metadata. Never: sending requests (``metadata_updater.py``),
+merging a response (``metadata_merge.py``), the list of errors after which the sender requests an
+update.
 
-This is the first step of a record's way: it finds the topic's partitions and their leaders.
+An update is *full* or *partial*. A full update requests all topics in use. It is sent when the
+metadata are too old, or after an error. A partial update requests only topics that were just added,
+so that a new topic does not wait for a backoff. After a failed update, and after a response without
+changes, the next full update waits for an exponential backoff.
 
-Updates are *full* (all topics in use: by age, or after an error) or *partial* (only topics that
-were just added, so that a new topic does not wait for backoff). Each request has a token, the
-request version. If an update is requested while a request is in flight, the version is raised, so
-that the response to the older request does not count for the new update. After failed updates, and
-after responses without changes, the next update waits for an exponential backoff. A new topic does
-not wait for this backoff.
+Each request has a number, the request version. If an update is requested while a request is in
+flight, the version is raised. The response to the older request then does not count as the
+requested update.
 
-A :class:`Cluster` that is given at the creation (the driver's preflight sends a cluster to the
-tasks) counts as a response, so that the tasks need no request at their start. While :attr:`parked`,
-no update is ever due.
+The driver can send a :class:`Cluster` to the tasks. Given at the creation of this object, it counts
+as a response, so the tasks need no request at their start. While the metadata are parked
+(:meth:`Metadata.set_parked`), no request is sent.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def _notify(listener: ClusterResourceListener, cluster_id: str) -> None:
 
 
 def _nothing() -> None:
-    """Does nothing. It is the wakeup while no client is attached."""
+    """Does nothing. It is the wakeup function before :meth:`Metadata.attach`."""
 
 
 class Metadata:
-    """A thread-safe store of cluster metadata. Implements the network's ``MetadataStore``.
+    """The cluster metadata of a producer. Thread-safe. Implements ``MetadataStore``.
 
-    One lock (``_lock``) guards all fields except ``cluster``, which is immutable and replaced
-    atomically, so that :meth:`fetch` takes no lock. Wakeups are called without the lock.
+    One lock (``_lock``) guards all fields except ``cluster``. ``cluster`` is immutable and replaced
+    atomically, so reading it needs no lock. Wakeups are called without the lock.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Metadata:
         on_wait: Callable[[int, int], None] | None = None,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """Creates the store. ``wakeup`` is the client's wakeup. ``connection_failures``
-        returns the client's failed addresses with their reasons, for errors.
+        """Creates the metadata. ``cluster`` is metadata that is already known.
 
-        ``on_wait`` is called when a wait for topics is over, with its duration in milliseconds and
-        the time.
+        ``wakeup`` ends the poll of the network client. ``connection_failures`` returns the
+        addresses to which connections have failed, with the reasons, for error messages.
+        ``on_wait(duration_ms, now)`` is called when a wait for topics has ended.
         """
         self._clock = clock
         self._max_age_ms = config.metadata_max_age_ms
@@ -155,8 +155,8 @@ class Metadata:
         self._cluster_id = self.cluster.cluster_id
 
     def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
-        """Notifies ``listener`` of every change of the cluster's id. If the id is already known,
-        calls the listener immediately.
+        """Adds a listener that is notified of each new cluster id. If the id is already known, the
+        listener is notified now.
         """
         self._listeners.append(listener)
         if self._cluster_id is not None:
@@ -167,8 +167,8 @@ class Metadata:
         wakeup: Callable[[], None],
         connection_failures: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Sets the client's wakeup, and the function that returns the client's failed addresses
-        with their reasons, for errors.
+        """Sets the network client's wakeup function, and a function that returns the addresses to
+        which connections have failed, with the reasons, for error messages.
         """
         self._wakeup = wakeup
         self._connection_failures = connection_failures
@@ -176,19 +176,19 @@ class Metadata:
     # -- for the writer and the sender ------------------------------------------------------------
 
     def add_topics(self, topics: Iterable[str], now: int) -> None:
-        """Marks ``topics`` as used, for metadata.max.idle.ms from now on. Metadata of unknown
-        topics will be requested soon.
+        """Marks ``topics`` as in use for the next metadata.max.idle.ms. If the metadata of a topic
+        are unknown, they are requested soon.
         """
         with self._lock:
             self._touch(topics, now)
 
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
-        """Blocks until the partitions of all ``topics`` are known, and returns the cluster.
+        """Waits until the partitions of all ``topics`` are known. Returns the cluster.
 
-        If ``deadline`` passes, raises KafkaTimeoutError with the text of Spark's sink. Its hint has
-        the brokers' error for the topic, or the unreachable addresses. Raises InvalidTopicError and
-        AuthorizationError as soon as a broker returns them. Raises the error that has closed this
-        metadata.
+        Raises KafkaTimeoutError at ``deadline`` (monotonic ms), with the same text as Spark's Kafka
+        sink. Its hint has the brokers' error for the topic, or the addresses that could not be
+        reached. Raises InvalidTopicError and AuthorizationError when a broker returns them. If the
+        metadata are closed, raises the error of :meth:`close`.
         """
         cluster = self.cluster
         for topic in topics:
@@ -220,10 +220,11 @@ class Metadata:
                 self._on_wait(now - start, now)
 
     def refresh(self, deadline: int) -> bool:
-        """Waits for the response to a request that is sent from now on. Returns False if no
-        response came before ``deadline``.
+        """Requests new metadata and waits for the response. Returns False if no response arrives
+        before ``deadline`` (monotonic ms).
 
-        Raises the error that closed this metadata, or a fatal error of the request.
+        Raises a fatal error of the request. If the metadata are closed, raises the error of
+        :meth:`close`.
         """
         with self._lock:
             self.parked = False
@@ -251,8 +252,8 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """Waits for one update. Returns the cluster if it has all topics, or None if a topic is
-        still missing.
+        """Waits for one Metadata response. Returns the cluster if it has all ``topics``, or None if
+        a topic is still missing.
         """
         version = self._update_version
         while True:
@@ -298,8 +299,9 @@ class Metadata:
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
-        """Creates the error if no broker responded. Its text has each address with its failure,
-        then ``what``, the awaited event (often in Java's words).
+        """Creates the error for the case that no broker has responded within ``within_ms``. Its
+        text has the addresses with their failures, and ``what``, which describes what the caller
+        waited for.
         """
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
@@ -308,9 +310,7 @@ class Metadata:
         )
 
     def leader_known(self, tp: TopicPartition) -> str:
-        """Describes the known leader of ``tp``, or the reason why no leader is known, for
-        messages.
-        """
+        """A text for error messages: the leader of ``tp``, or the reason why no leader is known."""
         cluster = self.cluster
         info = cluster.partition(tp)
         if info is None:
@@ -332,10 +332,10 @@ class Metadata:
         )
 
     def addresses_tried(self) -> str:
-        """Describes the failed addresses with their reasons, for messages. If no failure is known,
-        describes all addresses.
+        """A text for error messages: the addresses to which connections have failed, with the
+        reasons. If there are none, all addresses.
 
-        Before the first response, addresses without a failure are also listed, because they have
+        Before the first response, addresses that have not failed are also listed, because they have
         not responded.
         """
         failures = self._connection_failures()
@@ -353,19 +353,19 @@ class Metadata:
 
     @property
     def last_success_ms(self) -> int:
-        """The time of the last full response, in milliseconds. Before the first response, it is the
-        time of creation.
+        """The time (monotonic ms) of the last successful full update. Before the first one, it is
+        the time at which this object was created.
         """
         return self._last_success_ms
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a thread blocks in :meth:`await_topics` or :meth:`refresh`."""
+        """True if a thread waits in :meth:`await_topics` or :meth:`refresh`."""
         return self._waiting > 0
 
     def set_parked(self, *, parked: bool) -> None:
-        """Parks or unparks the metadata. While parked, no update is due, by age or by request, so
-        that an idle producer has no timer.
+        """Parks the metadata, or ends the parking. While they are parked, no Metadata request is
+        sent, so that an idle producer has no timer.
         """
         with self._lock:
             self.parked = parked and self._waiting == 0
@@ -373,11 +373,11 @@ class Metadata:
     def update_leader(
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
-        """Applies the leader in a Produce response (KIP-951). Returns True if it changed the
-        metadata.
+        """Stores a partition's new leader, which a Produce response has named (KIP-951). Returns
+        True if the metadata have changed.
 
-        The leader is ignored unless its epoch is newer than the known epoch, the partition is
-        known, and the leader is known or among ``nodes``.
+        The leader is stored only if three conditions hold: its epoch is higher than the known
+        epoch, the partition is known, and the leader is a known broker or one of ``nodes``.
         """
         with self._lock:
             cluster = self.cluster
@@ -399,7 +399,7 @@ class Metadata:
             return True
 
     def close(self, error: KafkaError) -> None:
-        """Stops all updates. Current and later waiters get ``error``."""
+        """Ends all updates. Threads that wait now or later get ``error``."""
         with self._lock:
             if self._closed is None:
                 self._closed = error
@@ -470,10 +470,10 @@ class Metadata:
         self._note_cluster()
 
     def _note_cluster(self) -> None:
-        """Notifies the listeners of a new cluster id.
+        """Notifies the listeners if the cluster id has changed.
 
-        No lock is needed, because only the network thread handles responses. Listeners are called
-        without a lock.
+        The listeners are called without a lock. No other thread calls this method, because only the
+        network thread handles responses.
         """
         before, now = self._cluster_id, self.cluster.cluster_id
         if now is None or now == before:
@@ -503,8 +503,8 @@ class Metadata:
                 self._updated.wake_all()
 
     def rebootstrap(self, now: int) -> None:
-        """Forgets the brokers but not the partitions, so that the writer can continue during the
-        rebootstrap.
+        """Removes the known brokers, so that the client connects to the bootstrap servers. Keeps
+        the partitions of the topics, so that rows can still be written into batches meanwhile.
         """
         with self._lock:
             old = self.cluster
@@ -517,8 +517,8 @@ class Metadata:
     # -- under the lock ---------------------------------------------------------------------------
 
     def _request(self) -> None:
-        """Requests an update. The response to a request that is already in flight does not count
-        for this update.
+        """Requests an update. If a Metadata request is in flight, its response does not count as
+        this update.
         """
         self._request_version += 1
         if not self._need_full and not self._need_partial:
@@ -549,7 +549,9 @@ class Metadata:
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
-        """Applies a response's brokers and topics. Returns False if nothing changed."""
+        """Stores the brokers and topics of a response. Returns False if they are the same as
+        before.
+        """
         old = self.cluster
         found = merge(
             response, old, self._errors, self._epochs, in_use=self._topics, partial=partial
@@ -565,6 +567,6 @@ class Metadata:
 
 
 def _brokers(info: PartitionInfo) -> str:
-    """A text with the brokers that have a replica of the partition."""
+    """A text with the brokers that have a replica of the partition ``info``."""
     replicas, offline = (", ".join(map(str, ids)) for ids in (info.replicas, info.offline))
     return f"brokers {replicas}" + (f" (offline: {offline})" if offline else "")

@@ -1,7 +1,7 @@
-"""Merges a metadata response into the known cluster (Java's ``MetadataSnapshot.mergeWith``).
+"""Merges a Metadata response into the known metadata (Java's ``MetadataSnapshot.mergeWith``).
 
-Owns: the choice of the topics and leaders of a response that are applied. ``metadata.py`` calls
-this module under its lock. Never: state, waiters, the time of an update.
+Owns: the decision which topics and leaders of a response are used. ``metadata.py`` calls it under
+its lock. Never: state, waiting threads, the time of an update.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from spark_kafka_sink.protocol.wire import error_of
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged metadata.
+    """The result of :func:`merge`.
 
-    ``update_again`` is true if the response has a retriable error, so that another update is
+    ``update_again`` is True if the response has a retriable error, so that another update is
     needed. ``answered`` are the topics in use that the response contains.
     """
 
@@ -39,11 +39,12 @@ def merge(
     in_use: Container[str],
     partial: bool,
 ) -> Merged:
-    """Merges a metadata response into the cluster ``old``.
+    """Merges a Metadata response into the cluster ``old``, and returns the new cluster.
 
-    ``epochs`` has the last known leader epoch of each partition by topic, or -1 if no epoch is
-    known. It is updated in place. ``partial`` is true if the request did not name all topics in
-    use. Topics that such a response omits do not change.
+    ``epochs`` has for each topic the last known leader epochs, one for each partition. -1 means
+    unknown. It is updated in place. If the response has a lower epoch for a partition, the known
+    leader is kept. ``partial`` is True if only some of the topics in use were requested. Then
+    topics that the response does not contain are kept.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)
@@ -107,10 +108,10 @@ def _partitions(
 def last_leaders(
     new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
 ) -> dict[TopicPartition, Node]:
-    """The last known leader of each partition whose leader is not among the brokers of ``new``, for
-    messages.
+    """For each partition whose leader is missing among the brokers of ``new``, the broker that was
+    its last leader. Used in error messages.
 
-    ``before`` is the result for the cluster ``old``.
+    ``before`` is the result of the previous call, for the cluster ``old``.
     """
     found: dict[TopicPartition, Node] = {}
     for partitions in new.topics.values():
@@ -129,5 +130,5 @@ def last_leaders(
 
 
 def _stale(epochs: array[int], known: array[int]) -> Iterator[int]:
-    """The partitions whose leader epoch is lower than the known epoch."""
+    """The numbers of the partitions whose leader epoch in ``epochs`` is lower than in ``known``."""
     return (n for n, (epoch, last) in enumerate(zip(epochs, known)) if 0 <= epoch < last)  # noqa: B905 - the shorter one counts

@@ -1,8 +1,7 @@
-"""Sends metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
+"""Sends Metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
-Owns: the one metadata request in flight, the choice of the least loaded node, and the time of a
-rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``metadata.py``, a
-``MetadataStore``), a socket.
+Owns: the Metadata request in flight (at most one), the choice of the node, and the time of a
+rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``metadata.py``), a socket.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SHOWN = 10
 
 
 class MetadataCarrier(Protocol):
-    """The methods of the network client that the updater calls."""
+    """The interface by which the updater uses the network client."""
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode: ...
 
@@ -39,15 +38,15 @@ class MetadataCarrier(Protocol):
     def initiate_connect(self, node: Node, now: int) -> None: ...
 
     def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
-        """Sends a metadata request to a node. If that fails immediately, calls
-        ``handle_failed_request`` and returns False.
+        """Sends a Metadata request to a node. If it can't be sent, calls ``handle_failed_request``
+        and returns False.
         """
         ...
 
 
 class MetadataUpdater:
-    """Sends metadata requests, at most one at a time. Failures are reported to the store, which
-    backs off.
+    """Sends Metadata requests, one at a time. Reports failures to the ``MetadataStore``, which then
+    waits for a backoff.
     """
 
     def __init__(
@@ -58,8 +57,8 @@ class MetadataUpdater:
         retry_ms: int,
         rebootstrap_trigger_ms: int,
     ) -> None:
-        """Creates the updater. ``retry_ms`` is the delay before the next attempt while no node can
-        be used (reconnect.backoff.ms).
+        """Creates the updater. ``retry_ms`` is the time until the next attempt if no node can be
+        used now (reconnect.backoff.ms).
         """
         self._store = store
         self._carrier = carrier
@@ -78,10 +77,11 @@ class MetadataUpdater:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
 
     def maybe_update(self, now: int) -> int:
-        """If an update is due, sends a request, or begins to connect to a node for the request.
+        """If an update is needed now, sends a Metadata request, or begins a connection attempt for
+        it.
 
-        Returns the milliseconds until the next call is needed. It is NEVER if the caller need only
-        wait for a network event, or for a wakeup after a call of the store.
+        Returns the time in ms until the next call. It is NEVER if an event of the network or a
+        wakeup will come first.
         """
         if self._in_progress is not None:
             return NEVER
@@ -146,7 +146,7 @@ class MetadataUpdater:
             self._store.update(token, response, now)
 
     def handle_failed_request(self, now: int, error: KafkaError | None) -> None:
-        """Handles a metadata request that failed. ``error`` is a fatal error, or None after a
+        """Handles the failure of a Metadata request. ``error`` is a fatal error, or None after a
         disconnect or a timeout.
         """
         self._in_progress = None
@@ -166,10 +166,10 @@ class MetadataUpdater:
     # ---- rebootstrap ----
 
     def time_to_rebootstrap(self, now: int) -> int:
-        """The milliseconds until a rebootstrap is due.
+        """The time in ms until a rebootstrap. NEVER if none is planned.
 
-        0 if a broker requires a rebootstrap, or if an update has been due without a response for
-        longer than the trigger time.
+        It is 0 if a broker has requested the rebootstrap, or if an update has got no response for
+        longer than metadata.recovery.rebootstrap.trigger.ms.
         """
         if self._rebootstrap_required:
             return 0
@@ -185,16 +185,17 @@ class MetadataUpdater:
         self._store.rebootstrap(now)
 
     def _knows_brokers(self) -> bool:
-        """Whether any broker is known. While only bootstrap servers are known, a rebootstrap would
-        change nothing.
+        """True if a broker is known. If only bootstrap servers are known, a rebootstrap is
+        useless.
         """
         return any(node.id >= 0 for node in self._store.nodes())
 
     def _warn_of_missing_listeners(self, response: MetadataResponse) -> None:
-        """Logs a warning about partitions whose leader does not have our listener.
+        """Logs a warning about partitions whose leader does not have the listener to which this
+        client connects (LISTENER_NOT_FOUND).
 
-        Every metadata response repeats these errors. So a topic is only reported if it has more
-        such partitions than in the last report.
+        Each Metadata response contains these errors again. So the warning is logged only if a topic
+        has more of these partitions than in the last warning.
         """
         shown: list[str] = []
         total, news = 0, False

@@ -1,11 +1,8 @@
-"""Requests to brokers and their responses (Java's NetworkClient).
+"""Sends requests to brokers and handles their responses (Java's NetworkClient).
 
-Owns: the choice of the connection and the version for each request, correlation ids, timeouts, the
-ApiVersions exchange, throttling, and the failure of the requests of a closed connection. Never:
-sockets (``Selectable``), the content of metadata (``MetadataStore``), or retries of a request.
-
-The sender passes Produce requests to :meth:`NetworkClient.send`. :meth:`NetworkClient.poll` calls
-the callbacks that handle the acknowledgements.
+Owns: the choice of the connection and the version for each request, correlation ids, timeouts,
+ApiVersions requests, throttling, and the failure of the requests of a closed connection. Never:
+sockets (``Selectable``), the content of metadata (``MetadataStore``), retries of a request.
 """
 
 from __future__ import annotations
@@ -66,9 +63,9 @@ class _State(Enum):
 
 
 class NetworkClient:
-    """Implements ``KafkaClient`` over sockets.
+    """Implements ``KafkaClient`` with the connections of a ``Selectable``.
 
-    One thread owns the client. Any thread may call :meth:`wakeup` and :meth:`connection_failures`.
+    One thread uses the client. Any thread may call :meth:`wakeup` and :meth:`connection_failures`.
     ``_state_lock`` guards ``_state``.
     """
 
@@ -147,9 +144,8 @@ class NetworkClient:
         return self._in_flight.count(node_id)
 
     def connection_failures(self) -> dict[str, str]:
-        """The failed addresses, each with its latest reason.
-
-        Addresses that responded since are not included. May be called by any thread.
+        """The broker addresses to which connections have failed, each with the last reason. An
+        address is removed when its broker responds. Any thread may call this method.
         """
         return self._failures.by_address()
 
@@ -160,8 +156,8 @@ class NetworkClient:
         return self.find_least_loaded_node(now).node
 
     def find_least_loaded_node(self, now: int) -> LeastLoadedNode:
-        """The least loaded node (``least_loaded_node.py``). The search starts at a random node, so
-        that many tasks don't all use the same broker.
+        """Chooses a node for a request that any node can handle (``least_loaded_node.py``). The
+        search begins at a random node, so that many tasks use different brokers.
         """
         nodes = self._metadata.nodes()
         offset = int(self._random() * len(nodes))
@@ -248,8 +244,8 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Initiates a connection. A failure is reported by a later poll, even if it occurs
-        immediately.
+        """Begins a connection attempt to ``node``. A later poll reports if it fails, even if it
+        fails at once.
         """
         if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)
@@ -257,13 +253,14 @@ class NetworkClient:
     # ---- one poll ----
 
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
-        """Performs I/O, handles its results, runs the callbacks, and returns the responses.
+        """Reads and writes, handles the results, calls the callbacks, and returns the responses.
 
-        The order is Java's: sends, receives, disconnects, connections, ApiVersions, timeouts,
-        rebootstrap, callbacks.
+        The results are handled in Java's order: sent requests, received responses, disconnects, new
+        connections, ApiVersions requests, timeouts, rebootstrap, callbacks.
 
-        If sends were aborted, this call only reports them. If ``timeout_ms`` is NEVER and no
-        request is in flight, only a network event or :meth:`wakeup` ends the call.
+        If a request could not be sent (no common version), this call returns its failure without
+        waiting. If ``timeout_ms`` is NEVER and no request is in flight, only an event of a socket
+        or :meth:`wakeup` ends the call.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
             return self._poll_aborted()
@@ -310,8 +307,8 @@ class NetworkClient:
 
     @staticmethod
     def _complete_responses(responses: Sequence[ClientResponse]) -> None:
-        """Runs every callback, even if an earlier callback raises an exception. Then raises the
-        first exception.
+        """Calls the callbacks of all responses. If a callback raises an exception, the others are
+        still called. Then the first exception is raised.
         """
         first: Exception | None = None
         for response in responses:
@@ -396,8 +393,8 @@ class NetworkClient:
             self._api_versions.connected(node_id)
 
     def _handle_moved_nodes(self, responses: list[ClientResponse], now: int) -> None:
-        """Closes the connections to nodes whose address has changed, because another broker may use
-        the old address.
+        """Closes the connections to nodes whose address has changed in the metadata. Another broker
+        may now use the old address.
         """
         self._nodes_updated = False
         for node_id in self._connections.moved(self._metadata.nodes()):
@@ -476,7 +473,7 @@ class NetworkClient:
         *,
         timed_out: bool = False,
     ) -> None:
-        """Handles a connection that either side has closed."""
+        """Handles a connection that the client or the broker has closed."""
         oldest = self._in_flight.oldest(node_id)
         api_key = None if oldest is None else oldest.request.api_key
         error = self._connections.closed(node_id, now, state, api_key)
@@ -494,7 +491,7 @@ class NetworkClient:
         timed_out: bool = False,
         error: ApiError | RemoteProtocolError | None = None,
     ) -> None:
-        """Fails a node's requests in flight, in the order of sending."""
+        """Fails all requests in flight to a node, in the order in which they were sent."""
         for request in self._in_flight.clear_all(node_id):
             if not request.internal:
                 responses.append(request.failed(now, timed_out=timed_out, error=error))
@@ -507,7 +504,7 @@ class NetworkClient:
         self._selector.wakeup()
 
     def close(self) -> None:
-        """Closes every connection. Callbacks of requests in flight do not run."""
+        """Closes all connections. The callbacks of requests in flight are not called."""
         with self._state_lock:
             if self._state is _State.CLOSED:
                 return

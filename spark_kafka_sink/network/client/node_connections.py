@@ -1,8 +1,9 @@
-"""The connections by node, from the attempt to the disconnect.
+"""The connections of a client by node, from the connection attempt to the disconnect.
 
-Owns: each connection's state and backoff (``states``), its node's API versions (``api_versions``),
-and the failed addresses (``failures``). All three change together when a connection is opened or
-closed. Never: requests, or their failure (``network_client.py``); sockets (``Selectable``).
+Owns: the state and backoff of each connection (``states``), the node's API versions
+(``api_versions``), and the addresses that have failed (``failures``). When a connection is opened
+or closed, all three change together. Never: requests and their failure (``network_client.py``),
+sockets (``Selectable``).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 
 class NodeConnections:
-    """The connections of a client by node. Single-threaded. Buffer sizes are in bytes. -1 stands
-    for the operating system's default.
+    """The connections of a client by node. Only one thread may use it. Buffer sizes are in bytes.
+    -1 means the default of the operating system.
     """
 
     def __init__(
@@ -45,15 +46,15 @@ class NodeConnections:
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
-        """Initiates a connection. Returns False if that failed immediately."""
+        """Begins a connection attempt. Returns False if it has failed at once."""
         self._begun[node.id] = (node.host, node.port)
         self.failures.connecting(node.id, node.host, node.port)
         self.states.connecting(node.id, now, node.host)
         return self._connect(node, now)
 
     def resume(self, now: int) -> list[int]:
-        """Continues the connections whose hosts were being looked up. Returns the connections that
-        failed.
+        """Continues the connection attempts whose host names have been resolved meanwhile. Returns
+        the ids of the nodes whose attempt has failed.
         """
         waiting, self.unresolved = self.unresolved, {}
         return [
@@ -87,14 +88,16 @@ class NodeConnections:
         return True
 
     def established(self, node_id: int) -> None:
-        """Records that the node's API versions are known, so that requests may be sent."""
+        """Records that the ApiVersions response of a node has arrived. From now on, requests can be
+        sent to the node.
+        """
         self.states.ready(node_id)
         self.failures.connected(node_id)
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
 
     def moved(self, nodes: Iterable[Node]) -> list[int]:
-        """The ids of the ``nodes`` that have a connection to an old address. Another broker may use
-        that address now.
+        """The ids of those ``nodes`` whose connection goes to an address that is not the node's
+        address any more.
         """
         begun, states = self._begun, self.states
         return [
@@ -107,10 +110,11 @@ class NodeConnections:
     def closed(
         self, node_id: int, now: int, state: ChannelState, oldest: ApiKey | None
     ) -> AuthenticationError | RemoteProtocolError | None:
-        """Records that a connection was closed. ``oldest`` is the API of the oldest request in
+        """Records that a connection was closed. ``oldest`` is the API of its oldest request in
         flight.
 
-        Returns the error for the requests in flight, or None for a plain disconnect.
+        Returns the error with which the requests in flight fail, or None if the connection was
+        closed without an error.
         """
         before = self.states.connection_state(node_id)
         self.close(node_id, now)
@@ -131,8 +135,8 @@ class NodeConnections:
         return error
 
     def close(self, node_id: int, now: int) -> None:
-        """Records that the client has closed the connection. The client may reconnect after the
-        backoff.
+        """Records that the connection to a node is closed. A new connection attempt can begin after
+        the backoff.
         """
         self.states.disconnected(node_id, now)
         self.api_versions.disconnected(node_id)

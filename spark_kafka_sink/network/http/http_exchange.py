@@ -1,11 +1,11 @@
-"""One HTTP request, bounded in time and size.
+"""Sends one HTTP request and reads the response, with limits of time and size.
 
-Owns: :func:`exchange`: the connection, through a proxy and TLS if they are needed, the request and
-the response. Never: the content of a request, a retry.
+Owns: :func:`exchange`: the connection (with a proxy and TLS if needed), the request and the
+response. Never: the content of a request, a retry.
 
-Redirects are not followed, because requests contain secrets. Two time limits bound a request: the
-time to connect, from the lookup of the name until TLS is established, and the time to read, from
-then to the last byte of the response.
+Redirects are not followed, because requests contain secrets. There are two time limits. The first
+is for the name lookup, the TCP connection and the TLS handshake. The second is for the request and
+the response.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from spark_kafka_sink.network.tls.ssl_failures import explain
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One HTTP request. ``tls`` are the ``ssl.`` options for the server. ``most_bytes`` is the size
-    of the longest accepted response body.
+    """One HTTP request. ``tls`` are the ``ssl.`` options for the connection. ``most_bytes`` is the
+    maximum size of the response body.
 
-    ``truststore`` is the name of the option for the server's CA, which a hint may show.
+    ``truststore`` is the name of the option with the CA of the server. A hint of an error may
+    contain this name.
     """
 
     method: str
@@ -53,18 +54,18 @@ _MOST_HEADERS = 1 << 18
 
 
 class _AnswerTooLongError(Exception):
-    """The response has more bytes than are accepted."""
+    """The response is longer than the limit."""
 
 
 class FinalFailureError(KafkaError):
-    """A failure of the server or proxy for which a retry is useless."""
+    """The server or the proxy has failed in a way for which a retry is useless."""
 
 
 def exchange(request: HttpRequest) -> tuple[int, bytes]:
-    """Sends a request. Returns the status and the body of the response.
+    """Sends an HTTP request. Returns the status code and the body of the response.
 
-    If a retry may help, raises TimeoutError, another OSError or http.client.HTTPException. If a
-    retry is useless, raises FinalFailureError. Raises UnicodeError for an invalid host name, and
+    If a retry may succeed, raises TimeoutError, another OSError or http.client.HTTPException.
+    Otherwise raises FinalFailureError. Raises UnicodeError for an invalid host name, and
     ConfigError for invalid TLS options.
     """
     try:
@@ -118,8 +119,8 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
 def _tunnel(
     sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
 ) -> None:
-    """Opens a tunnel through a proxy by CONNECT (RFC 9110, 9.3.6). After that, bytes on ``sock``
-    are exchanged with the server.
+    """Requests a connection to the server from a proxy, by the HTTP method CONNECT (RFC 9110,
+    9.3.6). After that, ``sock`` is connected to the server.
     """
     connection = http.client.HTTPConnection(proxy.host, proxy.port)
     connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)
@@ -132,7 +133,7 @@ def _tunnel(
 
 
 def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
-    """Opens a TCP connection to one of the host's addresses. The addresses are tried in turn, until
+    """Opens a TCP connection to a host. Tries the addresses of the host one after the other, until
     ``deadline``.
     """
     failure: OSError = TimeoutError()
@@ -155,7 +156,7 @@ def _connected(address: tuple[str, int], deadline: _Deadline) -> socket.socket:
 
 
 class _Deadline:
-    """A deadline by the machine's monotonic clock, for one thread."""
+    """A deadline on the monotonic clock. Only one thread may use it."""
 
     __slots__ = ("_at",)
 
@@ -163,7 +164,7 @@ class _Deadline:
         self._at = time.monotonic() + milliseconds / 1000
 
     def left(self) -> float:
-        """The seconds until the deadline. Raises TimeoutError if the deadline has passed."""
+        """The time in seconds until the deadline. Raises TimeoutError after the deadline."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -171,11 +172,11 @@ class _Deadline:
 
 
 class _BoundedSocket:
-    """The part of a socket that http.client uses, with one deadline and one size limit for the
-    whole exchange.
+    """A socket for http.client, with one deadline and one size limit for the whole response.
 
-    This is needed because a socket's own timeout restarts with every byte, and http.client reads
-    any number of "100 Continue" responses.
+    The timeout of a Python socket begins again with each received byte. Also, http.client reads any
+    number of "100 Continue" responses. So a server could otherwise keep the client busy without
+    end.
     """
 
     __slots__ = ("_deadline", "_most_bytes", "_sock")
@@ -194,7 +195,7 @@ class _BoundedSocket:
         return io.BufferedReader(_BoundedReader(self._sock, self._deadline, self._most_bytes))
 
     def close(self) -> None:
-        """Does nothing, because the code that opened the socket also closes it."""
+        """Does nothing. The function that has opened the socket closes it."""
 
 
 class _BoundedReader(io.RawIOBase):

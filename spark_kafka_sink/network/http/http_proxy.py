@@ -1,7 +1,7 @@
-"""The proxy that the environment names for https.
+"""Chooses the proxy for https connections from environment variables.
 
-Owns: the variables HTTPS_PROXY and NO_PROXY, which have the same meaning as for curl and Python.
-Never: a connection.
+Owns: the variables HTTPS_PROXY and NO_PROXY, with the same meaning as for curl and Python. Never: a
+connection.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from spark_kafka_sink.base.security.password import Password
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy that supports tunnels (CONNECT). ``credentials`` are ``name:password``."""
+    """An HTTP proxy that supports CONNECT. ``credentials`` is ``"name:password"`` or None."""
 
     host: str
     port: int
     credentials: Password | None = field(default=None)
 
     def headers(self) -> dict[str, str]:
-        """The headers of the CONNECT request."""
+        """The HTTP headers of the CONNECT request, with the proxy's credentials."""
         if self.credentials is None:
             return {}
         basic = base64.b64encode(self.credentials.value.encode()).decode()
@@ -34,11 +34,11 @@ class Proxy:
 
 
 def proxy_for(host: str) -> Proxy | None:
-    """The proxy for requests to ``host``. None if the connection is to be direct, for example to
-    this machine.
+    """The proxy for a connection to ``host``. None if no proxy is to be used, for example for a
+    host on this machine.
 
-    Raises ConfigError for a proxy that is not an HTTP proxy. The error shows no part of the
-    environment variable.
+    Raises ConfigError if the variable does not name an HTTP proxy. The error does not contain the
+    value of the variable, which may have a password.
     """
     url = getproxies_environment().get("https", "")
     if not url or is_loopback(host) or proxy_bypass(host):

@@ -1,5 +1,6 @@
-"""TLS on a connection: certificates, keys, the handshake and the encrypted bytes.
+"""TLS on a connection: certificates, keys, the handshake and encryption.
 
-Owns: ``key_stores`` (reads files), ``ssl_context`` (from the options), ``ssl_transport_layer`` (the
-handshake, reads and writes) and ``ssl_failures`` (explains a failure in a sentence).
+Owns: ``key_stores`` (reads certificates and keys), ``ssl_context`` (creates the TLS context from
+the options), ``renewed_context`` (reads renewed files), ``ssl_transport_layer`` (handshake, reads
+and writes) and ``ssl_failures`` (explains a failure).
 """

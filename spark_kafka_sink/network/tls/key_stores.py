@@ -1,9 +1,9 @@
-"""Reads certificates and private keys from Kafka's options. They are PEM (inline or in a file) or
-PKCS12.
+"""Reads certificates and private keys from Kafka's ``ssl.`` options. They are PEM (a file, or the
+text itself) or PKCS12.
 
-Owns: detecting a store's type and reading it to PEM text. Never: the use of its content
-(``ssl_context.py``). A JKS store is refused, because its format is only documented by Java's code,
-and its protection is weak. The error has the command that converts the store.
+Owns: the detection of a store's type, and its conversion to PEM. A JKS store is rejected, because
+its format is documented only by Java's code, and its encryption is weak. The error contains the
+command that converts the store. Never: the use of the certificates (``ssl_context.py``).
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ _MOST_ENDLESS = 16
 
 @dataclass(frozen=True, slots=True)
 class TrustMaterial:
-    """Certificates to trust, as PEM. ``source`` names the option and the file from which they
-    come.
-    """
+    """The certificates to trust, as PEM. ``source`` names their option and file, for messages."""
 
     source: str
     pem: str
@@ -47,8 +45,8 @@ class KeyMaterial:
 
 
 def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
-    """Reads the trust store of ``ssl.truststore.*``. Returns None if no such option is set. The
-    system's CAs are then trusted.
+    """Reads the certificates of the options ``ssl.truststore.*``. Returns None if no such option is
+    set. TLS then uses the CAs of the operating system.
     """
     kind = _kind(options, "ssl.truststore.type")
     inline = _secret(options, "ssl.truststore.certificates")
@@ -68,8 +66,8 @@ def read_trust_store(options: Mapping[str, object]) -> TrustMaterial | None:
 
 
 def read_key_store(options: Mapping[str, object]) -> KeyMaterial | None:
-    """Reads the key store of ``ssl.keystore.*``. Returns None if no such option is set. The client
-    then has no certificate.
+    """Reads the client's certificate and key from the options ``ssl.keystore.*``. Returns None if
+    no such option is set. The client then has no certificate.
     """
     kind = _kind(options, "ssl.keystore.type")
     key_password = _secret(options, "ssl.key.password")
@@ -127,8 +125,8 @@ def _checked_key(options: Mapping[str, object], found: KeyMaterial) -> KeyMateri
 
 
 def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
-    """Raises ConfigError if the password option ``name`` is set but no file is protected by it,
-    because the user may wrongly believe that a file is protected.
+    """Raises ConfigError if the password option ``name`` is set but has no effect. The user may
+    wrongly believe that the password protects a file.
     """
     if text_of(options.get(name)):
         raise ConfigError(
@@ -139,8 +137,8 @@ def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
-    """The configured type of a store, in capitals. None if the type is to be detected from the
-    content.
+    """The type of a store that the options set, in capitals. None if the options do not set it: the
+    type is then detected from the content.
     """
     value = options.get(name)
     if value is None:
@@ -172,7 +170,7 @@ def _secret(options: Mapping[str, object], name: str) -> Password | None:
 
 
 def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, str]:
-    """A store's source for messages, its bytes, and its type (PEM or PKCS12)."""
+    """Reads a store. Returns its name for messages, its bytes, and its type (PEM or PKCS12)."""
     source = f"{store}.location={safe_text(f'{location}')}"
     path = text_of(location)
     try:
@@ -211,8 +209,8 @@ def _text(content: bytes) -> str:
 
 
 def _with_newlines(pem: str) -> str:
-    """Restores the newlines of an inline PEM. In a one-line setting, each newline may be given as a
-    space or as backslash and n.
+    """Restores the newlines of a PEM text in an option. In an option of one line, a newline may be
+    written as a space, or as backslash and n.
     """
     pem = pem.replace("\\n", "\n").strip()
     if "\n" in pem:
@@ -232,7 +230,7 @@ def _with_newlines(pem: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Block:
-    """A block of PEM, and its offset in the text."""
+    """A block of a PEM text (from BEGIN to END), and its offset in the text."""
 
     label: str
     text: str
@@ -240,7 +238,9 @@ class _Block:
 
 
 def _blocks(pem: str) -> Iterator[_Block]:
-    """Yields every complete block, in order. The time is linear in the length of the text."""
+    """Yields all complete blocks of a PEM text, in order. The time is linear in the length of the
+    text.
+    """
     endless: set[str] = set()
     at = pem.find(_BEGIN)
     while at >= 0:
@@ -260,8 +260,8 @@ def _blocks(pem: str) -> Iterator[_Block]:
 
 
 def _pkcs12(source: str, content: bytes, password: Password | None, option: str) -> tuple[str, str]:
-    """The private key and the certificates of a PKCS12 store, as PEM. The private key is empty if
-    the store has no key.
+    """The private key and the certificates of a PKCS12 store, as two PEM texts. The first is empty
+    if the store has no key.
     """
     try:
         from cryptography.hazmat.primitives.serialization import (

@@ -1,10 +1,10 @@
-"""The TLS context of a new connection, from files that may be renewed while a producer runs.
+"""Creates the TLS context for each new connection, and reads certificate files again if they were
+renewed.
 
-Owns: :class:`RenewedContext`, which reads the files of ``ssl.`` options again after a change, and
-keeps the last usable context. Never: the reading of a file (``ssl_context.py``, ``key_stores.py``);
-open connections, which keep their certificates.
+Owns: :class:`RenewedContext`, which remembers the last valid context. Never: the reading of a file
+(``ssl_context.py``, ``key_stores.py``); open connections, which keep their certificates.
 
-A stream may run for months, while its certificates are valid for days.
+A Spark stream may run for months, while its certificates are valid for only a few days.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class RenewedContext:
     __slots__ = ("_context", "_files", "_options", "_seen")
 
     def __init__(self, options: Mapping[str, object]) -> None:
-        """Reads the files of the ``ssl.`` options in ``options``. Raises ConfigError like
-        :func:`ssl_context`.
+        """Reads the files of the ``ssl.`` options. Raises ConfigError as :func:`ssl_context`
+        does.
         """
         self._options = options
         self._files = {
@@ -50,10 +50,10 @@ class RenewedContext:
         self._context = ssl_context(options)
 
     def __call__(self) -> ssl.SSLContext:
-        """Returns the context for the current content of the files.
+        """Returns the TLS context. If a file has changed, first reads the files again.
 
-        If a changed file can't be used, returns the previous context and logs a warning, once for
-        each change.
+        If a changed file is not valid, returns the previous context, and logs one warning for this
+        change.
         """
         states = self._states()
         if states != self._seen:
@@ -77,10 +77,11 @@ class RenewedContext:
         return tuple(map(_state, self._files.values()))
 
     def _refuse_halves(self) -> None:
-        """Raises ConfigError for a PEM file that ends within a block, because the file is probably
-        still being written.
+        """Raises ConfigError for a PEM file that ends in the middle of a block, because it is
+        probably still being written.
 
-        (A truncated PKCS12 store can't be opened, and a key without its certificate can't be used.)
+        (Other incomplete files are found anyway: a PKCS12 store can't be opened, and a key can't be
+        used without its certificate.)
         """
         for name, path in self._files.items():
             source = f"{name}={safe_text(path)}"

@@ -1,13 +1,13 @@
 """Creates a TLS context from Kafka's ``ssl.`` options: trusted certificates, the client's
 certificate, TLS versions and cipher suites.
 
-Owns: the ``ssl.SSLContext`` that all connections of a producer share (Java's
-``DefaultSslEngineFactory``). Never: a connection. By default, certificate, chain and host name are
-verified, and TLS 1.2 or newer is required.
+Owns: the ``ssl.SSLContext`` for the connections of a producer (Java's ``DefaultSslEngineFactory``).
+By default, the broker's certificate, its chain and its host name are verified, and TLS 1.2 or newer
+is required. Never: a connection.
 
-Files are read on the machine that runs the producer, so executors also need them. Python's ``ssl``
-only accepts a private key as a file. So the key is passed as a file in memory
-(``_in_memory_file``), and is never written to a disk.
+Files are read on the machine on which the producer runs, so Spark executors also need them.
+Python's ``ssl`` reads a private key only from a file. So the key is written to a file in memory
+(``_in_memory_file``), never to a disk.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _CERTIFICATES = re.compile("-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
 
 
 def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
-    """Creates the context for the ``ssl.`` options, which have Java's names. Secrets in them are
-    Passwords.
+    """Creates a TLS context from the ``ssl.`` options, which have Java's names. Options with
+    secrets are Password objects.
 
-    Raises ConfigError if a file can't be read or is not supported. The error names option and file.
+    Raises ConfigError if a file can't be read or is not supported. The error names the option and
+    the file.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -120,10 +121,10 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
-    """Offers only the cipher suites ``names``.
+    """Enables only the cipher suites ``names``.
 
-    Raises ConfigError for names that are no suites. This is important because OpenSSL's own syntax
-    could enable suites without certificates, or lower the security level.
+    Raises ConfigError for a name that is not a cipher suite. OpenSSL would read such a name as an
+    expression, which could enable suites without certificates or lower the security level.
     """
     # The suites of TLS 1.3 can't be chosen through Python's ssl before 3.15; all of them are safe.
     newer = [name for name in names if name.upper() in _TLS_1_3]
@@ -151,8 +152,8 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
-    """OpenSSL's name of a suite for TLS 1.2 and older. Raises ConfigError unless the suite uses a
-    certificate and encrypts.
+    """OpenSSL's name of a cipher suite for TLS 1.2 and older. Raises ConfigError if the suite does
+    not use a certificate or does not encrypt.
     """
     try:
         if _SUITE.fullmatch(name) is None:
@@ -217,8 +218,8 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """A context manager that yields the path of a file with ``content``. The file is only in
-    memory, and only this process can read it.
+    """A context manager that creates a file with ``content`` in memory, and yields its path. Other
+    processes can't read it.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Explains a TLS failure in the words of Kafka's options.
+"""Explains a TLS failure with the names of Kafka's options.
 
 Owns: the table of failures. Never: a connection.
 """
@@ -83,7 +83,9 @@ _REASONS = {
 
 
 def explain(error: ssl.SSLError) -> tuple[str, str | None]:
-    """The cause of a failure, in the words of Kafka's options, and the remedy."""
+    """Returns two texts for a TLS failure: its cause, and a hint how to fix it (or None). Both use
+    the names of Kafka's options.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         known = _VERIFICATION.get(error.verify_code)
         if known is not None:

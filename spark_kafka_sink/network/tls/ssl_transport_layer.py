@@ -1,15 +1,17 @@
 """TLS on the connection to a broker (Java's ``SslTransportLayer``).
 
-Owns: one connection's TLS session: handshake, records, close_notify, and the errors of failures.
-Never: certificates, keys and trust (``ssl_context.py``), a wait, a frame.
+Owns: the TLS session of one connection: handshake, encryption, close_notify, and the errors of
+failures. Never: certificates and keys (``ssl_context.py``), waiting, frames.
 
-The session works on two memory buffers (``ssl.MemoryBIO``), not on the socket. So a call never
-blocks, and this class can send the bytes that OpenSSL must send during a read (a key update, an
-alert). The context refuses renegotiation, which TLS 1.3 does not have.
+OpenSSL reads from and writes to two buffers in memory (``ssl.MemoryBIO``), not the socket. This
+class transfers the bytes between the buffers and the socket. So no call blocks, and bytes that
+OpenSSL writes during a read (a key update, an alert) are also sent. The context forbids
+renegotiation, which TLS 1.3 does not have.
 
-A server can send TLS's internal messages (key updates, requests to renegotiate, tickets) without
-end, even before it shows a certificate. So one call reads at most one chunk of bytes. The
-connection is closed if only internal messages arrive, or if the server does not read our replies.
+A server could send internal messages of TLS (key updates, tickets, requests to renegotiate) without
+end, even before it shows a certificate. So one call reads at most one chunk of bytes from the
+socket. The connection is closed if only internal messages arrive, or if the server does not read
+our responses to them.
 """
 
 from __future__ import annotations
@@ -45,13 +47,14 @@ _MOST_UNSENT = _AHEAD + 2 * _RECORD + 4 * _RECORD
 
 
 class SslTransportLayer:
-    """A TLS client over a plaintext transport layer. The broker's certificate must be valid for
-    ``host``.
+    """A TLS client on top of a plaintext transport layer. The broker's certificate must be valid
+    for ``host``.
 
-    Reads and writes transfer the caller's bytes when :attr:`ready` is true. A failed handshake
-    raises AuthenticationError. In TLS 1.3, the broker may refuse our certificate after the
-    handshake. Then the first read raises AuthenticationError. A connection that ends without an
-    alert, or breaks after the broker has sent bytes, raises ConnectionError.
+    After the handshake, :attr:`ready` is True, and reads and writes transfer the caller's bytes. A
+    failed handshake raises AuthenticationError. In TLS 1.3, the broker can reject the client's
+    certificate only after the handshake. In this case the first read raises AuthenticationError. If
+    the connection ends without close_notify, or breaks after the broker has sent bytes,
+    ConnectionError is raised.
     """
 
     __slots__ = (
@@ -106,8 +109,8 @@ class SslTransportLayer:
         return self._handshaken
 
     def handshake(self) -> None:
-        """Continues the handshake as far as possible without blocking, by at most one chunk of
-        bytes. The caller calls this method again after an event of the socket.
+        """Continues the handshake as far as this is possible without blocking, but reads at most
+        one chunk of bytes. The caller calls it again after the next event of the socket.
 
         Raises AuthenticationError, ConnectionError.
         """
@@ -130,9 +133,9 @@ class SslTransportLayer:
         self._send_handshake()
 
     def _send_handshake(self) -> None:
-        """Sends a part of the handshake.
+        """Writes the bytes of the handshake to the socket.
 
-        If the broker has closed the connection, the error is the same as if a read had found this.
+        If the broker has closed the connection, raises the same error as a read would.
         """
         try:
             self._flush()
@@ -173,10 +176,10 @@ class SslTransportLayer:
             return count
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypts and sends bytes of ``buffers``, until the socket accepts no more. Returns the
-        number of encrypted bytes.
+        """Encrypts and sends the bytes of ``buffers``, until the socket accepts no more. Returns
+        the number of bytes that were taken from ``buffers``.
 
-        Small buffers are joined in a TLS record, because a Produce request may have hundreds of
+        Small buffers are joined into one TLS record. A Produce request may have hundreds of
         buffers, and each record costs 29 bytes and a call of the cipher.
         """
         taken = filled = 0
@@ -201,7 +204,7 @@ class SslTransportLayer:
         return taken
 
     def _encrypt(self, size: int) -> int:
-        """Encrypts a record into the outgoing buffer, which always accepts the whole record."""
+        """Encrypts one TLS record into the outgoing buffer in memory."""
         try:
             written = self._session.write(self._record[:size])
         except ssl.SSLError as error:
@@ -220,7 +223,9 @@ class SslTransportLayer:
     # ---- the socket ----------------------------------------------------------------------------
 
     def _flush(self) -> bool:
-        """Sends encrypted bytes. Returns True if all of them are written to the socket."""
+        """Sends the encrypted bytes of the outgoing buffer. Returns True if the socket has accepted
+        all of them.
+        """
         while True:
             if not self._encrypted:
                 if not self._outgoing.pending:
@@ -232,10 +237,11 @@ class SslTransportLayer:
             self._encrypted = self._encrypted[sent:]
 
     def _receive(self, idle: int) -> bool:
-        """Reads encrypted bytes from the socket into the session.
+        """Reads encrypted bytes from the socket into OpenSSL's buffer.
 
-        Returns False if there are no bytes now, or if the caller has already read one chunk.
-        ``idle`` is the value of ``_idle`` before the caller's first read.
+        Returns False if the socket has no bytes now, or if the caller has already read one chunk.
+        ``idle`` is the value of ``_idle`` (the number of bytes without data for the caller) before
+        the caller's first read. It shows how much the caller has read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
@@ -283,14 +289,14 @@ class SslTransportLayer:
         return AuthenticationError(f"TLS to {self._remote} failed: {what}", hint=hint)
 
     def _send_alert(self) -> None:
-        """Sends the alert to the broker, if the socket accepts it, so that the broker's log has the
-        reason.
+        """Sends OpenSSL's alert to the broker, if the socket accepts it. The broker's log then has
+        the reason.
         """
         with contextlib.suppress(OSError):
             self._flush()
 
     def close(self) -> None:
-        """Sends close_notify, if the socket accepts it without waiting, and closes the socket."""
+        """Sends close_notify if this is possible without blocking, and closes the socket."""
         try:
             if self._handshaken:
                 # unwrap() waits for the broker's close_notify; ours is sent before it raises.
