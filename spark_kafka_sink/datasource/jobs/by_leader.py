@@ -162,9 +162,9 @@ def _tuples(units: str | list[Any] | None) -> IntervalUnits:
 def schema_with_places(
     options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
 ) -> StructType:
-    """Answers the request of ``by_leader`` on the driver. The answer is in the metadata of the
-    returned schema. ``plan_columns`` finds the roles of a DataFrame's columns
-    (``write/schema.py``).
+    """Answers the request of ``by_leader`` on the driver. The answer, :class:`Places` as JSON, is
+    in the metadata of the returned schema. ``plan_columns`` is the function of ``write/schema.py``
+    that finds the columns of the key and of the partition.
     """
     given = dict(options)
     schema = given.pop(_QUESTION)

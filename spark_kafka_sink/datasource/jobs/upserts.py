@@ -155,11 +155,12 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Adds columns to ``last``, which has the last changes of each key: their count, a row number,
-    and whether their rows are equal.
+    """Adds columns to ``last``: the number of last changes of each key, a row number, and whether
+    their rows are equal.
 
-    Several last changes with equal rows are repetitions, because a source may send a change twice.
-    If the rows differ, the last change is unknown.
+    ``last`` has the last changes of each key. If a key has several last changes with equal rows,
+    its source has sent a change twice. If their rows differ, it is unknown which change is the
+    last.
     """
     from pyspark.sql import functions as F
 

@@ -167,8 +167,9 @@ class PlannedBatch:
         """Aborts a batch of exactly-once, unless its commit is already decided. With at-least-once,
         logs the number of rows that stay in Kafka.
 
-        Never raises, because Spark would show that error instead of the cause. Spark may also call
-        this method after a commit that succeeded partly or completely.
+        Never raises: Spark would show the error of this method in place of the error that caused
+        the abort. Spark may also call this method after a commit that succeeded partly or
+        completely.
         """
         try:
             configure_logging()

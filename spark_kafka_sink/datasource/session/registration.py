@@ -98,11 +98,14 @@ def _has_ours(spark: SparkSession) -> bool:
 def _check_workers_python(spark: SparkSession) -> None:
     """Warns if Python workers of the session will not be able to run this package.
 
-    There are two cases. The driver may lack the workers' interpreter, although Spark also uses it
-    on the driver to plan and commit. Or the workers of a local session may run an interpreter
-    without this package. An example is ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``:
-    Spark runs the PATH's ``python3`` for the workers, and shows a ModuleNotFoundError within a
-    stack trace of the JVM. The workers of a cluster run on other machines and are not checked.
+    There are two cases:
+
+    - The interpreter of the workers does not exist on the driver. Spark uses it on the driver too,
+      to plan and commit.
+    - The interpreter of the workers does not have this package. For example, if you run
+      ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``, Spark runs the workers with the PATH's
+      ``python3``. Spark then shows a ModuleNotFoundError within a stack trace of the JVM. This is
+      checked only in a local session, because the workers of a cluster run on other machines.
     """
     try:
         context = spark.sparkContext
