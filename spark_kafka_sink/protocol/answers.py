@@ -1,13 +1,13 @@
-"""Decodes a response, and checks that it is consistent and belongs to its request.
+"""Decodes a response, and checks that it is consistent and fits its request.
 
-Owns: :func:`decode`, and the check of each API. ``protocol/messages/`` bounds the layout. This
-module has the rules between fields, and the rule that every requested item is answered exactly
-once. Never: the meaning of an error code.
+Owns: :func:`decode`, and the checks for each API. The decoders in ``protocol/messages/`` check each
+field alone. This module checks fields together, and that each requested item (such as a partition)
+has exactly one item in the response. Never: the meaning of an error code.
 
-A response that contradicts itself or its request is refused. Items that were not requested are
-dropped, as in other clients, because some services answer for all topics. So the size of the
-request limits the part of a response that is kept. The responses of Produce and Metadata are read
-into columns, and checked in ``produce.py`` and ``metadata.py``.
+A response that contradicts itself or its request is an error. Items that were not requested are
+dropped, as in other clients, because some services return all topics. So the size of the request
+limits the memory for the response. The responses of Produce and Metadata are read into columns, and
+checked in ``produce.py`` and ``metadata.py``.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 
 
 def decode(request: Request[ResponseT], version: int, body: memoryview) -> ResponseT:
-    """Decodes the whole ``body`` of the response to ``request``. Raises only RemoteProtocolError.
+    """Decodes ``body``, the response to ``request``. Raises only RemoteProtocolError.
 
-    Every item of the response's arrays is read here once, so a later read of an item never raises
-    an error.
+    Every item of the response's arrays is decoded here, so that a malformed item raises the error
+    here, and not later when a caller reads it.
     """
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
@@ -125,11 +125,11 @@ def _read(request: Request[ResponseT], reader: WireReader, version: int) -> Resp
 
 
 def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> ResponseT:
-    """Reads the response of a broker that does not support the version of the ApiVersions request.
+    """Reads the response of a broker that does not support the version of an ApiVersions request.
 
-    The broker responds with version 0, and only the error code is needed. Brokers since 2.4 send
-    the supported range after the code. Others send a malformed range, such as librdkafka's mock
-    broker.
+    Such a broker responds with version 0 of the response. Only its error code is read. After the
+    code, brokers since 2.4 send the versions that they support. Other servers, such as librdkafka's
+    mock broker, send malformed bytes there.
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -321,10 +321,10 @@ def _higher_epoch(
     request: InitProducerIdRequest | EndTxnRequest,
     response: InitProducerIdResponse | EndTxnResponse,
 ) -> None:
-    """Checks that the response has a higher epoch than its request.
+    """Checks that the epoch in the response is higher than the epoch in the request.
 
-    Otherwise two transactions would have the same producer id and epoch, and would become one
-    transaction.
+    If it were the same, the next transaction would have the same producer id and epoch as this one,
+    and brokers would treat both as one transaction.
     """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:
@@ -344,8 +344,8 @@ def _txn_offset_commit(
 def _partitions(
     topics: Iterable[Any], name: str = "name", number: str = "partition_index"
 ) -> Iterator[tuple[str, int]]:
-    """Yields the topic and number of each partition in ``topics``. ``name`` and ``number`` are the
-    names of these two fields.
+    """Yields each partition in ``topics`` as a pair: topic name and partition number. ``name`` and
+    ``number`` are the names of the two fields in the message.
     """
     for topic in topics:
         for one in topic.partitions:
@@ -359,11 +359,12 @@ def _partitions_of(
     number: str = "partition_index",
     partitions: str = "partitions",
 ) -> Sequence[Any]:
-    """The ``topics`` of a response, with only the ``requested`` partitions.
+    """Removes all partitions from ``topics``, a part of a response, except the ``requested``
+    partitions.
 
-    So a caller that has requested one partition finds it as the first partition of the first topic.
-    ``name``, ``number`` and ``partitions`` are names of fields. Raises MalformedError for a
-    partition that comes twice or is missing.
+    A caller that has requested one partition can then read the first partition of the first topic.
+    ``name``, ``number`` and ``partitions`` are the names of fields in the message. Raises
+    MalformedError if a requested partition is missing, or occurs twice.
     """
     missing = set(requested)
     wanted = frozenset(missing)
@@ -388,9 +389,11 @@ def _partitions_of(
 def _items_of(
     items: Sequence[Any], key: Callable[[Any], Hashable], requested: Iterable[Hashable], what: str
 ) -> Sequence[Any]:
-    """The ``items`` of a response whose ``key`` was ``requested``. Other items are dropped.
+    """Removes all items except the requested ones. ``key`` returns the key of an item, and
+    ``requested`` has the keys of the request.
 
-    Raises MalformedError, which names ``what``, for a key that occurs twice or is missing.
+    Raises MalformedError if a requested key is missing, or occurs twice. ``what`` is the name of
+    the items for its message.
     """
     missing = set(requested)
     wanted = frozenset(missing)
@@ -419,8 +422,8 @@ def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
 
 
 def _read_all(struct: object) -> None:
-    """Reads every item of the arrays in a message, so that a malformed item raises an error now,
-    and not when it is used.
+    """Decodes every item of all arrays in a message, so that a malformed item raises its
+    error now.
     """
     for name in _arrays_of(type(struct)):  # type: ignore[arg-type]  # a class is hashable
         for item in getattr(struct, name):
@@ -430,8 +433,8 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The names of the array fields of a message that are kept as bytes. An item of such an array
-    is created when it is read.
+    """The names of a message's fields that are arrays kept as bytes (:class:`WireArray`). Their
+    items are decoded each time they are read.
     """
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))

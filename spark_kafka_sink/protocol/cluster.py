@@ -1,14 +1,14 @@
-"""A client's view of a cluster as plain values: nodes, topics, partitions, leaders.
+"""The metadata of a Kafka cluster as plain values: nodes, topics, partitions, leaders.
 
 Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
 :class:`ClusterResourceListener`. Never: requesting or refreshing metadata
-(``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver's
-preflight sends a cluster to the tasks inside the writer.
+(``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver requests
+the metadata once, and sends the cluster to the tasks.
 
-Brokers and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`) that create a
-:class:`Node` or a :class:`PartitionInfo` when it is requested. As Python objects, a broker would
-take 230 bytes and a partition 300 bytes. In a broker's response they may take only 12 and 18 bytes,
-and a response must not need much more memory here than on the wire.
+A broker may claim to have millions of nodes and partitions. As Python objects they would take 230
+bytes for a node and 300 bytes for a partition, but only 12 and 18 bytes in the broker's response.
+So they are kept as columns (:class:`Nodes`, :class:`PartitionInfos`). A :class:`Node` or
+:class:`PartitionInfo` is created when it is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. Prints as ``topic-partition``, as Kafka does."""
+    """A partition of a topic, such as ``("orders", 3)``. Printed as ``orders-3``, as in Kafka."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker in the metadata. Bootstrap addresses have negative ids."""
+    """A broker. A bootstrap address, whose broker is not known yet, has a negative id."""
 
     id: int
     host: str
@@ -48,8 +48,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition. ``leader`` is a node id, or -1 if there is no leader. ``leader_epoch`` is -1 if
-    it is not reliable.
+    """The metadata of a partition. ``leader`` is a node id, or -1 if there is no leader.
+    ``leader_epoch`` is -1 if it is unknown or not reliable.
     """
 
     tp: TopicPartition
@@ -60,7 +60,9 @@ class PartitionInfo:
 
 
 class _ByNumber(dict[int, TopicPartition]):
-    """The partitions of a topic by number. A partition is created when it is first read."""
+    """The TopicPartition for each partition number of a topic. It is created when it is
+    first read.
+    """
 
     __slots__ = ("_topic",)
 
@@ -74,20 +76,22 @@ class _ByNumber(dict[int, TopicPartition]):
 
 @lru_cache(64)
 def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
-    """A map from a partition number to the TopicPartition of ``topic``. It is cached, because a
-    chunk of rows may need a thousand of them.
+    """The TopicPartition for each partition number of ``topic``.
+
+    Cached, because rows are often written to a thousand partitions, which need these objects again
+    and again.
     """
     return _ByNumber(topic)
 
 
 class PartitionInfos(Sequence[PartitionInfo]):
-    """The partitions of one topic, by number and without gaps. Immutable.
+    """The partitions of one topic, by number, without gaps. Immutable.
 
-    ``rows`` has five integers for each partition: its leader, the leader's epoch, its error code,
-    the index in ``ids`` where its replicas end, and the index where its offline replicas end.
-    Replicas begin where the ids of the previous partition end. A partition takes 20 bytes, and 4
-    bytes for each id. Comparisons ignore the error code, because it belongs to a response and not
-    to the partition.
+    ``rows`` has five integers for each partition: the leader, the leader epoch, the error code, and
+    two indexes in ``ids``. The partition's replicas in ``ids`` end at the first index, and its
+    offline replicas at the second. They begin where the previous partition's ids end. So a
+    partition takes 20 bytes, and 4 bytes for each id. Comparisons ignore the error code, because it
+    describes a response and not the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
@@ -106,8 +110,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
     def of(
         cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
     ) -> PartitionInfos:
-        """Builds the columns from ``infos``, which must be in the order of their numbers 0, 1, 2,
-        ... ``errors`` are error codes by partition number.
+        """Converts ``infos`` to columns. They must be in the order of their numbers: 0, 1, 2 and so
+        on. ``errors`` has error codes by partition number.
         """
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):
@@ -163,22 +167,22 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return f"PartitionInfos({self.topic!r}, {list(self)!r})"
 
     def leader(self, number: int) -> int:
-        """The node id of a partition's leader, or -1 without a leader. Raises IndexError for a
-        number after the last partition.
+        """The node id of the partition's leader, or -1 if it has no leader. Raises IndexError if
+        the topic has no such partition.
         """
         return self._rows[5 * number]
 
     def leaders(self) -> set[int]:
-        """The node ids of all leaders. If any partition has no leader, the set also contains -1."""
+        """The node ids of all leaders. Contains -1 if a partition has no leader."""
         return set(self._rows[0::5])
 
     def leader_epochs(self) -> array[int]:
-        """The epoch of each partition's leader, by partition number. It is -1 if it is unknown."""
+        """The leader epoch of each partition, by number. -1 if it is unknown."""
         return self._rows[1::5]
 
     @property
     def available(self) -> Sequence[int]:
-        """The numbers of the partitions with a leader, ascending (Java's
+        """The numbers of the partitions that have a leader, ascending (Java's
         availablePartitionsForTopic).
         """
         found = self._available
@@ -192,7 +196,9 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return found
 
     def errors(self) -> Iterator[tuple[int, int]]:
-        """The number and the error code of each partition that has an error in the response."""
+        """Yields (partition number, error code) for each partition with an error in the Metadata
+        response.
+        """
         codes = self._rows[2::5]
         return ((n, code) for n, code in enumerate(codes) if code) if any(codes) else iter(())
 
@@ -212,7 +218,7 @@ _MOST_MADE = 128
 
 
 class Nodes(Mapping[int, Node]):
-    """Brokers by id, in the order of their ids. Immutable. :class:`NodesBuilder` builds it."""
+    """The brokers by id, ordered by id. Immutable. Created by :class:`NodesBuilder`."""
 
     __slots__ = ("_data", "_ids", "_made", "_places")
 
@@ -225,7 +231,7 @@ class Nodes(Mapping[int, Node]):
 
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Nodes:
-        """Builds the columns. If two nodes have the same id, the last of them counts."""
+        """Converts nodes to columns. If two nodes have the same id, the last one is used."""
         builder = NodesBuilder()
         for node in {node.id: node for node in nodes}.values():
             builder.add(node)
@@ -264,7 +270,7 @@ class Nodes(Mapping[int, Node]):
         return Node(node_id, self._data[start:end].decode(), port, rack)
 
     def in_order(self) -> Sequence[Node]:
-        """The nodes as a sequence that stores no node objects."""
+        """The nodes as a sequence, ordered by id. Each node object is created when it is read."""
         return _NodesInOrder(self)
 
     def __eq__(self, other: object) -> bool:
@@ -328,7 +334,7 @@ class NodesBuilder:
         self._data += rack
 
     def build(self) -> Nodes:
-        """Returns the added nodes. Raises ValueError if a node id was added twice."""
+        """Returns the collected nodes. Raises ValueError if two of them have the same id."""
         ids, places = self._ids, self._places
         if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
             # Only the ids: a list of pairs would need three times the memory while it is sorted.
@@ -344,11 +350,11 @@ class NodesBuilder:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """An immutable view of the cluster (Java's ``Cluster``).
+    """The metadata of a cluster at one time. Immutable (Java's ``Cluster``).
 
-    ``topics`` maps a topic to its partitions, which are indexed by partition number without gaps. A
-    partition that a broker omits has an entry without a leader. ``topic_ids`` has the ids of topics
-    that are known, each as 16 bytes.
+    ``topics`` maps a topic to its partitions, by number and without gaps. A partition that a broker
+    has left out has no leader. ``topic_ids`` maps a topic to its id of 16 bytes, if the id is
+    known.
     """
 
     cluster_id: str | None = None
@@ -359,16 +365,18 @@ class Cluster:
 
     @classmethod
     def bootstrap(cls, addresses: Iterable[tuple[str, int]]) -> Cluster:
-        """A cluster with only the bootstrap addresses, as nodes -1, -2, ..."""
+        """Creates a cluster that has only the bootstrap addresses, as nodes -1, -2 and so on."""
         return cls(nodes={-i: Node(-i, h, p) for i, (h, p) in enumerate(addresses, start=1)})
 
     def node_list(self) -> Sequence[Node]:
-        """The nodes, as a sequence that may create the node objects when they are read."""
+        """The nodes as a sequence. Each node object may be created when it is read."""
         nodes = self.nodes
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
     def topic_id(self, topic: str) -> str | None:
-        """The topic's id as Kafka's tools show it (Java's ``Uuid``). None if the id is unknown."""
+        """The topic's id as text, in the form of Kafka's tools (Java's ``Uuid``). None if it is
+        unknown.
+        """
         known = self.topic_ids.get(topic)
         return None if known is None else base64.urlsafe_b64encode(known).rstrip(b"=").decode()
 
@@ -393,10 +401,12 @@ class Cluster:
 
 @runtime_checkable
 class ClusterResourceListener(Protocol):
-    """A listener for the cluster's id (Java's ClusterResourceListener)."""
+    """A listener that is called with the id of the Kafka cluster (Java's
+    ClusterResourceListener).
+    """
 
     def on_update(self, cluster_id: str) -> None:
-        """Receives the cluster's id. Called on the network thread when the id becomes known or
+        """Called on the network thread with the cluster's id, when it becomes known and when it
         changes.
         """
         ...

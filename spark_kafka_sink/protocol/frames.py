@@ -1,10 +1,10 @@
-"""Headers and the length prefix of every request and response.
+"""The frame around each request and response: the length, and the header.
 
 Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits of
-a frame's size. Never: bodies, sockets, the reading of a frame from a stream (``network/``).
+a frame's size. Never: bodies, sockets, reading a frame from a stream (``network/``).
 
-A request gets its header in the last step before the selector, and a response loses its header in
-the first step after the selector.
+A request gets its frame just before its bytes are passed to the selector. A response loses its
+frame just after the selector returns its bytes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ _INT32 = struct.Struct(">i")
 
 
 def is_flexible(api_key: ApiKey, version: int) -> bool:
-    """Whether ``version`` of an API has compact strings and tagged fields."""
+    """Whether ``version`` of an API is flexible: whether it has compact strings and tagged fields
+    (KIP-482).
+    """
     first = FIRST_FLEXIBLE_VERSION.get(api_key)
     return first is not None and version >= first
 
 
 def request_header_version(api_key: ApiKey, version: int) -> int:
-    """The version of the request header: 2 for flexible versions, otherwise 1 (Kafka 4.0 no longer
-    reads 0).
+    """The version of the request header: 2 for flexible versions, otherwise 1. (Brokers since 4.0
+    no longer accept 0.)
     """
     return 2 if is_flexible(api_key, version) else 1
 
@@ -51,7 +53,8 @@ def request_header_version(api_key: ApiKey, version: int) -> int:
 def response_header_version(api_key: ApiKey, version: int) -> int:
     """The version of the response header: 1 for flexible versions, otherwise 0.
 
-    ApiVersions always has 0: its response must be readable before the versions are known (KIP-511).
+    For ApiVersions it is always 0, because the client must be able to read this response before it
+    has the broker's versions (KIP-511).
     """
     if api_key is ApiKey.API_VERSIONS:
         return 0
@@ -61,11 +64,12 @@ def response_header_version(api_key: ApiKey, version: int) -> int:
 def frame(
     request: Request[object], version: int, correlation_id: int, client_id: str | None
 ) -> tuple[list[Buffer], int]:
-    """The whole frame of ``request``: its buffers in order, and their size in bytes.
+    """Builds the whole frame of ``request``. Returns its buffers in order, and their total size in
+    bytes.
 
-    Both include the length prefix. The header and the first small buffer of the body are joined to
-    one buffer. The other buffers are passed on without a copy. The client id is a classic int16
-    string even in header v2, because the broker reads it before it knows the version
+    Both include the length at the beginning. The header is joined with the first buffer of the body
+    if that is small. The other buffers are not copied. The client id is a string with an int16
+    length even in header v2, because the broker reads it before it has the version
     (RequestHeader.json).
     """
     body = request.encode(version)
@@ -88,11 +92,12 @@ def frame(
 
 
 def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
-    """Parses the length of a frame from its first four bytes. The length is at most ``limit``.
+    """Reads the length of a frame from its first four bytes, and checks it before memory is
+    allocated.
 
-    Raises RemoteProtocolError for a length that no broker sends. Its hint guesses which program
-    listens on the port. Raises WrongListenerError if the ``first`` bytes of a connection are
-    clearly TLS. The limit is checked before memory is allocated.
+    Raises RemoteProtocolError if the length is above ``limit``, or is a length that no broker
+    sends. The hint then guesses which program listens on the port. Raises WrongListenerError if
+    these are the first bytes of a connection (``first``) and clearly the beginning of TLS.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:
@@ -120,9 +125,10 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
 def parse_response_header(
     api_key: ApiKey, version: int, payload: memoryview
 ) -> tuple[int, memoryview]:
-    """The correlation id and the body of a response's ``payload`` (the frame without its length).
+    """Reads the header of a response. Returns its correlation id, and its body.
 
-    Raises RemoteProtocolError if the header is truncated, or if its tagged fields are malformed.
+    ``payload`` is the frame without its length. Raises RemoteProtocolError if the header is
+    incomplete, or if its tagged fields are malformed.
     """
     correlation_id = peek_correlation_id(payload)
     if response_header_version(api_key, version) == 0:
@@ -139,7 +145,9 @@ def parse_response_header(
 
 
 def peek_correlation_id(payload: memoryview) -> int:
-    """The correlation id of a response. It is the first field in every version of the header."""
+    """Reads the correlation id of a response, whatever its header's version. It is always the first
+    field.
+    """
     if len(payload) < 4:
         raise RemoteProtocolError(
             f"an answer of {len(payload)} bytes is too short for its correlation id"

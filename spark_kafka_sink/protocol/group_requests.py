@@ -1,7 +1,7 @@
-"""Requests for consumer groups: ListGroups for groups with members (KIP-518, brokers since 2.6),
-and TxnOffsetCommit.
+"""Requests for consumer groups: ListGroups, for the groups that have members (KIP-518, brokers
+since 2.6), and TxnOffsetCommit.
 
-Owns: the fields of both requests. Never: the sending, the effect of a response
+Owns: the fields of both requests. Never: sending them, the effect of a response
 (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
 ``transactions/operations/held_partitions.py``).
 """
@@ -40,11 +40,11 @@ LIST_GROUPS: Final = ListGroupsRequest(
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset: ``offset`` is the next offset to read, like in Kafka's class of the same
-    name.
+    """A committed offset, as in Kafka's class of the same name: ``offset`` is the next offset to
+    read.
 
     ``leader_epoch`` is the leader epoch of the last record that was read, or -1 if it is unknown.
-    ``metadata`` is any text of the client that commits.
+    ``metadata`` is a text that the committing client may choose.
     """
 
     offset: int
@@ -57,8 +57,8 @@ def txn_offset_commit(
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """The TxnOffsetCommit request for a group. Before version 2 (brokers before 2.1) leader epochs
-    are left out.
+    """Creates the TxnOffsetCommit request for a consumer group. Versions below 2 (brokers before
+    2.1) are sent without leader epochs.
     """
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for tp, committed in offsets.items():

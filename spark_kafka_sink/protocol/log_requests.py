@@ -1,12 +1,12 @@
 """Requests for reading a partition: ListOffsets, Fetch and DescribeProducers.
 
-Owns: these requests for one partition, and :class:`FetchedPartition`. Never: the content of fetched
-bytes (``records/log_records.py``); fetch sessions, because few partitions are read, and each only a
-few times.
+Owns: these requests, each for one partition, and :class:`FetchedPartition`. Never: the content of
+fetched bytes (``records/log_records.py``); fetch sessions, because few partitions are read, and
+each only a few times.
 
-Used on the driver. The reader of the commit log needs uncommitted records as well, so it reads
-without READ_COMMITTED. Other readers need the last stable offset and the list of aborted
-transactions, so they read with READ_COMMITTED, as a consumer does.
+Used on the driver. The reader of the commit log also needs uncommitted records. So it fetches with
+the isolation level READ_UNCOMMITTED. Other readers fetch with READ_COMMITTED, as a consumer does,
+because they need the last stable offset and the list of aborted transactions.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _NO_RECORDS: Final = memoryview(b"")
 
 
 class OffsetSpec(IntEnum):
-    """The offset that a ListOffsets request asks for. The value of a member is the timestamp in the
-    request.
+    """The offset that a ListOffsets request returns. A member's value is the special timestamp that
+    selects it in the request.
     """
 
     LATEST = -1
@@ -56,10 +56,11 @@ class OffsetSpec(IntEnum):
 
 
 def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> ListOffsetsRequest:
-    """The request for the first or last offset of ``tp``, sent to the leader of ``tp``.
+    """Creates the request for the first or the last offset of ``tp``. It is sent to the leader of
+    ``tp``.
 
-    Versions above 9 are only needed for logs in remote storage, and versions below 2 have no
-    isolation level.
+    Versions above 9 are needed only for logs in remote storage. Versions below 2 have no isolation
+    level.
     """
     partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=int(spec))
     return ListOffsetsRequest(
@@ -70,7 +71,7 @@ def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> Li
 
 
 def listed_offset(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
-    """The only partition in a ListOffsets response. For LATEST, its offset is the high
+    """Reads the only partition of a ListOffsets response. For LATEST, its offset is the high
     watermark.
     """
     return response.topics[0].partitions[0]
@@ -83,12 +84,12 @@ def fetch(
     max_bytes: int = 4 * 1024 * 1024,
     read_committed: bool = False,
 ) -> FetchRequest:
-    """The request for batches of ``tp`` from ``offset`` on, about ``max_bytes`` in size, sent to
-    the leader of ``tp``.
+    """Creates the request for the batches of ``tp`` from ``offset`` on. It is sent to the leader of
+    ``tp``.
 
-    The broker returns whole batches, and always at least the first batch, even if it is larger. The
-    last batch may be truncated. The broker does not wait for new batches, and keeps no fetch
-    session. Versions from 13 on identify topics by id. They are not needed, because every broker up
+    The broker returns about ``max_bytes``, but always at least the first batch, even if that is
+    larger. The last batch may be incomplete. The broker does not wait for new batches, and keeps no
+    fetch session. Versions from 13 on use topic ids. They are not needed, because every broker up
     to 4.x accepts version 12. Versions below 10 can't read topics with zstd
     (UNSUPPORTED_COMPRESSION_TYPE).
     """
@@ -106,12 +107,12 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """The fetched records of one partition.
+    """The fetched batches of one partition.
 
-    ``records`` are whole batches, a view of the response's bytes. The first batch may begin before
-    ``fetch_offset``, and the last batch may be truncated. A response to a request with
-    ``read_committed`` also contains records of aborted transactions. ``aborted`` lists these
-    transactions by producer id and first offset, so that the reader can skip them.
+    ``records`` are batches, as a view of the response's bytes. The first batch may begin before
+    ``fetch_offset``, and the last batch may be incomplete. If the request had ``read_committed``,
+    ``aborted`` has the aborted transactions as pairs: producer id and first offset. Their records
+    are in ``records`` as well, and the reader must skip them.
     """
 
     error: ErrorCode
@@ -122,7 +123,7 @@ class FetchedPartition:
 
     @classmethod
     def of(cls, request: FetchRequest, response: FetchResponse) -> FetchedPartition:
-        """The fetched records of the only partition of ``request``."""
+        """Reads the only partition of the response to ``request``."""
         offset = request.topics[0].partitions[0].fetch_offset
         if response.error_code is not ErrorCode.NONE:
             return cls(response.error_code, offset)
@@ -135,19 +136,21 @@ class FetchedPartition:
 
 
 def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
-    """The request for the producers that the leader of ``tp`` remembers, sent to that leader.
+    """Creates the request for the producers of ``tp`` that its leader has in memory. It is sent to
+    that leader.
 
-    A transaction that is open at the leader, but not at any coordinator, is a hanging transaction.
+    If a producer has an open transaction at the leader, but no coordinator lists this transaction,
+    it is a hanging transaction.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])
 
 
 def described(response: DescribeProducersResponse) -> PartitionResponse:
-    """The producers of the only partition in a DescribeProducers response.
+    """Reads the only partition of a DescribeProducers response.
 
-    In every field of a producer except for the first field, -1 means that there is no value.
-    ``current_txn_start_offset`` is the first offset of the producer's open transaction. The
-    partition's last stable offset can't be greater.
+    In all fields of a producer except the producer id, -1 means that there is no value.
+    ``current_txn_start_offset`` is the first offset of the producer's open transaction. The last
+    stable offset of the partition is not above it.
     """
     return response.topics[0].partitions[0]

@@ -1,16 +1,16 @@
-"""The Metadata request, and its response with validation.
+"""The Metadata request, and its response with checks.
 
-Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`, and their
-creation from Kafka's message (``protocol/messages/metadata.py``) with validation. So no caller gets
-a port 0, a duplicate broker, or a partition number of two billion. Never: the use of metadata
+Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`. They are created
+from Kafka's message (``protocol/messages/metadata.py``) and checked: no caller gets a port 0, two
+brokers with one id, or a partition number of two billion. Never: the use of metadata
 (``network/client/metadata.py``), the handling of an error code.
 
-Metadata are the first step of a record's way, because its partition is chosen from them.
+Metadata are needed first for each record, because its partition is chosen from them.
 
-A Metadata response is the largest response, and a hostile broker could inflate each part of it:
-brokers, topics, partitions, replicas. So each part is decoded directly into the columns that a
-:class:`Cluster` keeps (:class:`Nodes`, :class:`PartitionInfos`). A topic that was not requested is
-dropped, because some services answer for all topics if no topic was requested.
+A hostile broker could make each part of a Metadata response very large: brokers, topics,
+partitions, replicas. So each part is decoded directly into the columns that a :class:`Cluster`
+keeps (:class:`Nodes`, :class:`PartitionInfos`). A topic that was not requested is dropped. (Some
+services return all topics if the request names none.)
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 class TopicMetadata:
     """The metadata of one topic.
 
-    ``topic_id`` is 16 bytes. It is None if the broker has no topic id, or does not report it (below
-    v10). ``authorized_operations`` has a bit for each operation of Kafka's ``AclOperation`` for
-    which the principal is authorized. It is None if it was not requested, or if the broker does not
-    report it (below v8). ``in_sync`` has the number of replicas in sync, by partition number.
+    * ``topic_id``: 16 bytes. None if the broker has no topic ids, or does not return them (below
+      v10).
+    * ``authorized_operations``: a bit for each operation (Kafka's ``AclOperation``) that the
+      principal may perform on the topic. None if the broker does not return it (below v8), or if it
+      was not requested.
+    * ``in_sync``: the number of in-sync replicas, by partition number.
 
-    The partitions have no duplicates. A partition that the broker left out has an entry without a
-    leader. The number of such entries is limited by the size of the response.
+    There are no duplicate partitions. A partition that the broker has left out has an entry without
+    a leader. The number of such entries is limited by the size of the response.
     """
 
     error: ErrorCode
@@ -70,11 +72,10 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
-    """The content of a Metadata response: the brokers and the requested topics, without duplicates.
-    The leader of a partition need not be among the brokers.
+    """A checked Metadata response: the brokers, and the requested topics. Both have no duplicates.
 
-    ``controller`` is -1 if no controller is known. ``error`` is the error of the whole response
-    (v13: REBOOTSTRAP_REQUIRED).
+    A partition's leader may be missing in the brokers. ``controller`` is -1 if the controller is
+    unknown. ``error`` is the error code of the whole response (v13: REBOOTSTRAP_REQUIRED).
     """
 
     brokers: Nodes
@@ -87,11 +88,11 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """A request for the brokers, and for the metadata of ``topics``.
+    """The request for all brokers, and for the metadata of ``topics``.
 
-    Without topics, only the brokers are requested. There is no request for all topics, so that the
-    request limits the size of the response and its memory. Brokers since 2.3 return the principal's
-    operations on each topic (v8, KIP-430).
+    Without topics, only the brokers are requested. All topics can't be requested: the request must
+    limit the size of the response, and so the memory for it. Brokers since 2.3 also return the
+    operations that the principal may perform on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -102,7 +103,7 @@ class MetadataRequest:
     versions = metadata.VERSIONS
 
     def encode(self, version: int) -> Buffers:
-        """Encodes the body of the request, as :meth:`Request.encode` describes."""
+        """Encodes the body of the request. Implements :meth:`Request.encode`."""
         return metadata.MetadataRequest(
             topics=[metadata.MetadataRequestTopic(name=name) for name in self.topics],
             allow_auto_topic_creation=self.allow_auto_topic_creation,
@@ -110,16 +111,16 @@ class MetadataRequest:
         ).encode(version)
 
     def read(self, reader: WireReader, version: int) -> MetadataResponse:
-        """Reads the body of the response, as :meth:`Request.read` describes."""
+        """Reads the body of the response. Implements :meth:`Request.read`."""
         return read_metadata(reader, version, self.topics)
 
 
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
     """Reads a Metadata response, v4 to v13. ``requested`` are the topics of the request.
 
-    The result needs about 400 bytes of memory for each requested topic in the response, and at most
-    four times the size of the response for everything else. For the response of a real broker, the
-    whole result is smaller than the response.
+    The memory for the result is about 400 bytes for each requested topic in the response, and at
+    most four times the size of the response for everything else. With a real broker, the result
+    needs less memory than the response.
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
@@ -162,8 +163,9 @@ def _nodes(brokers: Sequence[MetadataResponseBroker]) -> Nodes:
 class _Topics:
     """Collects the topics of one response in columns.
 
-    ``_gaps`` is the number of missing partitions below the largest partition number of a topic.
-    They need memory, so their number must not be larger than the received bytes allow.
+    ``_gaps`` counts the partitions that the broker has left out below a topic's largest partition
+    number. Each gets an entry, which needs memory. So an error is raised if there are more of them
+    than the size of the response justifies.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")
@@ -216,7 +218,9 @@ class _Topics:
     def _in_order(
         self, rows: array[int], ids: array[int], in_sync: array[int], numbers: array[int]
     ) -> tuple[array[int], array[int], array[int]]:
-        """Sorts the columns by partition number, and adds entries for missing partitions."""
+        """Sorts the columns of a topic by partition number, and adds entries for the partitions
+        that are missing.
+        """
         count = max(numbers) + 1
         self._gaps += count - len(numbers)
         if self._gaps > self._most_gaps:

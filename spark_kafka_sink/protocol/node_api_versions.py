@@ -1,6 +1,6 @@
 """The API versions and features that a broker supports (Java's ``NodeApiVersions``).
 
-Owns: :class:`NodeApiVersions`. Never: the ApiVersions request and the time of its sending.
+Owns: :class:`NodeApiVersions`. Never: sending the ApiVersions request.
 """
 
 from __future__ import annotations
@@ -37,15 +37,14 @@ _CAME_WITH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NodeApiVersions:
-    """The API versions of a broker, without APIs that this client does not support.
+    """The API versions that a broker supports, for the APIs that this client uses.
 
-    ``finalized_features`` are the cluster's feature levels, and ``finalized_features_epoch`` is
-    their epoch. It is -1 if the broker reports no features.
+    ``finalized_features`` are the feature levels of the cluster, such as ``transaction.version``.
+    ``finalized_features_epoch`` is their epoch, or -1 if the broker returns no features.
 
-    The lowest version that a broker reports is not reliable. For example, brokers since 4.0 report
-    version 0 of Produce because of librdkafka, although they refuse versions below 3 (KAFKA-18659).
-    So :meth:`latest_usable` intersects the broker's range with the client's range, which has only
-    implemented versions.
+    The lowest version that a broker returns is not reliable. For example, brokers since 4.0 return
+    version 0 of Produce because of librdkafka, but refuse versions below 3 (KAFKA-18659). So
+    :meth:`latest_usable` uses only versions that this client implements.
     """
 
     api_versions: Mapping[int, VersionRange]
@@ -54,7 +53,9 @@ class NodeApiVersions:
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> NodeApiVersions:
-        """Builds the value. Raises MalformedError for versions that no broker offers."""
+        """Reads an ApiVersions response. Raises MalformedError for version ranges that no broker
+        sends.
+        """
         ranges = _ranges(response.api_keys)
         epoch, features = response.finalized_features_epoch, _levels(response.finalized_features)
         if epoch < 0:  # then the levels say nothing (ApiVersionsResponse.json)
@@ -63,12 +64,12 @@ class NodeApiVersions:
 
     @property
     def transaction_version(self) -> int:
-        """The cluster's level of ``transaction.version`` (KIP-890). From 2 on, transactions use
-        protocol 2 (TV2).
+        """The version of transactions to use with this broker (the feature ``transaction.version``,
+        KIP-890). From 2 on, transactions use protocol 2 (TV2).
 
-        It is 1 if the cluster has a higher level, but this broker, or a proxy before this broker,
-        does not support the requests of protocol 2. (librdkafka and franz-go do the same.) It is 0
-        if the broker reports no features: before Kafka 4.0, or with ApiVersions below v3.
+        It is 1 if the cluster has a higher level, but this broker, or a proxy in front of it, does
+        not support the requests of protocol 2. (librdkafka and franz-go do the same.) It is 0 if
+        the broker returns no features: before Kafka 4.0, or with ApiVersions below v3.
         """
         level = self.finalized_features.get("transaction.version", 0)
         if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):
@@ -80,8 +81,8 @@ class NodeApiVersions:
         return offered is not None and offered.max >= version
 
     def latest_usable(self, api_key: ApiKey, ours: VersionRange) -> int:
-        """The highest version that both sides support. Raises UnsupportedVersionError if there is
-        no common version.
+        """The highest version that both the broker and this client support. ``ours`` are the
+        client's versions. Raises UnsupportedVersionError if there is no such version.
         """
         theirs = self.api_versions.get(api_key)
         if theirs is None:
@@ -102,8 +103,8 @@ class NodeApiVersions:
 
 
 def _without(api_key: ApiKey) -> str:
-    """The hint for a broker that does not support an API. Such a broker may be another product than
-    Apache Kafka.
+    """The hint for the error about an API that the broker does not support. The server may be
+    another product than Apache Kafka.
     """
     if api_key is ApiKey.INIT_PRODUCER_ID:
         return (
@@ -116,7 +117,7 @@ def _without(api_key: ApiKey) -> str:
 
 
 def _ranges(keys: Iterable[ApiVersion]) -> dict[int, VersionRange]:
-    """The broker's versions of each API that this client supports."""
+    """The version range of each API, without the APIs that this client does not use."""
     ranges: dict[int, VersionRange] = {}
     for api in keys:
         if api.api_key not in _KNOWN_APIS:

@@ -1,10 +1,10 @@
 """The Produce request and its response, encoded and decoded without copying batches.
 
-Owns: the bytes around finished record batches (ProduceRequest v3 to v12) and the bounded decoder of
-the response. Never: the bytes of a batch, which are passed on unchanged.
+Owns: the bytes around complete record batches (ProduceRequest v3 to v12), and the decoder of the
+response, whose memory is limited. Never: the bytes of a batch, which are sent unchanged.
 
-The sender passes at most one batch for each partition. The encoded request is a list of buffers for
-``socket.sendmsg``, in which small buffers of this codec alternate with the buffers of batches.
+A request has at most one batch for each partition. The encoded request is a list of buffers for
+``socket.sendmsg``: a small buffer made here, the buffers of a batch, a small buffer, and so on.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 class PartitionProduceData(NamedTuple):
-    """A record batch for a partition. Its ``buffers`` are sent unchanged, and ``size`` is their
-    total size in bytes.
+    """The record batch to send to a partition. ``buffers`` are its bytes, and ``size`` is their
+    total size.
     """
 
     tp: TopicPartition
@@ -63,15 +63,17 @@ new_produce_data: Callable[[tuple[TopicPartition, Buffers, int]], PartitionProdu
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """A record that the broker refused. ``batch_index`` is the record's index in the batch."""
+    """A record that the broker has refused. ``batch_index`` is its index in the batch, from 0."""
 
     batch_index: int
     message: str | None
 
 
 class PartitionProduceResponse(NamedTuple):
-    """The response for one partition. ``leader`` is the node id and epoch of a new leader
-    (KIP-951), or None.
+    """The broker's response for one partition.
+
+    ``leader`` is the partition's new leader (node id and epoch, KIP-951), or None if the broker
+    returns none.
     """
 
     tp: TopicPartition
@@ -104,10 +106,9 @@ _new_response: Callable[
 
 @dataclass(frozen=True, slots=True)
 class ProduceResponse:
-    """The response to a Produce request, with an item for each partition of the request.
+    """The response to a Produce request. It has an item for each partition of the request.
 
-    ``node_endpoints`` are the addresses of new leaders (KIP-951). There are at most as many as
-    partitions.
+    ``node_endpoints`` are the addresses of new leaders (KIP-951), at most one for each partition.
     """
 
     partitions: tuple[PartitionProduceResponse, ...]
@@ -117,11 +118,12 @@ class ProduceResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRequest:
-    """A Produce request. ``acks`` is -1, 0 or 1. There is at most one batch for each partition.
+    """A Produce request, with at most one batch for each partition. ``acks`` is -1, 0 or 1.
 
-    Version 13, which has topic ids, is not used. With names, the sequence check of the broker
-    detects that a topic was created again. Every 4.x broker accepts version 12. For a transaction
-    of version 1, ``max_version`` is at most 11.
+    Version 13 is not used, because it identifies a topic by its id. If a topic is deleted and
+    created again, a request with its name reaches the new topic, where the broker's check of
+    sequence numbers detects that. Every 4.x broker accepts version 12. ``max_version`` is at most
+    11 for a transaction of version 1.
     """
 
     acks: int
@@ -138,13 +140,13 @@ class ProduceRequest:
         return VersionRange(self.min_version, self.max_version)
 
     def encode(self, version: int) -> Buffers:
-        """Encodes the request as a list of buffers: small buffers of this codec and the buffers of
-        the batches in turn.
+        """Encodes the request as a list of buffers. The buffers of the batches are in it without a
+        copy.
 
-        Topics are in the order of their first occurrence in ``data``, and the partitions of a topic
-        are in the order of ``data``. Raises IllegalStateError if a partition occurs twice, or if a
-        ``size`` is wrong. With either mistake, the broker would close the connection, or misread
-        all bytes after the mistake.
+        Topics are in the order in which they first occur in ``data``, and a topic's partitions in
+        the order of ``data``. Raises IllegalStateError if a partition occurs twice, or if a
+        ``size`` is wrong. Otherwise the broker would close the connection, or misread all bytes
+        after the mistake.
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -167,9 +169,9 @@ class ProduceRequest:
         return (_encode_flexible if version >= _FIRST_FLEXIBLE else _encode_classic)(self, topics)
 
     def read(self, reader: WireReader, version: int) -> ProduceResponse:
-        """Reads the response, which must have every partition of this request once and no other.
+        """Reads the response. It must have each partition of this request exactly once.
 
-        The memory that is allocated is limited by the size of this request and by the received
+        The memory for it is limited by the size of this request and by the number of received
         bytes.
         """
         _check_version(version)
@@ -186,7 +188,7 @@ def _check_version(version: int) -> None:
 def _encode_classic(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Encodes versions 3 to 8, with int16 lengths of strings, and int32 counts and sizes."""
+    """Encodes versions 3 to 8. They have int16 lengths of strings, and int32 counts and sizes."""
     out: list[Buffer] = []
     head = _classic_string(request.transactional_id)
     head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms) + _INT32.pack(len(topics))
@@ -205,8 +207,8 @@ def _encode_classic(
 def _encode_flexible(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Encodes versions 9 to 12, with tagged fields, and with compact lengths of strings, counts and
-    sizes. (A compact number is encoded as the number plus one.)
+    """Encodes versions 9 to 12. They have tagged fields, and compact lengths, counts and sizes: a
+    varint of the number plus one.
     """
     out: list[Buffer] = []
     head = _compact_string(request.transactional_id)
@@ -254,11 +256,11 @@ def _compact_string(text: str | None) -> bytes:
 
 
 class _ResponseDecoder:
-    """Reads a response and matches it with its request.
+    """Reads a response, and checks that it has each partition of its request exactly once.
 
-    ``_requested`` has the requested partitions that have no response yet. Each response removes its
-    partition. So a duplicate is detected, and the partitions that remain at the end are missing in
-    the response. ``_surplus`` has partitions that were not requested, which are dropped.
+    ``_requested`` are the partitions of the request that were not read yet. So a partition that
+    occurs twice is detected, and at the end the missing partitions are left. ``_surplus`` are
+    partitions that were not requested. They are dropped.
     """
 
     __slots__ = (

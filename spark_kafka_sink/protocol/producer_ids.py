@@ -1,4 +1,4 @@
-"""The producer identity of a transaction, as values that tasks, driver and brokers exchange.
+"""The identity of a producer and of its transaction, which tasks, driver and brokers exchange.
 
 Owns: a producer id with its epoch, and a prepared transaction. Never: a producer's state
 (``producer/transaction``), a request.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer id with its epoch. It is (-1, -1) if there is no producer id."""
+    """A producer id and its epoch. (-1, -1) means that there is no producer id."""
 
     producer_id: int
     epoch: int
@@ -26,10 +26,11 @@ NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """The data that any process needs to commit or abort a transaction, over any connection.
+    """The values that identify a transaction. With them, any process can commit or abort it.
     Picklable.
 
-    ``transaction_version`` (1 or 2) determines the version of the EndTxn request, also for a retry.
+    ``transaction_version`` (1 or 2) is the version with which it was written (KIP-890). It
+    determines the version of the EndTxn request.
     """
 
     transactional_id: str

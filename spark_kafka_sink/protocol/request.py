@@ -1,10 +1,9 @@
-"""The interface between the code that creates requests and the network client.
+"""The interface of a request to the network client, which sends it.
 
-Owns: :class:`Request`, the interface of any request to the network; :class:`ApiKey`. Never: bytes
-on a wire.
+Owns: :class:`Request`, which every request implements; :class:`ApiKey`. Never: bytes on a wire.
 
-A request object has no version. ``NetworkClient`` chooses the newest version that is in
-:attr:`Request.versions` and that the broker supports. Then it calls ``encode``, and later
+A request object has no version. ``NetworkClient`` chooses the newest version that the broker
+supports and that is in :attr:`Request.versions`. It passes this version to ``encode``, and later to
 ``answers.decode`` for the response.
 """
 
@@ -25,7 +24,7 @@ Buffers = Sequence[Buffer]
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers of the APIs that this client uses."""
+    """Kafka's numbers of the APIs that this client sends requests of."""
 
     PRODUCE = 0
     FETCH = 1
@@ -62,28 +61,26 @@ ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
 class Request(Protocol[ResponseT_co]):
-    """A request of one API, before a version is chosen."""
+    """A request of one API. Its version is chosen when it is sent."""
 
     @property
     def api_key(self) -> ApiKey: ...
 
     @property
     def versions(self) -> VersionRange:
-        """The versions in which this request may be sent. They are a subset of the implemented
-        versions.
-        """
+        """The versions in which this request may be sent."""
         ...
 
     def encode(self, version: int) -> Buffers:
-        """Encodes the body in ``version``, without header and length.
+        """Encodes the body of the request in ``version``, without header and length.
 
-        Raises UnsupportedVersionError if a field is set that this version does not have.
+        Raises UnsupportedVersionError if the request uses a field that this version does not have.
         """
         ...
 
     def read(self, reader: WireReader, version: int) -> ResponseT_co:
-        """Reads the response's body (after its header), for ``answers.decode``. Raises the errors
-        of the reader.
+        """Reads the body of the response. Called by ``answers.decode``, and raises the errors of
+        ``reader``.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Requests for topics and configs: CreateTopics and DescribeConfigs.
 
-Owns: the fields of both requests, the versions of CreateTopics that support a broker's defaults,
-and the values of a response. Never: the sending, and the choice of the broker
+Owns: the fields of both requests, the lowest version of CreateTopics that accepts a broker's
+defaults, and reading the values of a response. Never: sending them, and the choice of the broker
 (``admin/admin_client.py``).
 """
 
@@ -36,8 +36,8 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. The number -1 stands for the broker's default, which brokers support since
-    Kafka 2.4 (v4 of the request).
+    """A topic to create. -1 partitions or replicas means the broker's default (brokers since 2.4,
+    v4 of the request).
     """
 
     name: str
@@ -51,12 +51,12 @@ def describe_configs(
     resources: Iterable[str],
     names: Collection[str] | None = None,
 ) -> DescribeConfigsRequest:
-    """The request for the configs of topics or of a broker. For topics, ``resources`` are names,
-    and any broker may get the request. For a broker, ``resources`` is its id, and this broker must
-    get the request.
+    """Creates the request for the configs of topics or of a broker.
 
-    If ``names`` is None, all configs are requested. The broker silently omits unknown names. The
-    principal needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker's configs.
+    For topics, ``resources`` are their names, and the request may be sent to any broker. For a
+    broker, ``resources`` is its id, and the request must be sent to that broker. If ``names`` is
+    None, all configs are requested. The broker leaves out names that do not exist. The principal
+    needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker's configs.
     """
     return DescribeConfigsRequest(
         resources=[
@@ -71,8 +71,8 @@ def describe_configs(
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
-    """The values in a DescribeConfigs response by config name, including defaults. Empty after an
-    error.
+    """Reads the values in a DescribeConfigs response, by config name, including defaults. Empty if
+    the response has an error.
 
     A value is None if the config is not set, or if it is a secret.
     """
@@ -84,8 +84,8 @@ def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
 def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
 ) -> CreateTopicsRequest:
-    """The request to create ``topics``. The broker answers when all brokers know the topics, or
-    when ``timeout_ms`` is over.
+    """Creates the request to create ``topics``. The broker responds when all brokers have the
+    topics in their metadata, or after ``timeout_ms``.
     """
     defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
     return CreateTopicsRequest(

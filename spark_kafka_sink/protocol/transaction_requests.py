@@ -1,7 +1,8 @@
-"""The requests for transactions: by a task's producer, by the driver, and by an operator.
+"""The requests for transactions, which a task's producer, the driver or an operator's command
+sends.
 
-Owns: the fields of these requests, and their allowed versions where ``protocol/messages/`` can
-encode more. Never: the sending and its time (``producer/transaction/``,
+Owns: the fields of these requests; their allowed versions, if these are fewer than
+``protocol/messages/`` can encode. Never: sending them (``producer/transaction/``,
 ``admin/transaction_client.py``).
 """
 
@@ -28,7 +29,7 @@ from spark_kafka_sink.protocol.request import VersionRange
 
 
 class CoordinatorType(IntEnum):
-    """The kind of a key that has a coordinator (FindCoordinatorRequest's key type, KIP-98)."""
+    """The kind of the keys in a FindCoordinator request (its field ``key_type``, KIP-98)."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -37,9 +38,10 @@ class CoordinatorType(IntEnum):
 def find_coordinator(
     keys: Sequence[str], key_type: CoordinatorType = CoordinatorType.TRANSACTION
 ) -> FindCoordinatorRequest:
-    """The request for the coordinators of ``keys``: transactional ids, or consumer groups.
+    """Creates the request for the coordinators of ``keys``, which are transactional ids or consumer
+    groups.
 
-    Several keys in one request need brokers since 3.0 (v4, KIP-699).
+    More than one key in a request needs brokers since 3.0 (v4, KIP-699).
     """
     return FindCoordinatorRequest(
         key=keys[0],
@@ -54,8 +56,11 @@ def init_producer_id(
     timeout_ms: int,
     current: ProducerIdAndEpoch = NO_PRODUCER_ID,
 ) -> InitProducerIdRequest:
-    """The request for a producer id. If ``current`` is a producer id, the request raises the epoch
-    of this id (v3, KIP-360).
+    """Creates the InitProducerId request, for a new producer or a new epoch.
+
+    With ``current``, the broker raises the epoch only if that is still the newest producer id and
+    epoch (v3, KIP-360). Without it, the broker raises the epoch in any case, and so fences an
+    earlier producer with this transactional id.
     """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -68,11 +73,11 @@ def init_producer_id(
 def add_partitions_to_txn(
     transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """The request that adds ``partitions`` to the open transaction. If no transaction is open, it
-    opens a transaction with these partitions.
+    """Creates the request that adds ``partitions`` to the producer's open transaction. If no
+    transaction is open, it opens one.
 
-    The request is only for transactions of version 1. With version 2, the leader of a partition
-    adds the partition (KIP-890).
+    Only transactions of version 1 need it. With version 2, the leader of a partition adds the
+    partition itself, when it gets the first batch (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -86,7 +91,7 @@ def add_partitions_to_txn(
 
 
 def end_txn(transaction: PreparedTransaction, *, committed: bool) -> EndTxnRequest:
-    """The request that commits or aborts ``transaction``."""
+    """Creates the EndTxn request for ``transaction``: commit if ``committed``, otherwise abort."""
     return EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
@@ -103,17 +108,17 @@ def list_transactions(
     min_duration_ms: int | None = None,
     prefix: str = "",
 ) -> ListTransactionsRequest:
-    """The request for the transactions that one broker coordinates. A caller must send it to every
-    broker.
+    """Creates the request for the transactions of one coordinator. A caller that wants all
+    transactions must send it to every broker.
 
-    The broker silently omits ids that the principal may not describe. While any of its coordinator
-    partitions is loading, the broker returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
+    Only transactions that pass all given filters are listed. Brokers since 4.1 filter by ``prefix``
+    (v2, KIP-1152); with older brokers, the caller must filter the response. ``min_duration_ms``
+    needs brokers since 3.8 (v1, KIP-994). An id that never opened a transaction counts as very old
+    for this filter, so ``states`` should be given as well. ``states`` and ``producer_ids`` are the
+    request's fields.
 
-    A transaction is listed if it passes all filters. Brokers since 4.1 (v2, KIP-1152) filter by
-    ``prefix``. For older brokers, the client filters the response. ``min_duration_ms`` needs
-    brokers since 3.8 (v1, KIP-994). For this filter, an id that never opened a transaction counts
-    as very old, so set ``states`` as well. (The other parameters have the names of the request's
-    fields.)
+    The broker leaves out ids that the principal may not describe. While one of its coordinator
+    partitions is loading, it returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
     """
     return ListTransactionsRequest(
         state_filters=list(states),
@@ -125,7 +130,7 @@ def list_transactions(
 
 
 def _pattern_of(prefix: str) -> str:
-    """The regular expression (RE2) that matches only ids beginning with ``prefix``."""
+    """A regular expression (RE2) that matches exactly the ids that begin with ``prefix``."""
     # A backslash before a letter or digit would mean something; before anything else in ASCII it
     # takes the meaning away.
     quoted = "".join(f"\\{c}" if c.isascii() and not c.isalnum() else c for c in prefix)
@@ -133,20 +138,19 @@ def _pattern_of(prefix: str) -> str:
 
 
 def versions_of(transaction_version: int) -> VersionRange:
-    """The versions of EndTxn and of TxnOffsetCommit for a transaction of version
-    ``transaction_version``.
+    """The versions of EndTxn and TxnOffsetCommit that are allowed for a transaction of this version
+    (1 or 2, KIP-890).
 
-    The broker handles these requests by the rules of the request's version, not by the cluster's
-    current version. So the request's version must fit the version with which the transaction was
-    written. For example, if EndTxn v4 ends a transaction of version 2 again, the broker reports the
-    producer as fenced, although the transaction was committed. For a transaction of version 2,
-    TxnOffsetCommit v5 adds the group to the transaction, which lower versions do not do.
+    The broker applies the rules for the version of the request, even if the transaction was written
+    with another version. So both must fit. For example, if EndTxn v4 is sent again for a
+    transaction of version 2, the broker returns PRODUCER_FENCED, although the transaction was
+    committed. And only TxnOffsetCommit v5 adds the group to a transaction of version 2.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Groups ``partitions`` by topic. Returns the partition numbers of each topic."""
+    """Groups partitions by topic: ``{"orders": [0, 3]}``."""
     topics: dict[str, list[int]] = {}
     for tp in dict.fromkeys(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)

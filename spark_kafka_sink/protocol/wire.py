@@ -1,15 +1,18 @@
-"""Reads a broker's bytes with bounded memory: the primitives of every decoder of ``protocol``.
+"""Reads the bytes of a broker's response with limited memory. All decoders of ``protocol`` use this
+module.
 
-Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which turns every error in the
-bytes into a RemoteProtocolError. Never: the meaning of a field.
+Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which converts every error in
+the bytes to a RemoteProtocolError. Never: the meaning of a field.
 
-Memory is only allocated for bytes that have arrived, and decoding takes a time that is linear in
-these bytes. A Python object is larger than its bytes in a response: 300 bytes instead of 18 in the
-worst case. So an array is kept as bytes, and its items are created one by one during iteration.
+Memory is allocated only for bytes that have arrived, and the time for decoding is proportional to
+their number. A Python object needs more memory than its bytes in a response, in the worst case 300
+bytes instead of 18. So an array is kept as bytes, and its items are created one by one when they
+are read.
 
-A response is kept as columns or as bytes, and items that were not requested are not kept. So a
-response needs at most four times its own size, 64 KiB, and some memory for each item of the request
-(``tests/protocol/test_hostile_answers.py``; the decoders alone, ``test_generated_messages.py``).
+Responses are kept as columns or as bytes, and items that were not requested are dropped. So a
+response needs at most four times its own size, plus 64 KiB, plus some memory for each item of the
+request. Tests measure this (``tests/protocol/test_hostile_answers.py``; for the decoders alone,
+``test_generated_messages.py``).
 """
 
 from __future__ import annotations
@@ -54,19 +57,24 @@ _LONGEST_HOST: Final = 255
 
 
 class MalformedError(Exception):
-    """An error in a response, without any of its bytes. Internal to ``protocol``."""
+    """The bytes of a response are malformed. The message contains none of them. Internal to
+    ``protocol``.
+    """
 
 
 def error_of(code: int) -> ErrorCode:
-    """The ErrorCode member for ``code``. UNKNOWN_SERVER_ERROR if the number is unknown."""
+    """The ErrorCode for a number in a response. UNKNOWN_SERVER_ERROR if this package does not have
+    the number.
+    """
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class WireReader:
-    """A cursor over one response. Flexible versions have compact lengths and tagged fields.
+    """Reads the fields of one response, one after another.
 
-    Every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError if the bytes
-    end early or break a rule. :func:`decoding` converts these errors.
+    Flexible versions have compact lengths and tagged fields. If the bytes end too early or break a
+    rule, every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError.
+    :func:`decoding` converts these errors.
     """
 
     __slots__ = ("_end", "_ends", "data", "flexible", "position")
@@ -87,7 +95,7 @@ class WireReader:
         self._ends = {} if ends is None else ends
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Reads consecutive fixed-size integers."""
+        """Reads several integers of fixed sizes."""
         values: tuple[int, ...] = layout.unpack_from(self.data, self.position)
         self.position += layout.size
         return values
@@ -113,7 +121,7 @@ class WireReader:
         return bytes(self.data[start : self.position])
 
     def skip(self, size: int) -> None:
-        """Moves the cursor over the next ``size`` bytes."""
+        """Skips the next ``size`` bytes."""
         end = self.position + size
         if not self.position <= end <= self._end:
             raise MalformedError("a field is longer than the answer")
@@ -176,15 +184,15 @@ class WireReader:
             raise MalformedError("a string's length is negative")
 
     def view(self) -> memoryview:
-        """Reads a field of bytes or records, without a copy, as a view of the response. Null counts
-        as empty.
+        """Reads a field of type bytes or records, as a view of the response without a copy. Null
+        becomes empty.
         """
         start = self._skip_bytes()
         return memoryview(self.data)[start : self.position]
 
     def byte_string(self) -> bytes:
-        """Reads a field of bytes. Null counts as empty, because some brokers send null with an
-        error.
+        """Reads a field of type bytes. Null becomes empty, because some brokers send null together
+        with an error.
         """
         start = self._skip_bytes()
         return bytes(self.data[start : self.position])
@@ -193,9 +201,7 @@ class WireReader:
         self._skip_bytes()
 
     def _skip_bytes(self) -> int:
-        """Moves the cursor over a field of bytes. Returns the position of the first byte of its
-        content.
-        """
+        """Skips a field of type bytes. Returns the position at which its content begins."""
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if size < -1:
             raise MalformedError("a size of bytes is negative")
@@ -210,7 +216,11 @@ class WireReader:
         skip: Callable[[WireReader, int], object],
         version: int,
     ) -> WireArray[T]:
-        """Reads an array of structs, which is kept as bytes, and moves the cursor to its end."""
+        """Reads an array of structs. The array is kept as bytes: here its items are only skipped.
+
+        ``read`` creates an item, and ``skip`` skips an item. ``smallest_item`` is the smallest size
+        of an item in bytes.
+        """
         count = self.count(smallest_item)
         start = self.position
         self._skip_items(count, skip, version)
@@ -241,10 +251,10 @@ class WireReader:
         return self.structs(1, _read_string, _skip_string, 0)
 
     def count(self, smallest_item: int) -> int:
-        """Reads the count of an array. Raises an error if the remaining bytes can't hold that many
-        items.
+        """Reads the number of items of an array. Raises an error if the remaining bytes are too few
+        for so many items of at least ``smallest_item`` bytes.
 
-        A null array counts as empty, because no caller needs the difference.
+        A null array becomes 0, because no caller needs the difference.
         """
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < 0:
@@ -256,8 +266,8 @@ class WireReader:
         return count
 
     def int32_array(self) -> array[int]:
-        """Reads an array of int32 into an ``array``, which takes four bytes for each number. (A
-        tuple would take 36 bytes.)
+        """Reads an array of int32 into an ``array`` with four bytes for each number. (A tuple would
+        need 36 bytes for each.)
         """
         if self.flexible and (length := self.data[self.position]) <= _FEW:
             # A count is encoded plus one; 0 is null. One byte is by far the most common.
@@ -281,12 +291,11 @@ class WireReader:
         self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
-        """Yields each tag. The cursor is then on the tag's value. If the caller does not read the
-        value, it is skipped.
+        """Yields the tag of each tagged field. The caller may then read the field's value. If it
+        does not, the value is skipped.
 
-        Tags must be in ascending order (KIP-482), so that no tag occurs twice. A value that the
-        caller reads must have exactly the size of its field. Yields nothing in versions that are
-        not flexible.
+        Raises an error if tags are not in ascending order (KIP-482), or if the caller reads more or
+        fewer bytes than the field has. Yields nothing in versions that are not flexible.
         """
         if not self.flexible:
             return
@@ -316,7 +325,7 @@ class WireReader:
                 pass
 
     def finish(self) -> None:
-        """Raises an error if bytes are left over."""
+        """Raises an error if the response has more bytes."""
         if self.position != self._end:
             raise MalformedError("bytes are left over after the answer")
 
@@ -330,14 +339,12 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 
 
 class WireArray(Sequence[T_co]):
-    """An array of a response, which is kept as its bytes. An item is created each time when it is
-    read.
+    """An array of a response that is kept as bytes. An item is created each time it is read.
 
-    ``read`` creates the item at a reader's cursor. The bytes contain ``count`` items, but an item
-    may still be malformed (such as a string that is not UTF-8). So iteration may raise the errors
-    of a reader, and must run inside :func:`decoding`. The result of :meth:`checked` may also be
-    used elsewhere. ``array[i]`` reads all items before ``i``, so use iteration to read more than
-    one item.
+    ``read`` creates an item from a reader. The bytes contain ``count`` items, but an item may still
+    be malformed, such as a string that is not UTF-8. So iterating may raise the errors of a reader,
+    and must happen inside of :func:`decoding`. The result of :meth:`checked` can be used anywhere.
+    ``array[i]`` first reads all items before ``i``, so iterate to read more than one item.
     """
 
     __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
@@ -364,10 +371,11 @@ class WireArray(Sequence[T_co]):
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
     ) -> Sequence[U]:
-        """Calls ``of`` for each item. Returns the results for which ``keep`` returns True.
+        """Converts each item with ``of``. Returns the results for which ``keep`` is true, as a
+        sequence.
 
-        Every item is decoded once here, so that errors are raised now. When the results are read
-        later, they are created again from a copy of the items' bytes.
+        Every item is decoded once here, so that errors are raised here. The results are not kept as
+        objects: they are created again from the items' bytes when they are read.
         """
         read, version = self._read, self._version
 
@@ -438,12 +446,12 @@ def decoding(
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """Decodes the response ``body`` with ``read``, and returns the result. Raises only
-    RemoteProtocolError.
+    """Decodes a response with ``read``, and returns the result. Raises only RemoteProtocolError.
 
-    With ``whole``, it is an error if ``read`` leaves bytes over. The error names ``api`` and
-    version, and never shows the bytes. It is raised outside of the except clause, so that no
-    traceback keeps the bytes.
+    ``body`` are the bytes of the response. With ``whole``, it is an error if ``read`` does not read
+    all of them. The error has the names of API and version, and none of the bytes. It is raised
+    outside of the ``except`` clause, because its traceback would otherwise keep the bytes in
+    memory.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)
@@ -466,8 +474,8 @@ def decoding(
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None) -> Node:
-    """Creates the node for a broker in a response. Raises MalformedError for an invalid id, host or
-    port.
+    """Creates a node from the fields of a response. Raises MalformedError if id, host or port are
+    invalid.
     """
     if node_id < 0:
         raise MalformedError(f"a broker has the negative id {node_id}")

@@ -1,7 +1,7 @@
-"""Writes the body of a request. Every encoder of ``protocol/messages/`` uses this module.
+"""Writes the body of a request. All encoders of ``protocol/messages/`` use this module.
 
-Owns: :class:`WireWriter`. Never: the meaning of a field. Produce has another writer
-(``protocol/produce.py``), which does not copy the buffers of the batches.
+Owns: :class:`WireWriter`. Never: the meaning of a field. The Produce request is written by
+``protocol/produce.py``, which does not copy the buffers of the batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _NO_TAGGED_FIELDS: Final = b"\x00"
 
 
 class WireWriter:
-    """Collects the bytes of one body. Flexible versions have compact lengths and tagged fields."""
+    """Writes the fields of one body, one after another. Flexible versions have compact lengths and
+    tagged fields.
+    """
 
     __slots__ = ("_data", "_flexible")
 
@@ -31,11 +33,11 @@ class WireWriter:
         self._flexible = flexible
 
     def body(self) -> bytes:
-        """The written bytes."""
+        """The bytes written so far."""
         return bytes(self._data)
 
     def pack(self, layout: struct.Struct, *values: int) -> None:
-        """Writes consecutive fixed-size numbers."""
+        """Writes several numbers of fixed sizes."""
         self._data += layout.pack(*values)
 
     def uuid(self, value: bytes) -> None:
@@ -43,8 +45,8 @@ class WireWriter:
         self._data += value
 
     def string(self, text: str | None, *, nullable: bool = False) -> None:
-        """Writes a string. Raises IllegalStateError if the protocol can't encode it, because it is
-        too long or null.
+        """Writes a string. Raises IllegalStateError if it is too long, or if it is None and not
+        ``nullable``.
         """
         if text is None:
             if not nullable:
@@ -62,7 +64,9 @@ class WireWriter:
         self._data += raw
 
     def topic_name(self, name: str | None, *, nullable: bool = False) -> None:
-        """Writes a topic's name. Raises InvalidTopicError if the protocol can't encode it."""
+        """Writes the name of a topic. Raises InvalidTopicError if it is too long for the protocol,
+        or can't be encoded as UTF-8.
+        """
         self.string(None if name is None else topic_name(name), nullable=nullable)
 
     def topic_names(self, names: Sequence[str]) -> None:
@@ -73,14 +77,16 @@ class WireWriter:
         self._data += value
 
     def count(self, count: int | None) -> None:
-        """Writes the count of an array, or the size of bytes. None stands for a null array."""
+        """Writes the number of items of an array, or the size of a byte string. None means a null
+        array.
+        """
         if self._flexible:
             self._unsigned_varint(0 if count is None else count + 1)
         else:
             self._data += (-1 if count is None else count).to_bytes(4, "big", signed=True)
 
     def strings(self, values: Sequence[str] | None) -> None:
-        """Writes an array of strings. None stands for a null array."""
+        """Writes an array of strings. None means a null array."""
         self.count(None if values is None else len(values))
         for value in values or ():
             self.string(value)
@@ -106,7 +112,7 @@ class WireWriter:
 
 
 def topic_name(name: str) -> str:
-    """Returns ``name`` if it can be encoded. The broker decides whether the name is legal."""
+    """Returns ``name`` if it can be encoded. Whether the name is legal is checked by the broker."""
     try:
         size = len(name.encode())
         what = f"is {size} bytes long" if size > _LONGEST_STRING else None
@@ -121,7 +127,9 @@ def topic_name(name: str) -> str:
 
 
 def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionError:
-    """Creates the error for fields that are set although ``version`` does not have them."""
+    """Creates the error for fields of a request that are set, although ``version`` does not have
+    them.
+    """
     return UnsupportedVersionError(
         f"{api} v{version} has no place for {' or '.join(fields)}",
         hint="a newer version of it has, and newer brokers have that version",
