@@ -1,12 +1,13 @@
-"""Every option: its name, type, rule and default; and the parsing of given options.
+"""Every option, with its name, type, rule and default; and the code that reads a user's options.
 
 Owns: the parsing of an option map into the two values ``producer_config.ProducerConfig`` and
 ``sink_config.SinkConfig``. Never: a clock, a connection; a file, except for ``configFile`` and
 files that a reference names.
 
-In the order of use: ``option`` (one option and its rule), ``option_table`` (all options, with
-``named_columns``), ``names`` (the user's options), ``cross_checks`` (combinations of the producer's
-options), ``sink_checks`` (combinations of the sink's), ``logins`` (settings of TLS and SASL),
-``schema_options`` (options of formats with a schema), ``parsing`` (all steps in order; the
-results are ``producer_config`` and ``sink_config``).
+``option`` is the definition of one option, ``option_table`` defines all options, and
+``named_columns`` the options that name columns. ``names`` checks the names that a user has set.
+``cross_checks`` checks the combinations of producer options, and ``sink_checks`` those of sink
+options. ``logins`` reads the options of TLS and SASL, and ``schema_options`` the options of formats
+with a schema. ``parsing`` calls all of these in order. Its results are ``producer_config`` and
+``sink_config``.
 """

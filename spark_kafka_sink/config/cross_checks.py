@@ -1,6 +1,6 @@
-"""Java's cross-checks of several options of a producer, with Java's messages.
+"""Checks that producer options fit together, with the same checks and messages as Java's producer.
 
-Owns: reading each given option, and the checks of combinations. Never: the owner of a name
+Owns: reading the value of each option, and the checks of combinations. Never: the checks of names
 (``given_options``), the resulting configuration (``parsing``), a log line, a clock, an environment
 variable.
 """
@@ -119,8 +119,8 @@ _TRANSACTIONS = (
 
 
 def _some_suites_of_tls_1_3(values: Values) -> bool:
-    """Whether the options name some, but not all, cipher suites of TLS 1.3. Python's ssl can only
-    enable or disable all of these suites together.
+    """Whether ``ssl.cipher.suites`` has some cipher suites of TLS 1.3, but not all. Python's ssl
+    can only enable all of them or none.
     """
     named = {one.upper() for one in values["ssl.cipher.suites"] or ()}
     return bool(TLS_1_3_SUITES & named) and not named >= TLS_1_3_SUITES
@@ -156,11 +156,12 @@ _SIZES = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedOptions:
-    """The producer's options after all checks, by Java's names.
+    """The producer options after all checks, by Java's names.
 
-    ``given`` has the options that the user set, and ``values`` the effective value of every option.
-    ``servers`` are the bootstrap servers as pairs of host and port. If another option switches
-    idempotence off, ``idempotence_off`` is a text that names it, such as "retries is set to 0".
+    ``given`` has the options that the user has set, and ``values`` the effective values of all
+    options. ``servers`` are the bootstrap servers as pairs of host and port, such as ``("broker1",
+    9092)``. If an option switches idempotence off, ``idempotence_off`` is a text with its name,
+    such as "retries is set to 0". Otherwise it is None.
     """
 
     given: Mapping[str, Given]
@@ -173,17 +174,19 @@ class CheckedOptions:
 def check_producer_options(
     given: Mapping[str, Given], prefix: str, *, exactly_once: bool = False
 ) -> CheckedOptions:
-    """Reads the value of every producer option, and checks the options together.
+    """Reads the values of all producer options, and checks the options together.
 
-    ``given`` are the user's options by Java's names, and ``prefix`` is written before these names
-    in messages: ``kafka.`` for the sink. ``exactly_once`` is true if the sink writes transactions.
-    Raises ConfigError with Java's message for a wrong value or a wrong combination.
+    ``given`` are the options that the user has set, by Java's names. ``prefix`` is the prefix of
+    these names in messages: ``kafka.`` for a write. ``exactly_once`` is true if the sink writes
+    transactions. Raises ConfigError with Java's message for a wrong value or a wrong combination.
     """
     return _Checks(given, prefix, exactly_once=exactly_once).run()
 
 
 class _Checks:
-    """One run of all checks: each step may change ``values``, and may add to ``warnings``."""
+    """Performs the checks, one after another. Each check may change ``values`` and add to
+    ``warnings``.
+    """
 
     def __init__(self, given: Mapping[str, Given], prefix: str, *, exactly_once: bool) -> None:
         self.given = given
@@ -194,7 +197,9 @@ class _Checks:
         self.idempotence_off: str | None = None
 
     def run(self) -> CheckedOptions:
-        """Reads each option's value, then checks the combinations in Java's order."""
+        """Reads the value of each option, then checks the combinations in the same order as
+        Java.
+        """
         self._read_values()
         self._check_times()
         self._check_guarantee()
@@ -211,7 +216,7 @@ class _Checks:
         )
 
     def _read_values(self) -> None:
-        """Gives every option its value: the user's, or the default."""
+        """Sets the value of every option: the user's value, or the default."""
         for name, option in PRODUCER_OPTIONS.items():
             given = self.given.get(name)
             if given is None:
@@ -229,8 +234,8 @@ class _Checks:
         self.values["exactly.once"] = self.exactly_once
 
     def spelled(self, name: str) -> str:
-        """The option's name as the user wrote it. If the option comes from a file, the text also
-        names the file.
+        """The option's name for a message, with the prefix that users write. If the option comes
+        from a file, the name as in the file, and the file's name.
         """
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name
@@ -246,11 +251,10 @@ class _Checks:
         self.warnings.append(replace(given, name=self.prefix + name).no_effect(why))
 
     def _check_times(self) -> None:
-        """Checks timeouts and backoffs together.
+        """Checks timeouts and backoffs against each other, and corrects them as Java does.
 
-        Does the same as KafkaProducer.configureDeliveryTimeout, and as
-        CommonClientConfigs.warnDisablingExponentialBackoff and postProcessReconnectBackoff, in
-        Java.
+        The Java methods are KafkaProducer.configureDeliveryTimeout and, in CommonClientConfigs,
+        warnDisablingExponentialBackoff and postProcessReconnectBackoff.
         """
         values = self.values
         values["linger.ms"] = min(values["linger.ms"], INT_MAX)
@@ -265,8 +269,8 @@ class _Checks:
             values[limit] = values[base]
 
     def _check_guarantee(self) -> None:
-        """Checks the options of idempotence and of transactions (Java's
-        ProducerConfig.postProcessAndValidateIdempotenceConfigs).
+        """Checks the options of idempotence and of transactions, as Java's
+        ProducerConfig.postProcessAndValidateIdempotenceConfigs does.
         """
         idempotent, acks = self.values["enable.idempotence"], self.values["acks"]
         if idempotent:
@@ -323,8 +327,11 @@ class _Checks:
         )
 
     def _check_sasl(self, protocol: str) -> None:
-        """Checks the ``sasl.`` options, to find mistakes before a task starts. Each producer later
-        reads these options again, with the values of the secrets.
+        """Checks the ``sasl.`` options on the driver, so that mistakes are found before a task
+        starts.
+
+        References to secrets are not looked up here. Each producer reads these options again, with
+        the secrets.
         """
         self._look_at(_NO_MECHANISM)
         mechanism: str | None = self.values["sasl.mechanism"]
@@ -355,8 +362,8 @@ class _Checks:
             self.warnings.append(one.no_effect(why))
 
     def _spell(self, found: re.Match[str]) -> str:
-        """Adds the prefix ``kafka.`` to an option name in a message. Leaves the name unchanged if
-        the user has set the option in a file.
+        """Replaces an option name in a message by the name that the user writes, with the prefix
+        ``kafka.``. An option from a file keeps its name, because files have no prefix.
         """
         where = self.given.get(found[0]) or self.given.get("sasl.mechanism")
         is_ours = found[0] in PRODUCER_OPTIONS and not (where and where.where)
@@ -376,14 +383,16 @@ class _Checks:
             )
 
     def _content(self, name: str) -> OptionValue:
-        """The value of an option. For a secret in the configFile, this is the secret itself and not
-        the reference to its line.
+        """The value of an option. For a secret in the ``configFile``, ``values`` has only a
+        reference to its line. This function then returns the secret itself.
         """
         content = self.given[name].content
         return self.values[name] if content is None else content
 
     def _refuse_what_spark_shows(self) -> None:
-        """Raises ConfigError for an inline secret that Spark's redaction does not hide."""
+        """Raises ConfigError if an option contains a secret as plain text, and Spark would show it
+        in plans and event logs, because it does not match Spark's redaction pattern.
+        """
         if not self.prefix:
             return
         for name in NOT_HIDDEN_BY_SPARK:
@@ -419,7 +428,7 @@ class _Checks:
         self.values["batch.size"] = max(1, room)
 
     def _bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
-        """The pairs of host and port in bootstrap.servers, each once."""
+        """The pairs of host and port in bootstrap.servers, without duplicates."""
         items = self.values["bootstrap.servers"]
         servers = parse_bootstrap_servers(items, self.values["security.protocol"], self.prefix)
         if len(servers) < len(items):

@@ -1,4 +1,5 @@
-"""Makes the configuration of a write or of a producer from the options that a user gave.
+"""Creates the configuration of a write, or of a producer without Spark, from the options that a
+user has set.
 
 Owns: the order of the steps (read the values, apply the defaults that depend on other options,
 check the combinations, build the configuration), and the effective delivery guarantee. Never: the
@@ -6,7 +7,7 @@ names of options (``names``), the rule or the default of one option (``option_ta
 themselves (``sink_checks``, ``cross_checks``, ``schema_options``), a log line, a clock, an
 environment variable.
 
-Only the driver and the ``KafkaProducer`` of a user import this module; tasks unpickle the results.
+Only the driver and a user's ``KafkaProducer`` import this module. Tasks unpickle its results.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _FINGERPRINT_LENGTH: Final = 16
 
 
 def parse_sink_config(options: Mapping[str, object]) -> SinkConfig:
-    """Parses the option map that Spark passes to a data source, and its ``configFile``.
+    """Parses the options of a write, as Spark passes them to a data source, and its ``configFile``.
 
     Raises only ConfigError.
     """
@@ -66,9 +67,10 @@ def parse_sink_config(options: Mapping[str, object]) -> SinkConfig:
 
 
 def sink_config_of(given: GivenOptions) -> SinkConfig:
-    """The configuration of a write with the options ``given``, whose names are already checked.
+    """Creates the configuration of a write. The names of the options in ``given`` are already
+    checked.
 
-    Raises ConfigError for the first wrong option or the first wrong combination.
+    Raises ConfigError for the first wrong value or wrong combination.
     """
     read = {
         name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
@@ -115,10 +117,10 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
 
 
 def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
-    """Reads options by Java's names, without the prefix ``kafka.`` and in any case, and the lines
-    of ``configFile`` if it is given.
+    """Parses the options of a producer without Spark, and its ``configFile``.
 
-    A value is a text, or already has the option's type. Raises only ConfigError.
+    The names are Java's, without the prefix ``kafka.`` and in any case. A value is text, or has the
+    option's type already. Raises only ConfigError.
     """
     given = given_options(options, "")
     if _BOOTSTRAP not in given.producer:
@@ -135,9 +137,8 @@ def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
 
 
 def _with_defaults(own: Mapping[str, Any]) -> dict[str, Any]:
-    """The effective value of every option of the sink.
-
-    The default of jsonIgnoreNullFields depends on two other options.
+    """The effective value of every sink option: the user's value (``own``) or the default. The
+    default of jsonIgnoreNullFields depends on other options.
     """
     options: dict[str, Any] = {n: own.get(n, option.default) for n, option in SINK_OPTIONS.items()}
     if _NULLS not in own:
@@ -150,7 +151,7 @@ def _with_defaults(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_effect(given: GivenOptions, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the warnings of options that the user set, but that have no effect."""
+    """Yields a warning for each option that the user has set and that has no effect."""
     for name, one in given.own.items():
         if SINK_OPTIONS[name].status is Status.NO_MEANING:
             yield one.no_effect(SINK_OPTIONS[name].note)
@@ -163,7 +164,7 @@ def _without_effect(given: GivenOptions, options: Mapping[str, Any]) -> Iterator
 
 
 def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> CheckedOptions:
-    """Checks the producer's options for a write with the ``requested`` guarantee."""
+    """Checks the producer options of a write with the delivery guarantee ``requested``."""
     options = given.producer
     if requested is DeliveryGuarantee.NONE and _IDEMPOTENCE not in options:
         # Set before the checks: they allow more without idempotence, such as six requests in
@@ -177,10 +178,11 @@ def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> Checke
 def _effective_guarantee(
     requested: DeliveryGuarantee, producer: CheckedOptions, *, is_given: bool
 ) -> tuple[DeliveryGuarantee, list[str]]:
-    """The guarantee that the producer's options allow, and the warnings about it.
+    """The delivery guarantee that results from the producer options, and warnings about it. It is
+    NONE if the options switch idempotence off.
 
-    ``is_given`` is true if the user set the option deliveryGuarantee. Raises ConfigError if the
-    user asked for a guarantee that the options rule out.
+    ``is_given`` is true if the user has set the option deliveryGuarantee. Raises ConfigError if the
+    user has set a guarantee that the options make impossible.
     """
     idempotent = producer.values[_IDEMPOTENCE] and producer.idempotence_off is None
     reason = producer.idempotence_off or "kafka.enable.idempotence is set to false"
@@ -191,7 +193,7 @@ def _effective_guarantee(
 
 
 def _dead_letters(options: Mapping[str, Any]) -> DeadLetterOptions | None:
-    """The options of dead letters. None with errors.tolerance=none."""
+    """Reads the options of dead letters. Returns None if errors.tolerance is none."""
     if options[_TOLERANCE] == "none":
         return None
     return DeadLetterOptions(
@@ -207,10 +209,10 @@ def _dead_letters(options: Mapping[str, Any]) -> DeadLetterOptions | None:
 
 
 def _fingerprint(given: GivenOptions) -> str:
-    """A hash of option names and values as they were given.
+    """A hash of the names and values of all options, as the user has set them.
 
-    The hash leaves out the options of TLS, SASL and a registry's client, so that it contains no
-    secret. It also leaves out the options that may differ between the writes of one query.
+    It leaves out the options of TLS, SASL and the schema registry, so that no secret is hashed. It
+    also leaves out the options that differ between the writes of one query, such as txnVersion.
     """
     options = sorted(
         (name, value)
@@ -221,7 +223,7 @@ def _fingerprint(given: GivenOptions) -> str:
 
 
 def _producer_config(checked: CheckedOptions, warnings: tuple[str, ...]) -> ProducerConfig:
-    """The configuration of a producer with options that have passed all checks."""
+    """Creates the configuration of a producer from options that have passed all checks."""
     values = checked.values
     by_field: dict[str, Any] = {
         option.attribute: values.get(name) for name, option in PRODUCER_OPTIONS.items()

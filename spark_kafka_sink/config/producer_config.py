@@ -1,10 +1,11 @@
-"""The configuration of one producer: the checked, effective value of every producer option.
+"""The configuration of one producer: the effective values of all producer options, after all
+checks.
 
-Owns: the value :class:`ProducerConfig`. Never: how it is made from options (``parsing``), a
-log line, a clock, an environment variable. Warnings are in ``warnings``; the caller of the parser
-logs them once (``errors.warn_once``).
+Owns: the value :class:`ProducerConfig`. Never: its creation from options (``parsing``), a log line,
+a clock, an environment variable. The code that calls the parser logs its ``warnings`` once
+(``errors.warn_once``).
 
-A task unpickles the driver's parsed values, so it need not import the modules that parse.
+A task unpickles this value from the driver. So it need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """The whole effective configuration of one producer.
+    """The configuration of one producer.
 
-    An attribute is Java's name with ``_`` for ``.``. Times are integer milliseconds, and sizes are
-    bytes. Consequences of other options are already applied:
+    The field for ``batch.size`` is ``batch_size``, and so on. Times are in milliseconds, and sizes
+    in bytes, as integers. These effects of other options are already applied:
 
-    * ``enable_idempotence`` is false if acks or retries rule idempotence out.
-    * ``delivery_timeout_ms`` is at least the sum of linger and request timeout.
+    * ``enable_idempotence`` is false if acks or retries make idempotence impossible.
+    * ``delivery_timeout_ms`` is at least linger.ms + request.timeout.ms.
     * ``batch_size`` is at least 1 and at most ``buffer_memory``.
-    * ``reconnect_backoff_max_ms`` equals the base if the user has set only the base.
+    * ``reconnect_backoff_max_ms`` equals ``reconnect_backoff_ms`` if the user has set only the
+      latter.
     * ``connections_max_idle_ms`` is 2**63-1 if idle connections are never closed.
 
-    Configurations with the same options compare as equal and have the same hash, without regard to
-    ``warnings``. So a warm producer can be found by its configuration. ``security`` holds the
-    ``sasl.`` and ``ssl.`` options that were set, sorted by name. Secrets in it have the type
-    Password.
+    Two configurations are equal, and have the same hash, if all fields except ``warnings`` are
+    equal. So the cache of warm producers finds a producer by its configuration. ``security`` has
+    the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A secret in it has the
+    type Password.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]

@@ -1,9 +1,9 @@
-"""The configuration of one ``format("kprod")`` write: the producer's, and the sink's own options.
+"""The configuration of one ``format("kprod")`` write: of its producers, and of the sink itself.
 
-Owns: the value :class:`SinkConfig`. Never: how it is made from a user's options (``parsing``), a
-log line, a clock, an environment variable.
+Owns: the value :class:`SinkConfig`. Never: its creation from a user's options (``parsing``), a log
+line, a clock, an environment variable.
 
-The driver parses the options once. The tasks get the result, and need not import the modules that
+The driver parses the options once. The tasks get this value, and need not import the modules that
 parse.
 """
 
@@ -34,7 +34,7 @@ class DeliveryGuarantee(StrEnum):
 
 
 class Preflight(StrEnum):
-    """The driver's behaviour when it can't find the topic before the tasks start."""
+    """The driver's reaction if its checks before the first task don't find the topic."""
 
     REQUIRED = "required"
     WARN = "warn"
@@ -43,8 +43,8 @@ class Preflight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """The options of dead letters, for a write with errors.tolerance=all. If ``replicas`` is None,
-    the brokers' default number of replicas counts.
+    """The options of dead letters. Exists only with errors.tolerance=all. ``replicas`` is None if
+    the brokers' default is to be used.
     """
 
     topic: str
@@ -59,10 +59,10 @@ class DeadLetterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
-    """The parsed options of one ``format("kprod")`` write.
+    """The configuration of one ``format("kprod")`` write.
 
-    A field with the name of an option (``Option.attribute``) holds the given value of the option,
-    or the option's default.
+    A field that is named like an option (``report_path`` for ``reportPath``, see
+    ``Option.attribute``) has the user's value of that option, or its default.
     """
 
     producer: ProducerConfig
@@ -115,15 +115,14 @@ class SinkConfig:
 
     @property
     def log_topics(self) -> tuple[str, ...]:
-        """The topics of commit logs: the log of this write, and the default log. Rows must not be
-        written to these topics.
+        """The commit log's topic of this write, and the default commit log's topic. Rows must not
+        be written to these topics.
         """
         return tuple({self.commit_log_topic, COMMIT_LOG_TOPIC})
 
     def preflight_for(self, *, streaming: bool) -> Preflight:
-        """The value of the ``preflight`` option, or its default for the mode.
-
-        The default is warn for streaming without exactly-once, and required in all other cases.
+        """The value of the option ``preflight``. If it is not set, ``warn`` for a stream without
+        exactly-once, and ``required`` for all other writes.
         """
         if self.preflight is not None:
             return self.preflight
