@@ -26,15 +26,17 @@ _SERVERS = {"kafka.bootstrap.servers": "broker1:9092,broker2:9092", "topic": "or
 TASKS = (
     Task(
         "Name the brokers and the topic",
-        "A write needs only brokers and a topic. A `configFile` may contain both, and all other"
-        " options of this page.",
+        "A write needs only these two options. In place of setting options in the code, you can"
+        " write them into a properties file, and set the option `configFile` to its path.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
     ),
     Task(
-        "Make values, keys and headers of any columns",
-        "[Columns](columns.md) lists the types and the errors.",
+        "Make keys, values and headers from columns",
+        "The example writes the columns `id`, `customer` and `amount` as a JSON object. The"
+        " column `id` is also the key. [Columns](columns.md) lists the types that a column can"
+        " have.",
         ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns",
          "onNullKey", "onNullValue", "timestampColumn", "jsonIgnoreNullFields", "jsonPlainDecimals",
          "jsonTimestampFormat", "jsonTimestampNtzFormat"),
@@ -43,15 +45,17 @@ TASKS = (
     ),
     Task(
         "Write the changes of a table",
-        "[Changelogs](changelogs.md) lists the formats of changes, and the cases in which you call"
-        " the function `upserts` before the write.",
+        "Here the rows are inserts, updates and deletes of a table, for example from Delta Lake's"
+        " change data feed (`delta-cdf`). Before the write, call the function `upserts`, as the"
+        " page [changelogs](changelogs.md) shows.",
         ("changelog", "changelog.mode"),
         {**_SERVERS, "changelog": "delta-cdf", "keyColumns": "id", "valueColumns": "*"},
     ),
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
-        "[Formats](formats.md) lists the types of columns. It also shows where the sink looks for a"
-        " schema, and in which order.",
+        "The example makes an Avro schema from the columns, and registers it."
+        " [Formats](formats.md) shows how to use your own schema, and lists the types that a"
+        " column can have.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
          "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
@@ -62,24 +66,27 @@ TASKS = (
     ),
     Task(
         "Keep rows that can't be sent",
-        "A row that can't be sent becomes a record of another topic. With exactly-once, this record"
-        " is in the same transaction as the other rows ([dead letters](dead-letters.md)).",
+        "In the example, a row that can't be sent becomes a record of the topic `dlq.orders`. If"
+        " more than 1 % of the rows can't be sent, the write fails ([dead"
+        " letters](dead-letters.md)).",
         ("errors.*",),
         {**_SERVERS, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq.orders",
          "errors.max.fraction": "0.01"},
     ),
     Task(
         "Choose a guarantee",
-        "Set only `deliveryGuarantee`, which sets the other options."
-        " [Delivery guarantees](delivery-guarantees.md) compares the three guarantees.",
+        "Usually you set only `deliveryGuarantee`. It then decides the values of the other"
+        " options in the list. [Delivery guarantees](delivery-guarantees.md) compares its three"
+        " values.",
         ("deliveryGuarantee", "kafka.acks", "kafka.enable.idempotence", "kafka.retries",
          "kafka.max.in.flight.requests.per.connection"),
         {**_SERVERS, "deliveryGuarantee": "at-least-once"},
     ),
     Task(
         "Write each row once",
-        "A stream needs `transactionalIdPrefix`. A job that may run again needs `txnAppId` and"
-        " `txnVersion`: `txnAppId` names the job and the day ([exactly once](exactly-once.md)).",
+        "A stream needs `transactionalIdPrefix`. A batch job that may run again needs `txnAppId`"
+        " and `txnVersion`, as in the example: `txnAppId` names the job and the day. Consumers"
+        " must set `isolation.level=read_committed` ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
@@ -87,22 +94,25 @@ TASKS = (
     ),
     Task(
         "Choose partitions",
-        "By default, a key goes to the same partition as with Java's client. Partitioners of other"
-        " clients are chosen by their [name](options.md#keys-and-partitioners).",
+        "By default, a key goes to the same partition as with Kafka's Java clients. If other"
+        " producers of the topic use another rule, set its"
+        " [name](options.md#keys-and-partitioners). The example has the default rule of"
+        " librdkafka.",
         ("kafka.partitioner.*", "kafka.client.rack"),
         {**_SERVERS, "kafka.partitioner.class": "consistent_random"},
     ),
     Task(
         "Write faster, or smaller",
-        "Try `lz4` first. Before you change sizes, read the report of the write"
-        " ([tuning](tuning.md)).",
+        "First try the compression `lz4`. Before you change a size, look at the report of the"
+        " write: it shows whether a size is the limit ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
         {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
     ),
     Task(
         "Survive slow or restarting brokers",
-        "`kafka.delivery.timeout.ms` decides when a task fails.",
+        "If brokers have not acknowledged a row after `kafka.delivery.timeout.ms`, the task"
+        " fails. In the example, this time is 10 minutes.",
         ("kafka.delivery.timeout.ms", "kafka.request.timeout.ms", "kafka.max.block.ms",
          "kafka.retry.backoff.*", "kafka.reconnect.backoff.*",
          "kafka.socket.connection.setup.*", "kafka.connections.max.idle.ms", "kafka.metadata.*"),
@@ -110,37 +120,41 @@ TASKS = (
     ),
     Task(
         "Limit the load on brokers",
-        "The limit is for all tasks of a write together ([tuning](tuning.md#a-limit-of-your-own)).",
+        "In the example, all tasks of the write together send at most 10 MB per second"
+        " ([tuning](tuning.md#a-limit-of-your-own)).",
         ("maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtOnce"),
         {**_SERVERS, "maxBytesPerSecond": "10000000"},
     ),
     Task(
         "Write with hundreds of tasks",
-        "Each task connects to each broker that it writes to"
+        "Each task connects to each broker that it writes to, so a job with many tasks opens many"
+        " connections. In the example, each task writes its rows without keys to only two brokers,"
+        " and the write opens at most 100 new connections per second to a broker"
         " ([connections](tuning.md#connections)).",
         ("maxLeadersPerTask", "connectionsPerSecond"),
         {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
     ),
     Task(
         "Encrypt (TLS)",
-        "If the operating system does not trust the CA of the brokers, set a truststore. If the"
-        " brokers require a client certificate, set a keystore"
-        " ([secure listeners](security.md#tls)).",
+        "If the brokers' certificate comes from your own CA, set a truststore with the"
+        " certificate of this CA, as in the example. If the brokers require a client certificate,"
+        " also set a keystore ([secure listeners](security.md#tls)).",
         ("kafka.security.protocol", "kafka.ssl.*"),
         {**_SERVERS, "kafka.security.protocol": "SSL",
          "kafka.ssl.truststore.location": "/etc/kafka/ca.pem"},
     ),
     Task(
         "Log in (SASL)",
-        "Set the user name, and a reference to the password. [Secure"
-        " listeners](security.md#sasl) describes the other mechanisms.",
+        "The example is for SCRAM: set the user name, and a reference to a file with the"
+        " password. [Secure listeners](security.md#sasl) describes the other mechanisms.",
         ("kafka.sasl.*",),
         {**_SERVERS, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
          "kafka.sasl.username": "spark", "kafka.sasl.password": "${file:/etc/secrets/kafka}"},
     ),
     Task(
         "See the figures of a write",
-        "[Reports](reports.md) lists the fields and the outcomes.",
+        "In the example, each write creates a file in this directory with its report: its rows,"
+        " bytes, times and outcome ([reports](reports.md)).",
         ("reportPath", "reportTopic",
          "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
@@ -171,9 +185,9 @@ def options_of(task: Task) -> Iterator[str]:
 
 def page_lines() -> Iterator[str]:
     yield (
-        "This page lists the options for each task, with links to their descriptions. Some options"
-        " change the default of other options. If an example sets such an option, the list below"
-        " the example has the new default in brackets."
+        "For each task, this page has an example, and a list of all options for this task. Each"
+        " name is a link to the description of the option. A value in brackets is the default of"
+        " the option if you set the other options as in the example."
     )
     options = obeyed()
     for task in TASKS:
