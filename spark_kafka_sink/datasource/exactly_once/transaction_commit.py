@@ -1,8 +1,8 @@
 """Commits or aborts the transactions of a batch, from the tasks' commit messages.
 
 Owns: the checks of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. This is step 15 in "The way of a record" (DESIGN.md). Never: the
-protocol (``transactions/committer.py``).
+``transactions/exactly_once.py``. The commit is step 15 in "The way of a record" (DESIGN.md). Never:
+the protocol (``transactions/committer.py``).
 
 To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
 the micro-batch's id. The run id, the query id and the generation come from the messages. If an

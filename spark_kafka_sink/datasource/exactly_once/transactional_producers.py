@@ -34,14 +34,15 @@ An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planni
 * Task A takes k=0, which batch 6 used last, and prepares. Its producer is kept warm.
 * Task B takes k=1, because task A uses k=0. Task B fails, so k=1 is never used again.
 * Task C takes k=2, and prepares.
-* Batch 8 is planned with ``last_done`` 7. Its first task takes k=0 with the warm producer. It calls
-  forget_prepared, DescribeTransactions (which returns CompleteCommit), InitProducerId and begin.
+* Batch 8 is planned with ``last_done`` 7. The first task of batch 8 takes k=0 with the warm
+  producer. The task calls forget_prepared, DescribeTransactions (which returns CompleteCommit),
+  InitProducerId and begin.
 
 InitProducerId is sent even if the identity could be kept, because it waits for the markers of the
 previous transaction.
 
 **An id whose InitProducerId timed out is never used.** The producer retries, but the first request
-may still be in flight. It would abort the transaction that begins after the retry::
+may still be in flight. This late request would abort the transaction that begins after the retry::
 
     InitProducerId               in flight for long; request.timeout.ms passes
     InitProducerId, again        succeeds; rows, prepare; the driver has checked the transaction

@@ -4,7 +4,7 @@ Owns: :func:`by_leader`, its request to the driver, and the function that runs o
 the choice of a partition (``records/partitioning``), the columns of a key (``write/schema.py``).
 
 A row's key determines its partition, and so the broker. A task whose rows have arbitrary keys
-writes to all brokers. This function computes each row's Kafka partition before the write, with the
+writes to all brokers. ``by_leader`` computes each row's Kafka partition before the write, with the
 partitioner of the write, and moves the row to the task that writes this partition. The partitions
 are sorted by their leaders, and each task gets a few consecutive partitions.
 
@@ -66,8 +66,8 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     have in the task: sort them with ``sortWithinPartitions``. Rows without a key go to any
     partition.
 
-    For small jobs, the shuffle costs more than it saves. It is useful from about 2000 connections
-    (tasks x brokers). If many rows have the same key, one task takes long.
+    For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about
+    2000 connections (tasks x brokers). If many rows have the same key, one task takes long.
 
     Raises ConfigError for a stream, for a Spark before 4.1, and for options that can't be used
     here: a column ``topic``, a key with a schema, your own partitioner class, Debezium's envelopes.

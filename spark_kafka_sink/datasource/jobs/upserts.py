@@ -122,9 +122,10 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
     """The column ``field``, with ``keys`` in its metadata if planning needs them. Planning compares
     these keys with the option keyColumns.
 
-    The keys are added to the column with the change type. They are also added to the key columns,
-    or in a feed of Debezium to the struct with the row. A table keeps the metadata of its columns,
-    so other columns may have the keys of an earlier ``upserts``. These are removed.
+    The keys are added to the column with the change type, and to the key columns. In a feed of
+    Debezium, they are added to the struct with the row in place of the key columns. A table keeps
+    the metadata of its columns, so other columns may have the keys of an earlier ``upserts``. The
+    keys are removed from these columns.
     """
     from pyspark.sql import functions as F
 

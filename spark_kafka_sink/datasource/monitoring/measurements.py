@@ -64,7 +64,7 @@ class MetricsLibrary(Protocol):
 
     def record(self, measurement: MetricValue) -> None:
         """Adds the value to a counter, sets a gauge, or counts the value in a histogram. The first
-        call for a time series creates the series. This is also so for a histogram value whose
+        call for a time series creates the series, even if the value is for a histogram and its
         ``count`` is 0.
         """
         ...

@@ -5,11 +5,11 @@ Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame.
 Spark runs each query in a clone of the user's session. The DataFrames of a micro-batch have this
 clone as their session, in every thread. So the session identifies the query.
 
-The user may also write a DataFrame of another session in the foreachBatch function. Then the query
-is found by Spark's local properties, which name a query and a micro-batch. They are set only on the
-stream's own thread. A thread that the user starts has no local properties, and a thread of a pool
-may have the properties of an earlier micro-batch or of another query. So the properties count only
-if they name the micro-batch that is written.
+In the foreachBatch function, the user may also write a DataFrame of another session. In that case
+Spark's local properties identify the query: they name a query and a micro-batch. Spark sets these
+properties only on the stream's own thread. A thread that the user starts has no local properties,
+and a thread of a pool may have the properties of an earlier micro-batch or of another query. So the
+properties count only if they name the micro-batch that is written.
 
 A Connect server starts a Python process for each run of a query, and passes no id to it.
 """

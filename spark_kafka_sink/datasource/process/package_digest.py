@@ -6,9 +6,9 @@ The version is not enough: two builds between releases, and two checkouts, have 
 
 Each process of Spark needs the digest, but reading hundreds of files takes longer than a small
 task. So the build of a wheel adds the digest to the wheel (``tools/package_files.py``). A process
-uses this digest if the installed files are still the files of the wheel. They are if their names
-and sizes are the same, and if no file is newer than the wheel's RECORD, which an installer writes
-last. Otherwise, and in a checkout, the process computes the digest from the content of the files.
+uses this digest if the installed files have the same names and sizes as the files of the wheel, and
+if no file is newer than the wheel's RECORD, which an installer writes last. Otherwise, and in a
+checkout, the process computes the digest from the content of the files.
 """
 
 from __future__ import annotations

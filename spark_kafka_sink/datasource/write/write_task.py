@@ -1,8 +1,8 @@
-"""Runs one task attempt: writes Arrow batches, and returns a commit message. These are steps 2 and
-13 in "The way of a record" (DESIGN.md).
+"""Runs one task attempt: writes Arrow batches, and returns a commit message.
 
 Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
-without an error. Never: columns (``records/``), delivery (``producer/``), the source of a producer
+without an error. In "The way of a record" (DESIGN.md), the loop is step 2 and the end is step 13.
+Never: columns (``records/``), delivery (``producer/``), the source of a producer
 (``producer_cache``).
 
 ``write`` returns only when every row is acknowledged and the counts agree (rule R8 of DESIGN.md). A
