@@ -124,10 +124,11 @@ def any_case(text: str) -> str:
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
     """A rule that accepts one of ``choices`` (Java's ``ValidString``).
 
-    ``same`` is a function that removes differences to ignore. A text is accepted if ``same``
-    returns the same for the text and for a choice. The effective value is that choice. With
-    :func:`any_case` the rule is Java's ``CaseInsensitiveValidString``. With ``letters``,
-    ``exactly_once`` and ``exactlyOnce`` become ``exactly-once``.
+    ``same`` converts a text to a form in which accepted differences are gone. For example, with
+    :func:`any_case` both ``Gzip`` and ``gzip`` become ``GZIP``. If the form of the user's text is
+    the form of a choice, the effective value is that choice. The rule with :func:`any_case` is
+    Java's ``CaseInsensitiveValidString``. With ``letters``, ``exactly_once`` and ``exactlyOnce``
+    are accepted for ``exactly-once``.
 
     ``empty`` is the meaning of the empty text, for the docs. If it is None, the empty text is
     invalid. If it is "", the empty text passes this rule, and the code that reads the option checks

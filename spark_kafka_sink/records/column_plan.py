@@ -121,7 +121,9 @@ class ChangePlan:
 
     @property
     def marks(self) -> int:
-        """The index of the column with the marks."""
+        """The index of the last column, which has the mark of each row: a record, a tombstone, or
+        the reason why the row can't be sent.
+        """
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
 

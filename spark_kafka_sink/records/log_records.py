@@ -416,7 +416,9 @@ class _Walk:
                 return
 
     def _reach(self, size: int) -> int:
-        """The number of the next ``size`` bytes that are in the current chunk, at least one."""
+        """Of the next ``size`` bytes, the number of bytes that the current chunk contains. It is at
+        least one: if the chunk is at its end, the next chunk is decompressed.
+        """
         if not self._more():
             raise _invalid("a record runs past the end of its batch")
         return min(size, len(self._chunk) - self._at)

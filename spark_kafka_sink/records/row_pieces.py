@@ -55,8 +55,8 @@ class Payloads(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A piece of each row that is an entry of a binary column: entry ``rows[i]`` for row i. If
-    ``rows`` is None, it is entry i.
+    """One piece per row, taken from a binary column: the piece of row i is the column's entry
+    ``rows[i]``. If ``rows`` is None, it is entry i.
     """
 
     array: pa.Array

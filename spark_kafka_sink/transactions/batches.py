@@ -106,11 +106,13 @@ def number_refusal(
     """Checks that batch ``number`` may follow the last done batch of its key. Returns the refusal,
     or None if it may.
 
-    The last done batch may come again, because Spark repeats a batch that it has not recorded.
-    Earlier batches of a query are refused, and batches of another query. (``query_id`` is empty if
-    the query is unknown.) A stream's batch must not skip a number. A version is refused if it was
-    never written and a later version is done. The check is strict, because a batch that is wrongly
-    taken for a repetition is dropped, and its rows would be lost without an error.
+    Spark repeats a batch that it has not recorded as written, so the last done batch may come
+    again. Earlier batches of a query are refused, and batches of another query. (``query_id`` is
+    empty if the query is unknown.) A stream's batch must not skip a number. A job may skip versions
+    (txnVersion). But a skipped version is refused after a later version is done.
+
+    The check is strict, because a batch that is wrongly taken for a repetition is dropped, and its
+    rows would be lost without an error.
     """
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
@@ -128,8 +130,8 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """Refuses a version that is older than every version in the commit log. Returns None for all
-    other versions.
+    """Refuses a job's version (txnVersion) that is older than every version in the commit log.
+    Returns None for all other versions.
 
     The log keeps only the newest versions. So it does not show whether an older version was ever
     written. If the sink dropped that version as done, its rows could be lost.
@@ -175,10 +177,11 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """Creates the decision that commits a batch. For a block, the decision has the transactions of
-    all recorded writes.
+    """Creates the decision that commits a batch.
 
-    Returns a refusal if writes of the block are missing in the log, or have too many dead letters.
+    For a ``spark_kafka_sink.transaction`` (:class:`Block`), the decision has the transactions of
+    all its writes that are recorded in ``state``. Returns a refusal if writes are missing there, or
+    if they have too many dead letters.
     """
     block = batch.block
     if block is None:

@@ -108,13 +108,13 @@ class Committer:
         *,
         only_lost: bool = False,
     ) -> CommitState:
-        """Ends the decided batch that an earlier driver has left behind in the log, if there is
+        """Ends the decided batch that an earlier driver has left in the commit log, if there is
         one. Returns the state of ``key`` after that.
 
-        The decided batch is committed or undone (see :func:`end_decided`). With ``only_lost``, it
-        is undone only if brokers have already aborted some of its transactions. ``check`` is called
-        with the state, and raises CommitError or SupersededError if the caller can't continue from
-        it.
+        The decided batch is committed, or undone: all its transactions are aborted, and it is
+        written again (see :func:`end_decided`). With ``only_lost``, it is undone only if brokers
+        have already aborted some of its transactions. ``check`` is called with the state, and
+        raises CommitError or SupersededError if the caller can't continue from this state.
 
         Raises PartialCommitError if the key has a PARTIAL batch, and CommitOutcomeUnknownError if
         the decided batch can't be committed now.
@@ -149,12 +149,12 @@ class Committer:
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
         """Aborts batch ``number``: its ``transactions``, and every other open transaction of the
-        owner's run.
+        owner's run. Returns the ids of those other transactions.
 
-        Returns the ids of the other transactions that were aborted. If the batch is already
-        decided, nothing is aborted. If the run is superseded, its transactions are aborted as well,
-        because no other run can decide them. With ``tasks_may_run``, open transactions are searched
-        a second time: Spark needs some time to kill tasks, and they may write until then.
+        If the batch is already decided, nothing is aborted. With ``tasks_may_run``, open
+        transactions are searched a second time after a wait: Spark needs some time to kill the
+        batch's tasks, and a task may write until then. A superseded run aborts its transactions as
+        well, because no other run can commit them.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -171,8 +171,8 @@ class Committer:
         return self.perform(AbortUnknown(key, mine)).swept
 
     def perform(self, goal: Goal) -> View:
-        """Performs steps until ``goal`` is reached. Returns the last view. Raises a KafkaError if
-        the goal fails.
+        """Performs the steps of ``goal`` (see ``steps.py``) until it is reached. Returns the last
+        view, which has the results. Raises a KafkaError if the goal fails.
         """
         view = self.ended(goal)
         if view.refused is None:
@@ -182,14 +182,14 @@ class Committer:
         raise error from (None if cause is error else cause)
 
     def ended(self, goal: Goal) -> View:
-        """Performs steps until ``goal`` is reached or has failed. Returns the last view. After a
-        failure, its ``refused`` is the reason.
+        """Performs the steps of ``goal`` (see ``steps.py``) until it is reached or has failed.
+        Returns the last view. After a failure, its field ``refused`` has the reason.
         """
         return _Performance(self._decisions, self._client, goal).to_its_end()
 
 
 class _Performance:
-    """Performs the steps of one goal. Has the open log session of the goal's key.
+    """Performs the steps of one goal (see ``steps.py``).
 
     The method for a step is named after the step (``_opened`` for Open, ``_written`` for Write). It
     performs the step, and returns the view with the step's results.

@@ -115,8 +115,8 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class WrittenMeanwhile:
-    """Reason: the later batch ``last_done`` was committed while batch ``number`` was being
-    written.
+    """Reason: while batch ``number`` was being written, another run committed the later batch
+    ``last_done``.
     """
 
     number: int
@@ -125,8 +125,8 @@ class WrittenMeanwhile:
 
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
-    """Reason: version ``number`` was skipped. It was never written, and the later version
-    ``last_done`` is already done.
+    """Reason: the job's version ``number`` (txnVersion) was skipped. It was never written, and the
+    later version ``last_done`` is already done.
     """
 
     number: int
@@ -135,8 +135,8 @@ class VersionLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
-    """Reason: version ``number`` is older than ``oldest``, the oldest version in the commit log, so
-    it is unknown whether it was ever written.
+    """Reason: the job's version ``number`` (txnVersion) is older than ``oldest``, the oldest
+    version in the commit log. So it is unknown whether it was ever written.
     """
 
     number: int
@@ -169,8 +169,8 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """Reason: the block of batch ``number`` has ``wanted`` writes, and only ``found`` of them are
-    in the commit log.
+    """Reason: a ``spark_kafka_sink.transaction`` (a block) had ``wanted`` writes, and only
+    ``found`` of them are recorded in the commit log. ``number`` is the number of the batch.
     """
 
     number: int
@@ -180,8 +180,10 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """Reason: ``gone`` of the batch's ``of`` transactions are not open any more, so the batch can't
-    be decided. ``first`` is the id of the first of them, and ``first_state`` its state.
+    """Reason: the batch can't be decided, because some of its transactions are not open any more.
+
+    ``of`` is the number of its transactions, and ``gone`` the number of those that are not open.
+    ``first`` is the id of the first of these, and ``first_state`` its state at its coordinator.
     """
 
     number: int
@@ -193,11 +195,12 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """Reason: ``late`` of the batch's ``of`` transactions are too near to their timeout, so the
-    batch can't be decided.
+    """Reason: the batch can't be decided, because some of its transactions are too near to their
+    timeout.
 
-    A transaction is too old if it has been open for more than ``young_ms`` milliseconds of its
-    ``timeout_ms``. ``first`` is the id of the first such transaction.
+    A transaction is too old if it has been open for more than ``young_ms`` of its ``timeout_ms``.
+    ``of`` is the number of the batch's transactions, ``late`` the number of those that are too old,
+    and ``first`` the id of the first of these.
     """
 
     number: int
@@ -236,8 +239,8 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """Reason: it is unknown whether the commit log has recorded a write of a block. So the block is
-    not decided.
+    """Reason: it is unknown whether the commit log has recorded one of the writes in a
+    ``spark_kafka_sink.transaction`` (a block). So none of its writes is decided.
     """
 
     number: int
@@ -256,7 +259,7 @@ class Undone:
 @dataclass(frozen=True, slots=True)
 class InPart:
     """Reason: the decided batch is committed only in part. Brokers have aborted the transactions
-    ``ids``. The others of its ``of`` transactions are committed.
+    ``ids``. The batch has ``of`` transactions, and all others are committed.
     """
 
     number: int
@@ -309,7 +312,7 @@ class PerhapsDecided:
 
 
 class Fate(Enum):
-    """The state of a decided batch's transactions when a later step failed."""
+    """The state of a decided batch's transactions, if a step after the decision has failed."""
 
     NOT_ENDED = "could not all be ended"
     ENDED = "are ended, which could not be recorded in the commit log"
@@ -318,8 +321,8 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """Reason: the batch is decided, and a later step failed with ``error``. ``fate`` is the state
-    of its transactions.
+    """Reason: the batch is decided, and then a step failed with ``error``. ``fate`` is the state of
+    its transactions.
     """
 
     number: int
@@ -409,8 +412,8 @@ _HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
 def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
     """Creates the failure for an exception. Its reason is :class:`Raised` with ``error``.
 
-    The kind of the failure depends on the type of ``error``. ``otherwise`` is the kind for all
-    types that are not in the table ``_HOW``.
+    The kind of the failure depends on the type of ``error``, by the table ``_HOW``. If the type is
+    not in the table, the kind is ``otherwise``.
     """
     how = next((how for kind, how in _HOW if isinstance(error, kind)), otherwise)
     return Refuse(how, Raised(error))
@@ -438,12 +441,12 @@ def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """Finds out whether a batch is committed, if its decision may have been in the commit log and
-    is not there now.
+    """Finds out whether the batch of the decision ``tried`` is committed. Used if that decision may
+    have been in the commit log, and is not there now.
 
-    ``seen`` are the coordinators' descriptions of the transactions of ``tried``, or the error that
-    prevented them. Returns COMMITTED if all transactions are committed, and None if no row of the
-    batch is visible. Returns a failure if the batch is committed in part, or if that is unknown.
+    ``seen`` are the coordinators' descriptions of its transactions, or the error that prevented
+    them. Returns COMMITTED if all transactions are committed, and None if no row of the batch is
+    visible. Returns a failure if the batch is committed in part, or if that is unknown.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

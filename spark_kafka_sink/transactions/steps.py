@@ -40,8 +40,10 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """Goal: make all rows of ``batch`` visible. Exception: if ``batch`` is a write of a block, only
-    record it in the commit log.
+    """Goal: make all rows of ``batch`` visible.
+
+    Exception: if ``batch`` is one of several writes in a ``spark_kafka_sink.transaction`` (a
+    block), only record it in the commit log. The last write of the block makes all of them visible.
     """
 
     owner: Owner
@@ -53,16 +55,16 @@ class CommitBatch:
 
 
 def _expected(_: CommitState) -> None:
-    """Refuses no state."""
+    """Accepts every state: the default of :attr:`RollForward.refusal`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
     """Goal: end the decided batch that the commit log has for ``key``, if there is one.
 
-    ``refusal`` gets the state, and returns why the caller can't continue from it, or None. With
-    ``only_lost``, the decided batch is undone only if brokers have already aborted some of its
-    transactions.
+    The batch is committed or undone (aborted, to be written again). With ``only_lost``, it is
+    undone only if brokers have already aborted some of its transactions. ``refusal`` is called with
+    the state. It returns None, or the reason why the caller can't continue from this state.
     """
 
     key: str
@@ -105,8 +107,8 @@ class EndByHand:
 
     Transactions that a decision names are aborted only if their ids are in ``even_decided``.
     Transactions of the run that owns the key are aborted only with ``even_owners``. If
-    ``may_decide`` is true, some of the runs may still decide. So the key is opened first, and these
-    runs are recorded as aborted.
+    ``may_decide`` is true, the runs of some transactions may still decide. So before the abort, the
+    key is opened, which fences its writers, and these runs are recorded as aborted.
     """
 
     key: str
@@ -121,9 +123,9 @@ class Resolve:
     """Goal of an operator: end the decided or PARTIAL batch of ``key``. With ``done`` it then
     counts as done, otherwise it is written again.
 
-    ``planned`` is the state that the operator has seen. ``accepted`` are the ids of transactions
-    that have already ended in the opposite way, and that the operator accepts: with ``done``,
-    transactions whose rows are or may be lost, otherwise committed transactions.
+    ``planned`` is the state that the operator has seen. Some transactions may already have ended in
+    the opposite way: with ``done``, transactions whose rows are or may be lost; without, committed
+    transactions. The operator has accepted those whose ids are in ``accepted``.
     """
 
     key: str
@@ -195,8 +197,8 @@ class Failed:
 class View:
     """All facts that this process has collected about a key and its transactions, for one goal.
 
-    ``state`` is the key's state in the commit log, when the key was read or opened, or after this
-    process's last write. ``wall_ms`` is the time of day when the key was opened.
+    ``state`` is the key's state in the commit log: as it was read when the key was opened, or as
+    this process has written it since. ``wall_ms`` is the wall-clock time when the key was opened.
     """
 
     state: CommitState = _NEVER_WRITTEN
@@ -291,7 +293,8 @@ class Read:
 class Open:
     """Step: open the key, which fences its earlier writers and reads its state.
 
-    First wait for a random time between 0 and ``up_to_ms`` milliseconds, but at most ``most_ms``.
+    Before that, wait for a random time. It is at most ``up_to_ms``, and never more than ``most_ms``
+    milliseconds.
     """
 
     up_to_ms: int = 0
@@ -310,10 +313,10 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Step: check that the state was read from the current leader of the log's partition.
+    """Step: check that the state is the newest state of the key in the commit log.
 
-    A deposed leader may return an old state, but does not accept a write. So the step writes the
-    unchanged state, and aborts that write.
+    A broker that has led the log's partition before may return an old state, but it does not accept
+    a write. So the step writes the unchanged state, and aborts that write.
     """
 
 
@@ -363,8 +366,9 @@ class Decide:
 class PrepareOwn:
     """Step: write the batch's report and offsets, each in a transaction of the driver itself.
 
-    ``number`` is a part of the transactional ids. ``name`` is another part of them, if no other
-    commit may use the same ids.
+    The transactional ids of these transactions contain ``number``: 0, or the number of the write in
+    its block. They also contain ``name`` if several threads of one run may commit at the same time.
+    Otherwise ``name`` is empty.
     """
 
     number: int
@@ -455,12 +459,12 @@ def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """The view after the key was opened. It keeps from the view ``before`` only the facts that are
-    not about the earlier opening.
+    """Creates the view after the key was opened.
 
-    ``begun_ms`` is the time when the opening began. If it was unclear whether an earlier attempt
-    has written its decision, and ``state`` has this decision, then the new view shows it as
-    decided.
+    From the view ``before``, it keeps the facts about the whole goal, and drops the facts that were
+    found since the previous opening. ``begun_ms`` is the time when the opening began. If it was
+    unclear whether an earlier write of the decision had succeeded, and ``state`` has that decision,
+    the new view shows it as decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)

@@ -1,14 +1,15 @@
-"""The search for orphans, and their abort. An orphan is a transaction that a crashed, killed or
-superseded task attempt left open.
+"""Finds and aborts orphans. An orphan is a transaction that a crashed, killed or superseded task
+attempt left open.
 
-Owns: both. Never: the rule which run may decide about a transaction (``ownership.py``). Two kinds
-of open transactions may be aborted here: transactions that no decision names and whose run can't
-decide any more, and transactions of the run that performs the sweep.
+Owns: the search, and the abort. Never: the rule which run may decide about a transaction
+(``ownership.py``). Two kinds of open transactions may be aborted here: transactions that no
+decision names and whose run can't decide any more, and transactions of the run that performs the
+sweep.
 
 An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn for
 an orphan has the producer id and epoch that the coordinator reports
-(``TransactionClient.abort_exactly``). If it arrives late, the id has a newer epoch, and the EndTxn
-has no effect on the id's later transactions.
+(``TransactionClient.abort_exactly``). If this request arrives late, the id has a newer epoch, and
+the request has no effect on the id's later transactions.
 
 With transactions of version 2, the first Produce of an attempt opens its transaction. Until then
 its transactional id is in the state Empty. The first Produce of a killed attempt may still be in
@@ -73,7 +74,8 @@ def sweep(
     transactions.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
-    "a.b" is not touched. For ``patient`` see ``open_transactions``.
+    "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some
+    seconds (see ``TransactionClient.open_transactions``).
     """
     version = client.transaction_version(deadline_ms)
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)

@@ -47,7 +47,9 @@ def base64_column(column: pa.Array) -> pa.Array:
 
 
 def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Joins the bytes of all values. If Arrow has bytes for a null value, they are left out."""
+    """Joins the bytes of all values. In Arrow, a null may have bytes as well: these are
+    left out.
+    """
     offsets = offsets_of(column)
     data = data_of(column)
     if int(lengths.sum()) == int(offsets[-1]) - int(offsets[0]):

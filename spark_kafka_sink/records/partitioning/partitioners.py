@@ -278,9 +278,10 @@ class RoundRobinPartitioner:
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
-        """Counts ``count`` more rows of a topic. Returns the number of rows before them, which
-        selects the first partition. For the first rows of a topic, it is a random number below
-        ``among``.
+        """Reserves places for the next ``count`` rows of a topic, and returns the first place.
+
+        The row at place p is written to the partition with the index p modulo ``among``, the number
+        of partitions with a leader. The first place of a topic is random.
         """
         first = self._next.get(topic)
         if first is None:

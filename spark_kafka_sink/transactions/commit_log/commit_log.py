@@ -201,9 +201,11 @@ class CommitLog:
         )
 
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
-            """Whether the state that was read is the newest: the log has no record of ``key`` after
-            the offsets that were read and before ``first_offset``, the offset of the session's own
-            record.
+            """Whether the session has read the newest state of ``key``.
+
+            ``first_offset`` is the offset of the session's first own record. If the log has a
+            record of ``key`` before it that the session has not read, the session has read an old
+            state.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -409,9 +411,9 @@ class LogSession:
 
     ``is_newest`` is called during the first write: after the record is produced, and before its
     transaction is committed. The arguments are the record's offset and the deadline. It returns
-    False if ``state`` was not the newest state. This can happen because a deposed leader still
-    answers this driver, although it is cut off from the other brokers. Without this check, batch 1
-    would be written twice::
+    False if ``state`` was not the newest state. This happens if a deposed leader has returned
+    ``state``: a broker that led the partition before, is cut off from the other brokers, and still
+    answers this driver. Without this check, batch 1 would be written twice::
 
         run 0: writes DECIDED 1 and DONE 1 to the new leader; crashes before Spark records batch 1
         run 1: opens the log: the old leader returns DONE 0, so run 1 writes batch 1 again
@@ -488,11 +490,11 @@ class LogSession:
 
     def confirm(self, deadline_ms: int) -> None:
         """Checks that :attr:`state` is the newest state of the key. Raises LogChangedError if it is
-        not, because a deposed leader returned it.
+        an old state, which a former leader of the partition has returned.
 
-        Only a write can show this. So this method produces the unchanged state in a transaction,
-        and aborts that transaction. If this session has written before, its state is known to be
-        the newest, and nothing is sent.
+        Such a broker does not accept a write. So this method produces the unchanged state in a
+        transaction, and aborts that transaction. If this session has written before, its state is
+        known to be the newest, and nothing is sent.
         """
         if self._is_newest is None:
             return

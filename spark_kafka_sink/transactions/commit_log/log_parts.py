@@ -1,7 +1,8 @@
 """The format of a state in the commit log: the keys and the values of its records.
 
 A state consists of *documents*: one for the state itself, and one for each recorded write of its
-block. A large document is split into several records.
+block (the writes in a ``spark_kafka_sink.transaction``, which are decided together). A large
+document is split into several records.
 
 Owns: the keys and the values of these records (docs/design/commit-protocol.md, "The topic"); pure
 functions. Never: the meaning of a state (``transactions/commit_state.py``), a topic.
@@ -40,8 +41,8 @@ def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[b
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """Reads the recorded writes of a block from ``records``, in order. The inverse of
-    :func:`documents`.
+    """Reads from ``records`` the documents of the key's recorded writes, in order: those that
+    :func:`documents` calls ``parts``.
 
     Raises the same errors as :func:`join`.
     """
