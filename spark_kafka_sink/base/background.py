@@ -1,6 +1,6 @@
-"""Starts daemon threads that make one blocking call each, even while the interpreter exits.
+"""Calls a blocking function on a daemon thread, even while the interpreter exits.
 
-Owns: :func:`run_aside`. Never: the call itself.
+Owns: :func:`run_aside`. Never: the function itself.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 
 def run_aside(run: Callable[[], None], name: str) -> None:
-    """Calls ``run`` on a daemon thread with this name. Raises RuntimeError when the process may
-    have no more threads.
+    """Calls ``run`` on a new daemon thread with this name. Raises RuntimeError if the operating
+    system allows no more threads.
 
-    Since Python 3.12, no thread can be started after the main thread has ended, although producers
-    still send their queues (``producer/exit_flush.py``). In that case ``run`` is called on the
-    caller's thread, and blocks it.
+    Since Python 3.12, no thread can be started after the main thread has ended. But producers may
+    still send their queued records then (``producer/exit_flush.py``). In this case ``run`` is
+    called on the current thread, which blocks it.
     """
     try:
         threading.Thread(target=run, name=name, daemon=True).start()

@@ -1,8 +1,8 @@
-"""The wait before the next attempt (Java's ``ExponentialBackoff``).
+"""Computes the wait before the next attempt (Java's ``ExponentialBackoff``).
 
-Owns: the one formula of every backoff in this package: reconnects, connection setup timeouts,
-retries, metadata refreshes; and the short wait of a producer after CONCURRENT_TRANSACTIONS. Never:
-a clock, a counter of attempts, a wait.
+Owns: the formula for all backoffs in this package: reconnects, connection setup timeouts, retries,
+Metadata requests, and the short wait of a producer after CONCURRENT_TRANSACTIONS. Never: a clock, a
+counter of attempts, the waiting itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ _CONCURRENT_MS = 20
 
 
 class ExponentialBackoff:
-    """The wait in milliseconds: ``initial * multiplier ** attempts``, at most ``max``, varied at
-    random by the fraction ``jitter`` up or down.
+    """An exponential backoff in milliseconds: ``initial_ms * multiplier ** attempts``, at most
+    ``max_ms``, changed at random by up to the fraction ``jitter``.
 
-    The variation never raises a value above ``max_ms``. If ``initial_ms >= max_ms``, the result is
-    always ``max_ms``, without variation (Java's ``expMax == 0``). ``random`` returns floats in [0,
-    1).
+    The result is never above ``max_ms``. If ``initial_ms >= max_ms``, the result is always
+    ``max_ms``, without a random part (Java's ``expMax == 0``). ``random`` returns floats in [0, 1).
     """
 
     __slots__ = ("_exponent_max", "_initial", "_jitter", "_max", "_multiplier", "_random")
@@ -49,8 +48,8 @@ class ExponentialBackoff:
         )
 
     def backoff(self, attempts: int) -> int:
-        """The milliseconds to wait. ``attempts`` is the number of earlier waits in a row, so it is
-        0 for the first wait.
+        """The wait in ms before the next attempt. ``attempts`` is the number of waits so far: 0 for
+        the first wait.
         """
         if self._exponent_max == 0:
             return self._initial
@@ -64,8 +63,8 @@ def concurrent_backoff(
 ) -> ExponentialBackoff:
     """The backoff of a producer after CONCURRENT_TRANSACTIONS, in milliseconds.
 
-    The first wait is 20 ms, or ``retry_ms`` (retry.backoff.ms) if that is less. Each wait is twice
-    the previous wait, up to ``retry_max_ms``.
+    The first wait is 20 ms, or ``retry_ms`` (retry.backoff.ms) if this is shorter. Each later wait
+    is twice as long, up to ``retry_max_ms``.
     """
     soon = min(_CONCURRENT_MS, retry_ms)
     return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

@@ -1,10 +1,11 @@
-"""The producer's only source of time, and its only way to wait.
+"""Time and waiting for all code of the producer. No other module reads a clock or blocks.
 
-Owns: reading clocks and blocking; :class:`Latch` and :class:`Waiters`, on which threads wait.
-Never: any decision.
+Owns: reading clocks, blocking, and the objects on which threads wait (:class:`Latch`,
+:class:`Waiters`). Never: a decision.
 
-All code below the two loops (the writer's and the sender's) takes ``now`` as an argument, and
-blocks only in :meth:`Clock.wait`. So tests can run the whole producer on a simulated clock.
+The producer has two loops: that of the thread that writes, and that of the network thread.
+Functions that the loops call get the time as the argument ``now``, and block only in
+:meth:`Clock.wait`. So tests can run the whole producer with a simulated clock.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ NEVER = 2**63 - 1
 
 
 class Latch:
-    """An event that happens once, for which one thread waits.
+    """An event that happens once. One thread waits for it.
 
-    A ``threading.Condition`` is not safe here, because a KeyboardInterrupt may be raised after any
-    call, also inside the Condition's Python code. If it is raised between ``lock.__enter__()`` and
-    the end of ``Condition.__enter__``, the lock stays held forever. If it is raised in
-    ``Condition.wait`` while the lock is released, the caller's ``with`` releases a lock that the
-    caller does not hold. A raw lock has no such gap: ``with`` takes and frees a raw
-    lock in one step each, and a thread that waits for a latch holds no lock.
+    It is used in place of ``threading.Condition``, which is not safe if a KeyboardInterrupt is
+    raised. Python can raise a KeyboardInterrupt after any call, also in the Python code of
+    Condition. Two examples: if it is raised between ``lock.__enter__()`` and the end of
+    ``Condition.__enter__``, the lock stays held forever. If it is raised in ``Condition.wait``
+    while the lock is released, the caller's ``with`` releases a lock that it does not hold. A plain
+    lock does not have this problem: ``with`` takes and releases it in one step each. A thread that
+    waits for a latch holds no lock.
     """
 
     __slots__ = ("_gate",)
@@ -40,15 +42,15 @@ class Latch:
         return not self._gate.locked()
 
     def open(self) -> None:
-        """Opens the latch. Does nothing if the latch is already open. No thread need wait for
-        it.
+        """Makes the event happen: the waiting thread, if there is one, continues. A second call
+        does nothing.
         """
         with contextlib.suppress(RuntimeError):
             self._gate.release()
 
     def wait(self, seconds: float) -> bool:
-        """Waits for at most ``seconds``, or without a limit if it is -1. Returns True if the latch
-        is open. Only a clock may call this method.
+        """Waits for the event, for at most ``seconds``, or without a limit if ``seconds`` is -1.
+        Returns True if the event has happened. Only :meth:`Clock.wait` calls this method.
         """
         if not self._gate.acquire(timeout=seconds):
             return False
@@ -57,12 +59,12 @@ class Latch:
 
 
 class Waiters:
-    """The latches of the threads that wait for a change of some state. Used under the lock of that
-    state.
+    """The latches of all threads that wait for a change of a shared state. The lock of this state
+    guards them.
 
-    A waiter checks the state under the lock, calls :meth:`enlist`, releases the lock, calls
-    ``clock.wait``, and checks again. If the state changes between the check and the wait, the latch
-    is already open when the wait begins.
+    A waiting thread takes the lock, checks the state, calls :meth:`enlist`, and releases the lock.
+    Then it calls ``clock.wait`` and checks the state again. If another thread changes the state
+    before the wait, it has already opened the latch, and the wait ends at once.
     """
 
     __slots__ = ("_latches",)
@@ -71,13 +73,13 @@ class Waiters:
         self._latches: list[Latch] = []
 
     def enlist(self) -> Latch:
-        """A new latch, which the next :meth:`wake_all` opens."""
+        """Creates a latch, which the next :meth:`wake_all` opens."""
         latch = Latch()
         self._latches.append(latch)
         return latch
 
     def wake_all(self) -> None:
-        """Opens all latches, including latches whose waiter no longer waits because of a deadline
+        """Opens all latches. Some of their threads may have stopped waiting, because of a deadline
         or an interrupt.
         """
         for latch in self._latches:
@@ -86,28 +88,29 @@ class Waiters:
 
 
 class Clock(Protocol):
-    """The producer's view of time. All values are integer milliseconds."""
+    """The interface of a clock. All times are whole milliseconds."""
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds, for timeouts, backoff and ages; never for records."""
+        """The monotonic time in ms, for timeouts, backoffs and ages. Never used as a record
+        timestamp.
+        """
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, for record timestamps and reports only."""
+        """The time in ms since the epoch. Used only for record timestamps and reports."""
         ...
 
     def wait(self, latch: Latch, deadline_ms: int) -> bool:
-        """Waits until ``latch`` is open or the deadline has passed. Returns True if the latch is
-        open.
+        """Waits until ``latch`` is open or the deadline is over. Returns True if the latch is open.
 
-        ``deadline_ms`` is a time of :meth:`now_ms`. With :data:`NEVER` there is no deadline. The
-        caller must hold no lock.
+        ``deadline_ms`` is a time of :meth:`now_ms`. If it is :data:`NEVER`, there is no deadline.
+        The caller must hold no lock.
         """
         ...
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The clock of the operating system."""
 
     __slots__ = ()
 

@@ -1,12 +1,13 @@
-"""Dataclasses with described fields, from which their JSON and their JSON Schema are generated.
+"""Dataclasses whose fields have descriptions. Their JSON and their JSON Schema are generated from
+the fields.
 
-Owns: :class:`Described`, the annotation of such a field, :func:`described_fields`, :func:`as_json`,
-:func:`from_json` and :func:`json_schema`. Never: what a report or a progress contains.
+Owns: :class:`Described`, which is the description of a field, :func:`described_fields`,
+:func:`as_json`, :func:`from_json` and :func:`json_schema`. Never: the content of a report.
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
-Names in JSON are the fields' names in camelCase. The value of a field is None, a str, an int, a
-float, a StrEnum, another described dataclass, or a tuple of such values.
+A field has the same name in JSON, in camelCase. Its value is None, a str, an int, a float, a
+StrEnum, another described dataclass, or a tuple of these.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The description of a dataclass field, in a sentence, and the unit of its values. The unit is
-    empty if the values have no unit.
+    """The description of a field, as a sentence, and the unit of its values. The unit is empty if
+    the values have no unit.
     """
 
     meaning: str
@@ -37,15 +38,13 @@ class Described:
 
 
 def json_name(name: str) -> str:
-    """The name of a field in JSON, such as ``maxQueueMs`` for ``max_queue_ms``."""
+    """Converts the name of a field to its name in JSON: ``max_queue_ms`` becomes ``maxQueueMs``."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 def as_json(value: object) -> Json:
-    """Converts ``value`` to a form that ``json.dumps`` accepts. ``value`` is a described dataclass
-    or the value of a field.
-    """
+    """Converts a described dataclass, or the value of a field, to a value for ``json.dumps``."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple):
@@ -59,10 +58,11 @@ def as_json(value: object) -> Json:
 
 
 def from_json(cls: type[T], fields: Mapping[str, object]) -> T:
-    """Builds a described dataclass from its JSON object, the inverse of :func:`as_json`.
+    """Creates a described dataclass from a parsed JSON object. This is the inverse of
+    :func:`as_json`.
 
     Names that ``cls`` does not have are ignored, because a later version may have written them.
-    Raises KeyError for a missing name, ValueError or TypeError for a wrong value.
+    Raises KeyError for a missing name, and ValueError or TypeError for a wrong value.
     """
     values = {name: _value_of(hint, fields[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
     return cls(**values)
@@ -111,7 +111,9 @@ def json_schema(cls: type) -> dict[str, Json]:
 
 
 def described_fields(cls: type) -> Iterator[tuple[str, Described, object]]:
-    """Each field's name in JSON, description and type, in the order of the class."""
+    """Yields the JSON name, the description and the type of each field, in the order of the
+    class.
+    """
     hints = typing.get_type_hints(cls, include_extras=True)
     for one in fields(cls):
         hint, described = typing.get_args(hints[one.name])

@@ -1,10 +1,10 @@
-"""The addresses of pages of the documentation, for this version.
+"""The addresses of documentation pages for this version of the package.
 
-Owns: the address of the site, which is part of every link that a user sees: in messages, in the
-metadata of the package, and on the site. Never: a page's content.
+Owns: the address of the documentation site. All links that users see begin with it: in messages, in
+the metadata of the package, and on the site itself. Never: the content of a page.
 
-A wheel does not contain docs/, so no message names a file of docs/. While there is no site, a
-message names the command that prints the same text.
+The installed package does not contain docs/, so messages do not name files of docs/. As long as no
+site is set, messages name a command that prints the same text, such as ``kprod explain KP0301``.
 """
 
 from __future__ import annotations
@@ -46,20 +46,22 @@ RUNBOOK: Final[Mapping[str, str]] = {
 
 
 def page_address(page: str, anchor: str = "") -> str:
-    """The address of the page docs/``page``.md, or of a heading or an error code on the page."""
+    """The address of the page ``docs/<page>.md``. ``anchor`` is a heading or an error code on the
+    page.
+    """
     if not SITE:
         return f"the page '{page}' of the documentation"
     return f"{SITE}/{_edition(__version__)}/{page}/{f'#{anchor}' if anchor else ''}"
 
 
 def error_url(code: str) -> str | None:
-    """The URL of the page about an error code such as ``KP0301``. None while there is no site."""
+    """The URL of the documentation of an error code such as ``KP0301``. None if no site is set."""
     return page_address(f"{ERRORS_PAGE}/{code}") if SITE else None
 
 
 def where_to_read(code: str) -> str:
-    """The end of an error message: the addresses of the code's page and of the runbook's section.
-    While there is no site, it is the command that prints their text.
+    """The last part of an error message: the addresses of the documentation of the error code, and
+    of its section in the runbook. If no site is set, the command that prints their text.
     """
     if not SITE:
         return f"kprod explain {code}"
@@ -68,7 +70,7 @@ def where_to_read(code: str) -> str:
 
 
 def _edition(version: str) -> str:
-    """The edition of the site for a version: the number of a release, or latest for other versions
-    (``0.2.0.dev1``, ``0.2.0+abc``).
+    """The edition of the site for a version of the package. It is the version number of a release,
+    and ``latest`` for other versions, such as ``0.2.0.dev1`` or ``0.2.0+abc``.
     """
     return version if version.replace(".", "").isdigit() else "latest"

@@ -1,14 +1,15 @@
-"""The kinds of errors and warnings, each with a stable code.
+"""The kinds of errors and warnings. Each has a code such as ``KP0301``.
 
-Owns: :class:`Kind` (``KP0301`` etc.). Never: a message; the text of docs/errors.md and ``kprod
-explain`` (``cli/errors.toml``).
+Owns: :class:`Kind`. Never: a message; the text of docs/errors.md and ``kprod explain``
+(``cli/errors.toml``).
 
-An exception class has a kind (``errors.py``), and a raise statement may use a narrower kind. A
-broker's error has the kind of its error code (``KP1`` and its number).
+Each exception class has a kind (``errors.py``). A raise statement may use a more specific kind. An
+error that a broker returned has the kind of its error code: ``KP1`` and the number of the error
+code.
 
-A code is never reused or changed, because users search for it and link to it. The first two digits
-are the area: 01 options, 02 columns and rows, 03 connections, 04 authentication, 05 delivery, 06
-commit and exactly-once, 07 a user's own code and reports, 09 bugs.
+A code is never changed or used for another error, because users search for codes and link to them.
+The first two digits are the area: 01 options, 02 columns and rows, 03 connections, 04
+authentication, 05 delivery, 06 commit and exactly-once, 07 users' own code and reports, 09 bugs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from enum import StrEnum, unique
 
 @unique
 class Kind(StrEnum):
-    """A kind of error or warning, as its code."""
+    """The kind of an error or warning. Its value is its code."""
 
     UNSPECIFIED = "KP0001"
 
@@ -144,7 +145,7 @@ class Kind(StrEnum):
 
     @property
     def kp_code(self) -> str:
-        """The code of the kind, such as ``KP0301``, as messages show it. It is also the kind's
-        anchor in docs/errors.md.
+        """The code of the kind in messages, such as ``KP0301``. It is also the anchor of the kind
+        in docs/errors.md.
         """
         return self.value

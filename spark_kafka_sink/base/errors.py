@@ -1,15 +1,14 @@
-"""The exception hierarchy, and the handling of each broker error code.
+"""All exceptions of this package, and the table of the brokers' error codes.
 
-Owns: every exception that this package raises; the form of warnings, which also have codes; the
-warnings that this process has already logged; and the table of broker error codes (number, name,
-class, meaning, hint). The table comes from Kafka's ``common/protocol/Errors.java``, and from the
-handling of errors in ``Sender`` and ``TransactionManager``. Never: a decision to retry
-(``sender.py``).
+Owns: the exception classes; the form of warnings, which have codes like errors; the warnings that
+this process has already logged; the table of error codes (number, name, class, meaning, hint). The
+table follows Kafka's ``common/protocol/Errors.java`` and the handling of errors in ``Sender`` and
+``TransactionManager``. Never: a decision to retry (``sender.py``).
 
-Every error is one line: the code of its kind (``error_kinds.py``), the cause, the place and the
-remedy. A second line has the hint, if there is a hint, and the link. All errors are picklable,
-because Spark sends them from a worker to the driver. No error contains a payload, a key, a header
-or a secret. Java's ``XException`` is ``XError`` here.
+The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place.
+The second line has the hint, if there is one, and the link. All errors are picklable, because Spark
+sends them from a worker to the driver. No error contains a value, key or header of a record, or a
+secret. Java's ``XException`` is called ``XError`` here.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ _said: set[str] = set()
 
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
-    """An error or a warning on one line: the code, the text, the hint and the link."""
+    """The text of an error or a warning on one line: its code, ``text``, the hint and the link."""
     return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
 
 def warn(
     log: logging.Logger, code: str, text: str, *values: object, level: int = logging.WARNING
 ) -> None:
-    """Logs ``text % values`` after its code, as a warning of ``log``."""
+    """Logs the warning ``text % values`` with its code."""
     if log.isEnabledFor(level):
         log.log(level, "%s", coded(code, text % values), stacklevel=2)
 
 
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
-    """Logs ``lines`` as warnings, except for lines that this process has already logged. Each line
-    includes its code.
+    """Logs each of ``lines`` as a warning, unless this process has already logged the same line. A
+    line includes its code.
     """
     for line in lines:
         if line in _said:
@@ -57,8 +56,8 @@ def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
 
 
 class ErrorCode(IntEnum):
-    """Broker error codes. An unknown number is read as UNKNOWN_SERVER_ERROR
-    (``protocol/wire.py``).
+    """The error codes of brokers. A number that is not in this list is decoded as
+    UNKNOWN_SERVER_ERROR (``protocol/wire.py``).
     """
 
     UNKNOWN_SERVER_ERROR = -1
@@ -135,7 +134,9 @@ class ErrorCode(IntEnum):
 
     @property
     def kp_code(self) -> str:
-        """The code in this package's form: ``KP1`` and the number. The code of -1 is KP1999."""
+        """The code in messages: ``KP1`` and the three digits of the error code. For the error code
+        -1 it is KP1999.
+        """
         return f"KP1{self.value % 1000:03}"
 
     @property
@@ -144,12 +145,14 @@ class ErrorCode(IntEnum):
 
     @property
     def text(self) -> str:
-        """The code's name, number and meaning, for messages."""
+        """The name, the number and the meaning of the error code, for messages."""
         return f"{self.name} ({self.value}): {self.info.meaning}"
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later. False for the codes of sequence numbers."""
+        """True if the same request may succeed later. False for the error codes of sequence
+        numbers, which need other rules.
+        """
         return CODES[self].error_class in _RETRIABLE
 
     @property
@@ -157,10 +160,11 @@ class ErrorCode(IntEnum):
         return CODES[self].error_class is ErrorClass.REFRESH_METADATA
 
     def error(self, where: str, message: str | None = None) -> ApiError:
-        """Creates the exception for this code. ``where`` is the topic partition and the broker.
+        """Creates the exception for this error code. ``where`` is the place for the message, such
+        as the topic partition and the broker.
 
-        ``message`` is the broker's own text, or None if there is no text. The text is escaped, and
-        cut to 200 characters.
+        ``message`` is the error message of the broker, or None. It is escaped, and cut to 200
+        characters.
         """
         info = CODES[self]
         text = safe_text(message) if message else info.meaning
@@ -170,12 +174,11 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """The base class of all exceptions that this package raises.
+    """The base class of all exceptions of this package.
 
-    ``message`` is one line with the cause, the place and the remedy. ``hint`` names the likely
-    human cause, or is None. ``kind`` determines the code of the error. It is the broker's error
-    code if a broker returned the error. Otherwise it is a :class:`Kind`: an error that is raised
-    without ``kind`` has the ``default_kind`` of its class.
+    ``message`` is one line with the cause and the place. ``hint`` is what to check or to do, or
+    None. ``kind`` determines the code: it is the :class:`ErrorCode` if a broker returned the error,
+    otherwise a :class:`Kind`. If ``kind`` is not given, it is the ``default_kind`` of the class.
     """
 
     default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
@@ -191,28 +194,26 @@ class KafkaError(Exception):
 
     @property
     def url(self) -> str | None:
-        """The address of the page about this kind of error, for this version. None while the
-        documentation has no site.
+        """The URL of the documentation of this kind of error, for this version of the package. None
+        if no documentation site is set.
         """
         return error_url(self.kind.kp_code)
 
     def __str__(self) -> str:
-        """One line with the code and the message, and a second line with the hint and the link."""
+        """Two lines: the code and the message, then the hint and the link."""
         see = f"see {where_to_read(self.kind.kp_code)}"
         more = see if self.hint is None else f"hint: {self.hint}; {see}"
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"
 
     def one_line(self) -> str:
-        """The whole error on one line, for a log that has one line for each event."""
+        """The error on one line, for logs with one line for each event."""
         return coded(self.kind.kp_code, self.message, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
 
     def _fields(self) -> dict[str, Any]:
-        """The attributes of the instance that are pickled in addition to message and hint: all
-        other attributes.
-        """
+        """The attributes that are pickled in addition to message and hint: all others."""
         return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
 
 
@@ -226,7 +227,7 @@ def _rebuild(
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option is unknown or out of bounds, or two options contradict each other (Java's
+    """An option is unknown or has an invalid value, or two options contradict each other (Java's
     ConfigException).
     """
 
@@ -234,13 +235,13 @@ class ConfigError(KafkaError, ValueError):
 
 
 class SchemaError(KafkaError, ValueError):
-    """The DataFrame's columns are invalid for a Kafka sink."""
+    """The DataFrame has invalid columns for a write to Kafka."""
 
     default_kind = Kind.SCHEMA
 
 
 class SchemaRegistryError(KafkaError, RuntimeError):
-    """A schema registry refused a request, or did not respond."""
+    """A schema registry rejected a request, or did not respond."""
 
     default_kind = Kind.SCHEMA_REGISTRY
 
@@ -250,81 +251,80 @@ class NoRegistryAnswerError(SchemaRegistryError):
 
 
 class DataError(KafkaError, ValueError):
-    """A row can't be sent: a null topic, a partition that does not exist, ..."""
+    """A row can't be sent. Examples are a null topic, and a partition that does not exist."""
 
     default_kind = Kind.DATA
 
 
 class SerializationError(KafkaError, ValueError):
-    """The serializer does not accept a key or a value."""
+    """A serializer can't convert the key or the value of a record."""
 
     default_kind = Kind.SERIALIZATION
 
 
 class IllegalStateError(KafkaError, RuntimeError):
-    """A method was called in a state that forbids the call. This is a bug, in this package or in
-    the code that calls it.
+    """A method was called in a state in which this is not allowed. This is a bug in the calling
+    code or in this package.
     """
 
     default_kind = Kind.ILLEGAL_STATE
 
 
 class RemoteProtocolError(KafkaError):
-    """A broker has sent bytes that do not follow the protocol. The connection is closed, because
-    its remaining bytes can't be interpreted.
+    """A broker has sent bytes that do not follow Kafka's protocol. The connection is closed,
+    because it is unknown where the next response begins.
     """
 
     default_kind = Kind.MALFORMED_ANSWER
 
 
 class WrongListenerError(RemoteProtocolError):
-    """The broker has sent TLS on a plaintext connection, so the address belongs to another
-    listener. Not retried.
+    """The broker has responded with TLS to a connection without TLS. So the address belongs to a
+    listener with another security protocol. Not retried.
     """
 
     default_kind = Kind.WRONG_LISTENER
 
 
 class DeliveryError(KafkaError):
-    """Some rows were not acknowledged, or the driver can't confirm that all rows were. The write
-    must fail, so that Spark writes the rows again. Acknowledged rows stay in the topic.
+    """Some rows were not acknowledged, or it is not certain that all rows were. The write fails, so
+    that Spark writes its rows again. Rows that were acknowledged stay in the topic.
     """
 
     default_kind = Kind.DELIVERY
 
 
 class BatchError(KafkaError):
-    """A batch with deliveryGuarantee=exactly-once has failed. The subclass shows which rows of the
-    batch are visible to readers of committed rows, and whether the batch may be written again.
+    """A batch with deliveryGuarantee=exactly-once has failed. The subclass shows whether consumers
+    with read_committed see its rows, and whether the batch can be written again.
 
-    No subclass inherits from another subclass, so code that writes a batch again after
-    ``except CommitError`` never repeats a visible batch.
+    The subclasses do not inherit from each other. So ``except CommitError`` never catches the error
+    of a batch whose rows are visible, and it is safe to write the batch again there.
     """
 
     default_kind = Kind.COMMIT
 
 
 class CommitError(BatchError):
-    """No row of this write is visible, now or later. The write may be repeated as the same batch:
+    """No row of this write is visible, and none will become visible. You can write the batch again:
     the same micro-batch, or the same ``txnVersion``.
 
-    Exception: if the number of the batch does not follow the last number in the commit log, the
-    sink refuses each repetition. An earlier write may have committed other rows under that number.
+    Exception: the number of the batch does not follow the last number in the commit log. Then each
+    further write of this batch also fails, because an earlier write may have committed other rows
+    with this number.
     """
 
 
 class CommitLogError(BatchError):
-    """The commit log's record of a key is damaged, or a newer version of this package wrote it.
-    Nothing was changed. It is unknown whether the key's last batch is committed.
+    """The record of this query or job in the commit log is damaged, or a newer version of this
+    package wrote it. Nothing was changed. It is unknown whether the last batch is committed.
     """
 
     default_kind = Kind.COMMIT_LOG_DAMAGED
 
 
 class _TransactionsError(BatchError):
-    """The base class of errors about transactions. ``transactional_ids`` has the ids of these
-    transactions.
-    """
+    """The base class of errors that name transactions. ``transactional_ids`` has their ids."""
 
     transactional_ids: tuple[str, ...]
 
@@ -341,26 +341,26 @@ class _TransactionsError(BatchError):
 
 
 class CommitOutcomeUnknownError(_TransactionsError):
-    """A commit was requested, and its outcome is unknown after the timeout. The batch may be
-    visible, or may become visible later. Nothing was rolled back. The next start of the query
-    resolves the batch.
+    """The driver has sent the commit, and no definite response arrived before the timeout. The rows
+    of the batch may be visible now or later. Nothing was rolled back. The next start of the query
+    finds out the outcome.
     """
 
     default_kind = Kind.OUTCOME_UNKNOWN
 
 
 class PartialCommitError(_TransactionsError):
-    """The driver had decided to commit a batch, but brokers aborted some of its transactions. The
-    rows of these transactions are missing, and other rows of the batch are visible. An operator
-    must resolve the batch.
+    """The driver had decided to commit a batch, but brokers have aborted some of its transactions.
+    The rows of these transactions are missing, and the other rows of the batch are visible. An
+    operator must resolve this (docs/runbook.md).
     """
 
     default_kind = Kind.PARTIAL_COMMIT
 
 
 class SupersededError(BatchError):
-    """Another driver has taken over this query or this ``transactionalIdPrefix``, and writes its
-    batches. This driver must stop. Rows that this driver has written since the takeover are never
+    """Another driver has taken over this query, or uses the same ``transactionalIdPrefix``, and
+    writes the batches. This driver must stop. The rows that it has written since then never become
     visible.
     """
 
@@ -368,18 +368,18 @@ class SupersededError(BatchError):
 
 
 class RefusedError(KafkaError):
-    """The request of an operator contradicts a recorded decision, or names something that does not
-    exist. Nothing was changed.
+    """An operator's command contradicts a decision in the commit log, or names something that does
+    not exist. Nothing was changed.
     """
 
     default_kind = Kind.REFUSED
 
 
 class ApiError(KafkaError):
-    """An error defined by the Kafka protocol (Java's ApiException).
+    """An error that Kafka's protocol defines (Java's ApiException).
 
-    ``code`` is the broker's error code. For a failure in the client, it is the equivalent error
-    code. An error that is raised without ``code`` has the ``default_code`` of its class.
+    ``code`` is the error code of the broker. If the client itself has detected the error, it is the
+    corresponding error code. If ``code`` is not given, it is the ``default_code`` of the class.
     """
 
     default_code: ClassVar[ErrorCode | None] = None
@@ -401,11 +401,11 @@ class ApiError(KafkaError):
 
 
 class RetriableError(ApiError):
-    """The request may succeed when it is retried."""
+    """The same request may succeed later."""
 
 
 class InvalidMetadataError(RetriableError):
-    """The request may succeed when it is retried with updated metadata."""
+    """The same request may succeed after the metadata were updated."""
 
 
 class DisconnectError(InvalidMetadataError):
@@ -413,21 +413,23 @@ class DisconnectError(InvalidMetadataError):
 
 
 class KafkaTimeoutError(RetriableError):
-    """A timeout expired: ``max.block.ms``, ``request.timeout.ms`` or ``delivery.timeout.ms``."""
+    """One of these timeouts is over: ``max.block.ms``, ``request.timeout.ms``,
+    ``delivery.timeout.ms``.
+    """
 
     default_kind = Kind.TIMEOUT
     default_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class BufferExhaustedError(KafkaTimeoutError):
-    """The memory of ``buffer.memory`` stayed exhausted for ``max.block.ms``."""
+    """No memory of ``buffer.memory`` became free within ``max.block.ms``."""
 
     default_kind = Kind.BUFFER_EXHAUSTED
 
 
 class CoordinatorError(RetriableError):
-    """The transaction coordinator moved, or is loading. The producer looks it up again, then
-    retries.
+    """The transaction coordinator has moved to another broker, or is loading its state. The
+    producer looks up the coordinator and retries.
     """
 
 
@@ -442,13 +444,15 @@ class AuthorizationError(ApiError):
 
 
 class InvalidTopicError(ApiError):
-    """Kafka rejects the topic's name."""
+    """The name of the topic is not valid."""
 
     default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class RecordTooLargeError(ApiError):
-    """A record, or a batch of one record, is larger than a limit."""
+    """A record, or a batch with a single record, is larger than max.request.size, buffer.memory or
+    the broker's limit.
+    """
 
     default_kind = Kind.RECORD_TOO_LARGE
     default_code = ErrorCode.MESSAGE_TOO_LARGE
@@ -463,19 +467,19 @@ class InvalidRecordError(ApiError):
 
 
 class CorruptRecordError(RetriableError):
-    """The broker found a checksum that does not match."""
+    """The checksum of a batch does not match its bytes."""
 
     default_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class OutOfOrderSequenceError(ApiError):
-    """A batch's sequence number does not follow the last sequence number that the broker has from
-    this producer.
+    """The sequence number of a batch does not follow the last sequence number that the broker has
+    for this producer.
     """
 
 
 class ProducerFencedError(ApiError):
-    """Another producer has taken over this transactional id, or the transaction timed out."""
+    """Another producer uses the same transactional id, or the transaction has timed out."""
 
 
 class TransactionAbortableError(ApiError):
@@ -485,7 +489,7 @@ class TransactionAbortableError(ApiError):
 
 
 class TransactionAbortedError(ApiError):
-    """The batch was never sent, because its transaction was aborted."""
+    """The batch was not sent, because its transaction was aborted."""
 
     default_kind = Kind.TRANSACTION_ABORTED
     default_code = ErrorCode.TRANSACTION_ABORTABLE
@@ -496,17 +500,19 @@ class InvalidTxnStateError(ApiError):
 
 
 class UnsupportedVersionError(ApiError):
-    """The broker and the producer have no version of the request in common."""
+    """The client and the broker support no common version of the request."""
 
     default_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class UnknownServerError(ApiError):
-    """The broker failed without details, or returned an unknown error code."""
+    """The broker returned an error without details, or an error code that this package does not
+    know.
+    """
 
 
 class ErrorClass(Enum):
-    """The reaction of the producer to a broker error code (``Sender.completeBatch`` in Java)."""
+    """The producer's reaction to an error code of a broker (Java's ``Sender.completeBatch``)."""
 
     SUCCESS = "success"
     RETRIABLE = "retriable"
@@ -518,7 +524,7 @@ class ErrorClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CodeInfo:
-    """A row of the table of broker error codes."""
+    """A row of the table of error codes of brokers."""
 
     code: int
     error_class: ErrorClass
@@ -539,8 +545,8 @@ _NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others
 
 
 def safe_text(text: str, limit: int = 200) -> str:
-    """The text of another process in loggable form: printable, one line, at most ``limit``
-    characters. A text that seems to contain a secret is not shown.
+    """Makes a text of another process safe for a message: only printable characters, one line, at
+    most ``limit`` characters. If the text seems to contain a secret, it is replaced.
     """
     if _SECRET.search(text[: 20 * limit]):
         return _NOT_SHOWN
@@ -550,7 +556,7 @@ def safe_text(text: str, limit: int = 200) -> str:
 
 
 def named(names: Sequence[object], most: int) -> str:
-    """The first ``most`` of ``names`` as text, with the number of the others."""
+    """Joins the first ``most`` of ``names`` to a text, such as ``a, b, +3 more``."""
     more = f", +{len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
 

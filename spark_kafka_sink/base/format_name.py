@@ -1,4 +1,4 @@
-"""The name of the format: ``df.write.format("kprod")``."""
+"""The name of the data source: ``df.write.format("kprod")``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses JSON text that other programs have written.
+"""Parses JSON that other programs have written.
 
 Owns: :func:`json_object`. Never: the required content of an object.
 """
@@ -10,8 +10,8 @@ from typing import Any
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:
-    """Parses the text of a JSON object. Returns None for any other text, also for JSON that is
-    nested too deeply.
+    """Parses ``text`` as a JSON object. Returns None if it is not valid JSON, is not an object, or
+    is nested too deeply.
     """
     try:
         found = json.loads(text)

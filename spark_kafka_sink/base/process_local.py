@@ -1,4 +1,4 @@
-"""A value for each process: after a fork, the child creates a new value.
+"""A value that each process creates for itself. A forked child process creates a new value.
 
 Owns: :class:`ProcessLocal`. Never: the value itself.
 """
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class ProcessLocal(Generic[T]):
-    """A callable that returns the value of this process. The first call in a process creates the
+    """A callable that returns the value of this process. Its first call in a process creates the
     value.
 
-    A forked child must not use the value of its parent, for three reasons: the sockets would be
-    shared, the threads do not exist in the child, and a lock that another thread held at the fork
-    would stay locked forever.
+    A forked child process must not use the value of its parent. It would share the parent's
+    sockets. It does not have the parent's threads. And a lock that another thread held during the
+    fork would stay locked forever.
     """
 
     def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:

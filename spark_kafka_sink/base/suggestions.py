@@ -1,7 +1,7 @@
-"""The probable meaning of a wrong name or value, for the hint of an error.
+"""Suggests the correct form of a misspelled name or a wrong value, for the hint of an error.
 
-Owns: the comparison of spellings, the names that other systems use for a value, and numbers with a
-unit. Never: the correct names and values, which the caller passes.
+Owns: the comparison of spellings, the names that other systems use for the same value, and numbers
+with a unit. Never: the correct names and values, which the caller passes.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _BYTES = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb
 
 
 def letters(text: str) -> str:
-    """Returns ``text`` in lower case without separators, so that ``atLeastOnce`` and
-    ``at_least_once`` become equal.
+    """Returns ``text`` in lower case without separators. ``atLeastOnce`` and ``at_least_once`` both
+    become ``atleastonce``.
     """
     return "".join(c for c in text.lower() if c.isalnum())
 
 
 def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
-    """The name of ``names`` that is most similar to the lower-case ``key``. None if no name is
-    similar enough.
+    """Returns the name of ``names`` that is most similar to ``key``, which is in lower case. None
+    if no name is similar enough.
 
-    ``least`` is the least similarity, from 0 to 1 (identical).
+    ``least`` is the required similarity, between 0 and 1 (equal).
     """
     by_key = {name.lower(): name for name in names}
     close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
@@ -62,11 +62,10 @@ def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | No
 
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """The item of ``choices`` that the user probably meant by ``text``. None if no item is
-    probable.
+    """Returns the value of ``choices`` that the user probably meant by ``text``. None if no value
+    is probable.
 
-    Items without letters are never returned, because a wrong number is not a misspelling of another
-    number.
+    Numbers are never suggested, because a wrong number is not a misspelling of another number.
     """
     by_letters = {letters(c): c for c in choices if any(map(str.isalpha, c))}
     key = letters(text[:_LONGEST])
@@ -78,11 +77,11 @@ def nearest_value(text: str, choices: Iterable[str]) -> str | None:
 
 
 def plain_number(text: str, option: str) -> str | None:
-    """Converts a number with a unit to the digits that the option expects. Returns None for any
-    other text.
+    """Converts a number with a unit to the plain number that ``option`` expects. Returns None if
+    ``text`` is not a number with a unit.
 
-    For example, ``5s`` becomes 5000 for an option in milliseconds, and ``16 MiB`` becomes 16777216
-    for an option in bytes.
+    Examples: ``5s`` becomes 5000 for an option in milliseconds. ``16 MiB`` becomes 16777216 for an
+    option in bytes.
     """
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:

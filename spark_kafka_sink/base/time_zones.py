@@ -1,10 +1,10 @@
-"""Time zones by the names that Spark accepts for ``spark.sql.session.timeZone``.
+"""Finds a time zone by a name that Spark accepts for ``spark.sql.session.timeZone``.
 
-Owns: :func:`time_zone`, which converts a name to Python's time zone. Never: a timestamp; Arrow and
-numpy, because the driver also uses this module to check a zone before any task.
+Owns: :func:`time_zone`. Never: a timestamp; an import of Arrow or numpy, because the driver checks
+the time zone before the tasks start.
 
-Spark resolves a name like ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)`` does, and accepts one
-digit for hours or minutes (``+5:30``, ``+05:3``).
+Spark accepts the names of ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)``, and also one digit for
+hours or minutes (``+5:30``, ``+05:3``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _MOST_SECONDS: Final = 18 * 3600
 
 @lru_cache(maxsize=256)
 def time_zone(name: str) -> dt.tzinfo:
-    """The time zone ``name``. Raises ConfigError if this machine has no such time zone."""
+    """Returns the time zone with the name ``name``. Raises ConfigError if this machine does not
+    have it.
+    """
     long_name = _SHORT_IDS.get(name, name)
     if long_name in _UTC:
         return dt.UTC

@@ -1,7 +1,7 @@
-"""The topic names that a broker accepts (Java: ``Topic``).
+"""The topic names that brokers accept (Java's ``Topic``).
 
-Owns: the valid names, the topics that only brokers write to, and the commit log's default name.
-Never: whether a topic exists.
+Owns: the rules for names, the topics to which only brokers write, and the default name of the
+commit log. Never: the check whether a topic exists.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"
 
 
 def checked_topic_name(name: str) -> str:
-    """Returns ``name`` if it is a valid name of a topic that clients may write to
-    (``Topic.validate``).
+    """Returns ``name`` if it is a valid topic name, and clients may write to this topic (Java's
+    ``Topic.validate``).
 
-    Otherwise raises ValueError with Java's message.
+    Raises ValueError with Java's message otherwise.
     """
     if not name:
         wrong = "the empty string is not allowed"

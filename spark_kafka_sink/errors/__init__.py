@@ -1,5 +1,5 @@
-"""The exceptions of this package, under the module name that users import and that
-tracebacks show.
+"""All exceptions of this package. Users import them from this module, and tracebacks show its
+name.
 """
 
 from spark_kafka_sink.base.errors import (

@@ -1,6 +1,6 @@
-"""Addresses in options: of brokers, of a registry, of a token endpoint.
+"""Parses the addresses in options: of brokers, of a schema registry, of a token endpoint.
 
-Owns: the syntax of addresses, and the test whether a host is this machine. Never: a DNS lookup, a
+Owns: the syntax of addresses, and the check whether a host is this machine. Never: a DNS lookup, a
 connection.
 """
 
@@ -17,10 +17,10 @@ from spark_kafka_sink.base.security.password import REPLACE_IT, Password, Text, 
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is known to be this machine without a DNS lookup. ``host`` is a lower-case
-    name, or an address without brackets.
+    """True if ``host`` is this machine, such as ``localhost`` or ``127.0.0.1``. ``host`` is in
+    lower case and without brackets. No DNS lookup is made.
 
-    Data that is sent to such a host does not leave the machine, and needs no proxy.
+    Data that is sent to this host does not leave the machine, and needs no proxy.
     """
     if host == "localhost":
         return True
@@ -31,8 +31,8 @@ def is_loopback(host: str) -> bool:
 
 
 def url_parts(text: str) -> SplitResult | None:
-    """Splits a URL into its parts. Returns None for a text that is no URL, or that has other
-    characters than ASCII.
+    """Splits a URL into its parts. Returns None if ``text`` is not a URL or has characters that are
+    not ASCII.
     """
     try:
         parts = urlsplit(text)
@@ -43,7 +43,7 @@ def url_parts(text: str) -> SplitResult | None:
 
 
 def is_in_the_clear(parts: SplitResult) -> bool:
-    """Whether data that is sent to this URL is unencrypted on a network."""
+    """True if data for this URL is sent over a network without encryption."""
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
@@ -56,12 +56,13 @@ def http_address(
     gets: str = "the client's secret",
     kind: Kind = Kind.TOKEN_SOURCE,
 ) -> SplitResult:
-    """Parses ``given``, the value of ``option``, as an http or https URL. Returns its parts.
+    """Parses ``given``, the value of the option ``option``, as an http or https URL. Returns the
+    parts of the URL.
 
-    Raises ConfigError if the text is no such URL, if the URL contains a name or password, or if a
-    secret would be sent to it unencrypted. The error shows at most the host of the URL. ``gets``
-    describes the secret that is sent to the URL. It is empty if no secret is sent. ``credentials``
-    names the options for name and password, for the hint.
+    Raises ConfigError if it is not such a URL, if it contains a name or password, or if a secret
+    would be sent to it without encryption. The error contains at most the host of the URL. ``gets``
+    describes the secret that is sent to the URL, and is empty if there is none. ``credentials`` has
+    the names of the options for name and password, for the hint.
     """
     parts = url_parts(text_of(given))
     if parts is None:
@@ -91,13 +92,13 @@ _SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
 def parse_bootstrap_servers(
     items: Sequence[str], protocol: str, prefix: str
 ) -> tuple[tuple[str, int], ...]:
-    """Parses bootstrap servers. Returns the (host, port) of each item, in order, without duplicates
-    (``ClientUtils.parseAndValidateAddresses``).
+    """Parses bootstrap servers such as ``["broker1:9092"]`` to pairs such as ``("broker1", 9092)``,
+    in order, without duplicates (Java's ``ClientUtils.parseAndValidateAddresses``).
 
-    Raises ConfigError for an invalid item. This function refuses four mistakes that Java accepts,
-    and that would fail later: port 0, an empty host, an IPv6 address without brackets, and
-    ``SSL://`` or ``https://`` before an address if ``protocol`` differs. ``prefix`` precedes option
-    names in hints.
+    Raises ConfigError for an invalid item. Java accepts four mistakes that would cause an error
+    later. This function rejects them: the port 0, an empty host, an IPv6 address without brackets,
+    and a prefix such as ``SSL://`` or ``https://`` that differs from ``protocol``. ``prefix`` is
+    put before names of options in hints.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:

@@ -1,14 +1,15 @@
-"""The operator's allow-lists: the files, variables, addresses and code that options may reach.
+"""The operator's allow-lists: they limit the files, environment variables, addresses and classes
+that options may name.
 
-Owns: the lists, which are environment variables of the driver and of each executor, so that no
-option changes them; and the errors for a value that is not on a list. Never: opening a file or an
-address that is allowed.
+Owns: the lists, and the errors for a value that is not on its list. Each list is an environment
+variable of the driver and of each executor, so no option can change it. Never: opening a file or an
+address.
 
-The lists are read when the package is imported (``operators_variables``), and then frozen: code
-that an option has called can't change the limits of the next option, not even by ``os.environ``.
+The lists are read once, when the package is imported (``operators_variables``). So code that runs
+later, such as a class that an option names, can't change them by ``os.environ``.
 
-A list that is not set allows everything. A list that is set and empty allows nothing. If a list
-can't be read, every value that would have to be compared with it is an error.
+If a list is not set, all values are allowed. If it is set and empty, no value is allowed. If it
+can't be parsed, each value that must be compared with it is an error.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """An allow-list that the operator has set. It has ``items``, or a ``problem`` if the list can't
-    be read.
+    """An allow-list that the operator has set.
+
+    ``items`` are its items. For the list of environment variables, ``names`` is a regular
+    expression instead. If the list can't be parsed, ``problem`` is the reason.
     """
 
     items: tuple[str, ...] = ()
@@ -68,8 +71,8 @@ def _read(variable: str, text: str) -> _List:
 
 
 def read_lists(environment: Mapping[str, str]) -> Mapping[str, _List]:
-    """Reads the allow-lists that are set in ``environment``. Returns them by variable, as an
-    immutable map.
+    """Reads the allow-lists that are set in ``environment``. Returns an immutable mapping from the
+    name of the environment variable to the list.
     """
     return MappingProxyType({v: _read(v, environment[v]) for v in EVERY if v in environment})
 
@@ -79,16 +82,16 @@ _LISTS: Final = read_lists(VARIABLES)
 
 
 class NotAllowedError(ConfigError):
-    """The operator of this process does not allow options to use this file, address, variable or
-    class.
+    """An option names a file, address, environment variable or class that is not on the operator's
+    allow-list.
     """
 
     default_kind = Kind.NOT_ALLOWED
 
     @classmethod
     def of(cls, what: str, variable: str) -> NotAllowedError:
-        """Creates the error for ``what``, a text that describes the option and the refused value.
-        The text must contain no secret.
+        """Creates the error. ``what`` describes the option and its value, and must contain no
+        secret. ``variable`` is the environment variable that has the list.
         """
         return cls(
             f"{what} is not allowed here: {variable} of this process on host {platform.node()} does"
@@ -98,10 +101,11 @@ class NotAllowedError(ConfigError):
 
 
 def check_file(path: str, what: str, *, line: bool = False) -> None:
-    """Raises NotAllowedError for a file that options may not read. ``line`` is true if the option
-    refers to one line of a config file.
+    """Raises NotAllowedError if options may not read the file ``path``. If ``line`` is True, the
+    option reads only one line of the file, and files that are allowed as ``configFile`` are also
+    allowed.
 
-    The error does not show whether the file exists. Symbolic links are resolved before the check.
+    Symbolic links are resolved before the check. The error does not show whether the file exists.
     """
     allowed = _list(PATHS)
     if allowed is None or _is_below(path, allowed):
@@ -113,8 +117,8 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """Raises NotAllowedError for a URI of a remote file system, unless it is below a URI of the
-    list PATHS.
+    """Raises NotAllowedError if the URI of a file in a remote file system is not below a URI of the
+    list of paths.
     """
     allowed = _list(PATHS)
     if allowed is not None and not any(
@@ -124,7 +128,7 @@ def check_uri(uri: str, what: str) -> None:
 
 
 def check_config_file(path: str, what: str) -> None:
-    """Raises NotAllowedError for a file that may not be a ``configFile``."""
+    """Raises NotAllowedError if the file ``path`` is not allowed as a ``configFile``."""
     variable = PATHS if _list(CONFIG_FILES) is None else CONFIG_FILES
     allowed = _list(variable)
     if allowed is not None and not _is_below(path, allowed):
@@ -132,22 +136,22 @@ def check_config_file(path: str, what: str) -> None:
 
 
 def check_report_path(path: str) -> None:
-    """Raises NotAllowedError for a file that reports may not be appended to."""
+    """Raises NotAllowedError if reports may not be written to the file ``path``."""
     allowed = _list(REPORT_PATHS)
     if allowed is not None and not _is_below(path, allowed):
         raise NotAllowedError.of(f"reportPath={safe_text(path)}", REPORT_PATHS)
 
 
 def check_variable(name: str, what: str) -> None:
-    """Raises NotAllowedError for an environment variable that options may not look up."""
+    """Raises NotAllowedError if options may not read the environment variable ``name``."""
     allowed = _list(ENV_PATTERN)
     if allowed is not None and (allowed.names is None or allowed.names.fullmatch(name) is None):
         raise NotAllowedError.of(what, ENV_PATTERN)
 
 
 def check_url(url: str, what: str) -> None:
-    """Raises NotAllowedError for a token endpoint that is not on the list. URLs are compared
-    exactly, as Kafka does.
+    """Raises NotAllowedError if the URL of a token endpoint is not on the list. The URLs must be
+    equal, as in Kafka.
     """
     allowed = _list(URLS)
     if allowed is not None and url not in allowed.items:
@@ -155,26 +159,30 @@ def check_url(url: str, what: str) -> None:
 
 
 def check_import(path: str, what: str) -> None:
-    """Raises NotAllowedError unless the list has ``path``, or a module or package that contains it.
+    """Raises NotAllowedError if options may not name the class or function with the import path
+    ``path``.
 
-    After the listed name, no part of ``path`` may be private.
+    It is allowed if the list contains ``path``, or a module or package that contains it. The part
+    of ``path`` after the listed name must have no private name (``_name``).
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)
 
 
 def limits_imports() -> bool:
-    """Whether the operator has set a list of imports."""
+    """True if the operator has set the allow-list of imports."""
     return IMPORTS in _LISTS
 
 
 def is_import_listed(path: str) -> bool:
-    """Whether ``path`` is on the list of imports, or is inside a listed module or package."""
+    """True if ``path`` is on the allow-list of imports, or is in a listed module or package."""
     return any(True for _ in _behind_entries(path))
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """For each list entry with which ``path`` begins, yields the rest of ``path``."""
+    """Yields the rest of ``path`` after each item of the allow-list of imports with which ``path``
+    begins.
+    """
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."
     for entry in () if allowed is None else allowed.items:
@@ -184,8 +192,8 @@ def _behind_entries(path: str) -> Iterator[str]:
 
 
 def _list(variable: str) -> _List | None:
-    """The list of ``variable``, or None if the variable is not set. Raises ConfigError if the list
-    can't be read.
+    """The allow-list in the environment variable ``variable``. None if it is not set. Raises
+    ConfigError if it can't be parsed.
     """
     found = _LISTS.get(variable)
     if found is None or not found.problem:
@@ -200,7 +208,7 @@ def _list(variable: str) -> _List | None:
 
 
 def _is_below(path: str, allowed: _List) -> bool:
-    """Whether ``path`` is one of ``allowed``, or is below a directory of ``allowed``."""
+    """True if ``path`` is an item of ``allowed``, or is in a directory of ``allowed``."""
     try:
         real = os.path.realpath(path)
     except (OSError, ValueError):

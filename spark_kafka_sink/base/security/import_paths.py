@@ -1,11 +1,11 @@
-"""Users' classes that options name by import path.
+"""Imports the users' classes and functions that options name.
 
-Owns: the two forms of a path (``package.module:Name`` and ``package.module.Name``), the error for a
-path that can't be imported, and the safe description of an exception of a user's code. Never: the
-interface of the class, which the caller checks.
+Owns: the two forms of an import path (``package.module:Name`` and ``package.module.Name``), the
+errors of an import, and the description of an exception in a user's code. Never: the check of the
+methods of a class, which the caller makes.
 
-The driver also calls :func:`find`, only as a check, so that a wrong path is an error before any
-task starts.
+The driver also calls :func:`find`, as a check: a wrong path is then an error before any task
+starts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _JVM_PACKAGES = ("com.", "io.", "org.", "net.", "java.", "scala.", "software.")
 
 
 def find(path: Text, option: str) -> object:
-    """Imports and returns the object at the import path ``path``.
+    """Imports the object with the import path ``path``, such as ``my_module:MyClass``, and returns
+    it.
 
-    Raises ConfigError, which names ``option``, if the object can't be imported. Raises
-    NotAllowedError in two cases: the operator's list does not have the path (then nothing is
-    imported), or the listed module does not itself define the object.
+    Raises ConfigError with the option's name if it can't be imported. Raises NotAllowedError in two
+    cases. The path is not on the operator's allow-list: then nothing is imported. Or the listed
+    module has only imported the object from another module.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -70,10 +71,10 @@ def find(path: Text, option: str) -> object:
 
 
 def find_function(path: str, option: str, argument: str) -> Callable[[object], object]:
-    """The callable at the import path ``path``, which must accept one ``argument``.
+    """Imports the function with the import path ``path``. ``argument`` describes the argument of
+    the function, for a hint.
 
-    Raises the same errors as :func:`find`, and ConfigError if the object can't be called with one
-    argument.
+    Raises the same errors as :func:`find`, and ConfigError if the object is not callable.
     """
     found = find(path, option)
     if not callable(found):
@@ -86,7 +87,7 @@ def find_function(path: str, option: str, argument: str) -> Callable[[object], o
 
 
 def names_jvm_classes(paths: str) -> bool:
-    """Whether an item of the comma-separated list looks like a JVM class, such as
+    """True if ``paths``, separated by commas, contains the name of a JVM class, such as
     ``com.example.Audit``.
     """
     names = [without_shading(one.strip()) for one in paths.split(",")]
@@ -94,14 +95,16 @@ def names_jvm_classes(paths: str) -> bool:
 
 
 def is_import_path(name: str) -> bool:
-    """Whether the text looks like a Python import path, and not like a class of Kafka."""
+    """True if ``name`` looks like a Python import path, and not like the name of a Java class of
+    Kafka.
+    """
     kafkas = without_shading(name).startswith("org.apache.kafka.")
     return ("." in name or ":" in name) and not kafkas
 
 
 def make(path: Text, option: str) -> object:
-    """The object at the import path ``path``. If the object is a class, returns a new instance,
-    created without arguments.
+    """Imports the object with the import path ``path``. If it is a class, returns a new object of
+    the class, which is created without arguments.
     """
     found = find(path, option)
     if not isinstance(found, type):
@@ -118,8 +121,8 @@ def make(path: Text, option: str) -> object:
 
 
 def place_of(error: BaseException) -> str:
-    """The class of an exception of user code, and the place in the code. The text of the exception
-    is left out, because it may contain a row.
+    """Describes an exception of a user's code: its class, and the function, file and line that
+    raised it. Its text is not included, because it may contain a row.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
@@ -130,13 +133,13 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """If the operator has set a list, raises NotAllowedError unless a listed module defines the
-    object ``found``.
+    """Raises NotAllowedError if the object ``found`` is not defined in a module on the operator's
+    allow-list. Does nothing if the list is not set.
 
-    Every step of a path must lead to a listed module, to a class or function defined in a listed
-    module, or to an instance of such a class. Three kinds of objects are refused: what a listed
-    module only imports (``os.abort`` in a module that imports os), another module, and a method of
-    Python or of a C library (``log.handlers.clear``).
+    It is called for each name of an import path. Allowed are a class or function that a listed
+    module defines, and an object of such a class. Rejected are an object that a listed module has
+    only imported (``os.abort`` in a module that imports os), another module, and a method of Python
+    or of a C library (``log.handlers.clear``).
     """
     if not limits_imports():
         return

@@ -1,11 +1,11 @@
-"""Parses ``sasl.jaas.config``, one login module and its options, as Java's ``JaasConfig`` does.
+"""Parses ``sasl.jaas.config``: a login module and its options, as Java's ``JaasConfig`` does.
 
 Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments. Never:
-the options of a module and their meaning (``config/logins``). No message shows a value, because
-every value may be a secret.
+the options of a login module and their meaning (``config/logins``). No error contains a value,
+because each value may be a secret.
 
-References stay unresolved here. Each value is resolved separately after parsing
-(``secret_references.resolve``), so that a resolved value can't become another option.
+References to secrets are not replaced here. They are replaced in each value after the parsing
+(``secret_references.resolve``). So the content of a secret can't be parsed as another option.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module: its class, without a vendor's package prefix, and its options, which may be
-    secrets.
+    """A login module: the name of its class, and its options. Values may be secrets. If a vendor
+    has put a package before the class name (:func:`without_shading`), it is removed.
     """
 
     module: str = field(repr=False)
@@ -53,8 +53,8 @@ class JaasEntry:
     reference: str | None = None
 
     def get(self, name: str) -> Text:
-        """The text of the option ``name``, or an empty text if the option is not set. If the value
-        was a reference to a secret, the result still has this reference.
+        """The value of the option ``name``, or an empty text if it is not set. A value that comes
+        from a reference to a secret is a Password that shows the reference.
         """
         value = self.options.get(name, "")
         reference = self.reference or self.references.get(name)
@@ -62,13 +62,13 @@ class JaasEntry:
 
     @property
     def name(self) -> str:
-        """The name of the class without its package."""
+        """The class name of the login module without its package."""
         return self.module.rpartition(".")[2]
 
     @property
     def shown(self) -> str:
-        """The class of the login module as messages show it. It is the name of the class, or the
-        reference to a secret. If the text does not look like a class name, it is hidden.
+        """The class name of the login module, for messages. If it comes from a reference to a
+        secret, the reference. If it does not look like a class name, it is hidden.
         """
         if self.reference is not None:
             return self.reference
@@ -80,17 +80,17 @@ NO_MODULE: Final = JaasEntry("", {})
 
 
 def without_shading(name: str) -> str:
-    """Removes the package that a vendor put before the name of a class.
+    """Removes the package that a vendor has put before Kafka's class name.
 
-    For example, ``kafkashaded.org.apache.kafka.X`` becomes ``org.apache.kafka.X``.
+    Example: ``kafkashaded.org.apache.kafka.X`` becomes ``org.apache.kafka.X``.
     """
     shaded = _SHADED.match(name)
     return name if shaded is None else name[shaded.end() :]
 
 
 def parse_jaas_config(text: str) -> JaasEntry:
-    """Parses the login module in ``text``. Raises ConfigError if the text can't be parsed, or has
-    two modules.
+    """Parses the text of ``sasl.jaas.config``. Raises ConfigError if it is not valid, or has more
+    than one login module.
     """
     reader = _Reader(text)
     module = reader.word("the login module's class")
@@ -137,7 +137,7 @@ class _Reader:
         return found.group()
 
     def value(self, what: str) -> str:
-        """Reads a word or a quoted text. ``what`` describes the expected text in errors."""
+        """Reads a word or a quoted text. ``what`` describes it in errors."""
         quote = self.text[self.position : self.position + 1]
         if quote not in ('"', "'"):
             return self.word(what)

@@ -1,6 +1,6 @@
-"""Java's ``.properties`` format, as Kafka's own tools read a client's file.
+"""Parses Java's ``.properties`` format, as Kafka's command line tools do.
 
-Owns: the parsing (``java.util.Properties.load``): comments, separators, continued lines, escapes.
+Owns: the rules of ``java.util.Properties.load``: comments, separators, continued lines, escapes.
 Never: a file (``local_files``), the meaning of a name (``config_file``).
 """
 
@@ -16,18 +16,18 @@ _ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The values by name. If two lines have the same name, the later line counts, like in Java."""
+    """Returns the values by name. If a name occurs twice, the later value is used, as in Java."""
     return dict(property_lines(text))
 
 
 def property_lines(text: str) -> list[tuple[str, str]]:
-    """The name and value of every line, in order."""
+    """Returns the pairs of name and value, in the order of the text."""
     return [_pair(line) for line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yields the lines, except for comments. A line that ends in a backslash is joined with the
-    next line.
+    """Yields the lines of the text without comments. If a line ends with a backslash, the next line
+    is joined to it.
     """
     begun = ""
     # Not splitlines(), which has more line separators than Java.

@@ -1,9 +1,9 @@
-"""Reads, appends to and creates the files that options name, within limits of time and size.
+"""Reads, writes and appends to the files that options name, with limits of time and size.
 
-Owns: the refusal of files that can block or fill memory (a FIFO, a device, a file without an end),
-and the warning for a file that everybody may write. Never: the allowed paths (``allow_lists``), the
-meaning of the content. No error contains a path, because a user may have given a secret in place of
-a path.
+Owns: the rejection of files that could block the process or fill its memory (a FIFO, a device, a
+file without an end), and the warning for a file that every user can write. Never: the allowed paths
+(``allow_lists``), the meaning of the content. No error contains a path, because a user may have
+entered a secret instead of a path.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ _warned: set[tuple[int, int]] = set()
 
 
 class UnusableFileError(Exception):
-    """A file can't be used. The message is the reason, for a sentence that begins with "it can't be
-    read: ".
+    """A file can't be used. The message is the reason. It is the end of a sentence such as "it
+    can't be read: ...".
     """
 
 
 def read_file(
     path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
 ) -> bytes:
-    """The content of a regular file of at most ``limit`` bytes. Raises UnusableFileError.
+    """Reads a regular file of at most ``limit`` bytes. Raises UnusableFileError.
 
-    ``shown`` is the name of the file in the warning for a file that everybody may write. ``check``
-    raises an error for a path that may not be read. It is called twice: before the file is opened,
-    and then with the path of the opened file, because a link in the path may have been replaced in
-    between.
+    ``check(path)`` raises an error if the path is not allowed. It is called before the file is
+    opened, and again with the real path of the open file. Between the two, another user may have
+    replaced a symbolic link in the path. ``shown`` is the name of the file in the warning for a
+    file that every user can write.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -75,9 +75,9 @@ def read_file(
 
 
 def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
-    """Opens a regular file and returns its descriptor, which the caller closes.
+    """Opens a regular file and returns its file descriptor, which the caller closes.
 
-    Raises UnusableFileError. For ``check`` see :func:`read_file`.
+    Raises UnusableFileError. :func:`read_file` describes ``check``.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -89,12 +89,12 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
 
 
 def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
-    """Appends a line to a regular file. Creates the file if it is missing. Raises
+    """Appends a line to a regular file. Creates the file if it does not exist. Raises
     UnusableFileError.
 
-    For ``check`` see :func:`read_file`. The line is one write with O_APPEND, because several
-    processes may share the file. A symbolic link is not followed, because another user may have
-    created it.
+    :func:`read_file` describes ``check``. Several processes may append to the file, so the line is
+    written with one write call and O_APPEND. The file must not be a symbolic link, because another
+    user may have created the link.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
@@ -117,11 +117,12 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
 
 
 def _wait_for_lock(fd: int) -> None:
-    """Waits for other writers of the file, for a limited time.
+    """Locks the file, so that no other process of this package appends to it. Waits for a limited
+    time.
 
-    Without the lock, a line that another process is still writing could look like a line that a
-    full disk has cut off. If the lock can't be acquired in time, the line is written without the
-    lock. In that case another program holds the lock, or the mount does not support locks.
+    The lock makes sure that an incomplete last line comes from a full disk, and not from a process
+    that is still writing. If the wait times out, the line is written without a lock. This happens
+    if another program holds the lock, or if the file system does not support locks.
     """
     deadline = time.monotonic() + _LONGEST_LOCK_S
     while time.monotonic() < deadline:
@@ -136,8 +137,8 @@ def _wait_for_lock(fd: int) -> None:
 
 
 def _unlock_and_close(fd: int) -> None:
-    """Unlocks the file before closing it, because a child process that was forked meanwhile has the
-    same descriptor and would keep the lock.
+    """Unlocks and closes the file. Closing alone is not enough: a child process that was forked
+    meanwhile has a copy of the file descriptor, which would keep the lock.
     """
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -145,10 +146,11 @@ def _unlock_and_close(fd: int) -> None:
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
-    """Whether a full disk cut off the last line of the file, which would merge with the next line.
+    """True if the last line of the file is incomplete, because a disk was full. The next line would
+    then be joined to it.
 
-    ``size`` is the size of the file that the caller has read. Another writer may have begun a line
-    since then. (``fd`` is open for appending only, so this function opens the file again.)
+    ``size`` is the size that the caller has read. Another process may have begun a line after this
+    size. (``fd`` can only append, so this function opens the file a second time to read it.)
     """
     if size == 0:
         return False
@@ -163,15 +165,16 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 def write_new_file(
     directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
 ) -> None:
-    """Writes a new file, completely or not at all. Creates the directory if it is missing.
+    """Writes a new file into ``directory``, completely or not at all. Creates the directory if it
+    does not exist.
 
-    Raises UnusableFileError. ``check`` raises an error for a directory in which options may not
-    create files. It gets the path of the opened directory, which no link can replace afterwards.
+    Raises UnusableFileError. ``check(path)`` raises an error if options may not create files in a
+    directory. It gets the real path of the open directory, so a symbolic link that is replaced
+    later has no effect.
 
-    The content is written to a file whose name begins with a dot, and the file is then renamed.
-    Some mounts of object stores and volumes can't rename files, but show a file only after it is
-    closed. On such a mount the content is written to the final name directly. A file is never
-    appended to or written twice.
+    The content is first written to a file whose name begins with a dot. This file is then renamed.
+    On some mounts of object stores, files can't be renamed, but a file becomes visible only after
+    it is closed. There the content is written to the final name directly.
     """
     _refuse_uri(directory)
     try:
@@ -194,11 +197,10 @@ def write_new_file(
 
 
 def refuse_unusable(path: str, *, directories: bool = False) -> None:
-    """Raises UnusableFileError for a path that would make a program hang or fail when it opens the
-    path.
+    """Raises UnusableFileError if a program that opens ``path`` would hang or fail.
 
-    Such a path is a URI, or an existing file that is no regular file. (Opening a FIFO waits for
-    another program.) With ``directories``, a directory is allowed.
+    This is so for a URI, and for a file that is not a regular file. (For example, opening a FIFO
+    waits for another program.) If ``directories`` is True, a directory is accepted.
     """
     _refuse_uri(path)
     try:
@@ -210,8 +212,8 @@ def refuse_unusable(path: str, *, directories: bool = False) -> None:
 
 
 def _refuse_uri(path: str) -> None:
-    """Refuses a URI, because ``s3://bucket/x`` as a path would be a file below a
-    directory ``s3:``.
+    """Raises UnusableFileError if ``path`` is a URI. Otherwise ``s3://bucket/x`` would be used as a
+    file in a directory named ``s3:``.
     """
     if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
         message = f"it is a URI ({uri.group()}...), and a local path is needed"
@@ -219,7 +221,9 @@ def _refuse_uri(path: str) -> None:
 
 
 def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
-    """Opens a file that ``check`` allows, and returns its descriptor. Raises UnusableFileError."""
+    """Opens a file and returns its file descriptor. Raises UnusableFileError, and the error of
+    ``check``.
+    """
     if check is not None:
         check(path)
     _refuse_uri(path)
@@ -235,8 +239,8 @@ def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
 
 
 def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
-    """Checks an open file, and returns its status. Raises UnusableFileError if the file is not a
-    regular file. ``check`` raises an error if the file's path is not allowed.
+    """Checks that the open file ``fd`` is a regular file, and that ``check`` allows its real path.
+    Returns its status. Raises UnusableFileError if it is not a regular file.
     """
     mode = os.fstat(fd)
     if not stat.S_ISREG(mode.st_mode):
@@ -247,8 +251,8 @@ def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat
 
 
 def _path_of(fd: int, path: str) -> str:
-    """The path of an open file. Only Linux has this information. On other systems, the result is
-    the path to which ``path`` resolves now.
+    """The real path of the open file ``fd``. Only Linux provides it. On other systems, the path to
+    which ``path`` resolves now.
     """
     try:
         # A file that was replaced meanwhile is "deleted".
@@ -268,7 +272,7 @@ def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Writes a new file. If a write or the close fails, removes the file and raises OSError."""
+    """Writes a new file. If writing or closing fails, removes the file and raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.fdopen(os.open(path, flags, 0o644), "wb", buffering=0)
     try:
@@ -283,7 +287,9 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def decoded(content: bytes) -> str:
-    """The text of a file: UTF-8 if it is valid, otherwise ISO 8859-1, which Java uses."""
+    """Decodes the content of a file as UTF-8. If it is not valid UTF-8, decodes it as ISO 8859-1,
+    as Java does.
+    """
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,9 +1,10 @@
-"""A copy of the operator's environment variables, made when the package is imported and before any
-option is read.
+"""A copy of the environment variables of the process, made when the package is imported.
 
-Owns: :data:`VARIABLES`. Never: the meaning of the variables (``allow_lists``). This module imports
-no other module of the package, because the package itself imports it. A forked worker inherits the
-copy. Every other process reads the variables itself.
+Owns: :data:`VARIABLES`. Never: the meaning of the variables (``allow_lists``).
+
+The copy is made before any option is read, so no code that an option names can change it. The
+package's own ``__init__`` imports this module, so this module imports no other module of the
+package. A forked Spark worker has its parent's copy. Any other process makes its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Secret values, which must not be shown.
+"""Secret values that messages and logs must not show.
 
-Owns: :class:`Password`, and removing secrets from a server's text. Never: the source of a secret.
+Owns: :class:`Password`, and removing secrets from a text of a server. Never: the origin of a
+secret.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Password:
     """A string that messages and logs do not show (Kafka's ``common.config.types.Password``).
 
     Only :attr:`value` returns the string. ``str``, ``repr`` and ``format`` return ``[hidden]``. If
-    the string was looked up by a reference, they return the reference. This holds for every option,
-    even for a path or an address, so that the content of a file or a variable never appears in
-    messages.
+    the string comes from a reference such as ``${env:NAME}``, they return the reference. Every
+    option whose value comes from a reference has this type, even a path or an address. So the
+    content of a file or variable never appears in a message.
     """
 
     __slots__ = ("_reference", "_value")
@@ -44,7 +45,9 @@ class Password:
 
     @property
     def reference(self) -> str | None:
-        """The reference by which the value was looked up. None for an inline value."""
+        """The reference from which the string comes, such as ``${env:NAME}``. None if the option
+        contains the string itself.
+        """
         return self._reference
 
     def __repr__(self) -> str:
@@ -73,8 +76,8 @@ Text = str | Password
 
 
 def text_of(value: object) -> str:
-    """The text of an option, including a secret, for the code that uses it. Empty if the option is
-    not set.
+    """The value of an option as a string, even if it is a secret. Only for code that uses the
+    value, not for messages. Empty if the option is not set.
     """
     if isinstance(value, Password):
         return value.value
@@ -82,8 +85,8 @@ def text_of(value: object) -> str:
 
 
 def shown_text(value: object) -> Text:
-    """The text of an option that is no secret, for messages. If the value was looked up by a
-    reference, the value stays hidden.
+    """The value of an option for messages. If it comes from a reference, the result is a Password,
+    which shows only the reference. Not for options that are secrets themselves.
     """
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
@@ -91,25 +94,25 @@ def shown_text(value: object) -> Text:
 
 
 def as_password(text: Text) -> Password:
-    """Converts ``text`` to a :class:`Password`. A value that was looked up by a reference keeps
-    this reference.
+    """Converts ``text`` to a :class:`Password`. If it already is a Password, its reference is
+    kept.
     """
     return text if isinstance(text, Password) else Password(text)
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """The values that were looked up by reference. A server may repeat them in its responses, and
-    messages must not show them.
+    """Returns the strings of those ``values`` that come from a reference. They are removed from
+    messages of a server, which may repeat them.
     """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Removes secrets from a server's text. ``secrets`` are the secrets that were sent to the
-    server, because the server may repeat them.
+    """Removes secrets from a text that a server has sent. ``secrets`` were sent to the server, so
+    the text may repeat them.
 
-    A plain secret in the text is replaced. If the text has an encoded secret (base64, base32, hex,
-    URL, HTML, quoted) or a secret in another letter case, the whole text is hidden.
+    A secret in the text is replaced. If the text contains a secret in an encoded form (base64,
+    base32, hex, URL, HTML, quoted) or in another letter case, the whole text is hidden.
     """
     for secret in secrets:
         if not secret:
@@ -122,7 +125,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _encoded(secret: str) -> Iterator[str]:
-    """The forms that ``secret`` may have in a text, ignoring case."""
+    """Yields the encoded forms of ``secret``, such as base64 and hex."""
     raw = secret.encode("utf-8", "surrogatepass")
     forms = [secret, raw.hex(), quote(raw, safe=""), quote_plus(raw)]
     forms.append(secret.replace("\\", "\\\\").replace('"', '\\"'))

@@ -1,27 +1,26 @@
 """References to secrets in options: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}``.
 
-Owns: the syntax, the options that accept references, and the lookup of a reference. Never: the time
-of a lookup. (The code that opens connections looks references up, on the driver and on each
-executor.)
+Owns: the syntax of references, the options that accept them, and replacing a reference by its
+value. Never: the decision when to replace it. (Code that opens connections does it, on the driver
+and on each executor.)
 
-Spark shows, logs and pickles only the reference. The value exists only in a process that connects
-to brokers, from the time when its network client is created.
+Spark shows, logs and pickles only the reference. The value is only in processes that connect to
+brokers, after they have created their network client.
 
 =====================  ===========================================================================
 ``${env:NAME}``        an environment variable of the process
-``${file:/path}``      all of a file, without the newline at its end (a mounted secret)
-``${file:/path:key}``  a line of a file in Java's properties format; references in it are followed
+``${file:/path}``      the content of a file, without the newline at its end (a mounted secret)
+``${file:/path:key}``  a line of a file in Java's properties format; it may contain references
 =====================  ===========================================================================
 
-The first and the third form come from Kafka's EnvVarConfigProvider and FileConfigProvider, which
-need no ``config.providers`` here. A reference may be a part of a value. ``sasl.jaas.config`` is
-parsed before its references are looked up, so that the content of a secret is never parsed as
-syntax. The result of a lookup, even a path or an address, is a Password, which shows the reference
-and never the content.
+The first and the third form are those of Kafka's EnvVarConfigProvider and FileConfigProvider. They
+work here without ``config.providers``. A value may contain a reference together with other text.
+``sasl.jaas.config`` is parsed before its references are replaced, so that the content of a secret
+is not parsed. Every value that comes from a reference is a Password, even a path or an address.
 
-Any other ``${}`` is ordinary text, because a password may contain any characters. Exception: it is
-an error if a whole value, or a whole quoted text of ``sasl.jaas.config``, looks like a reference of
-another provider. Databricks' ``{{secrets/scope/key}}`` is an error as well, because Databricks
+Any other ``${...}`` is plain text, because a password may contain any characters. Exception: if a
+whole value (or a whole quoted text of ``sasl.jaas.config``) looks like a reference to another
+provider, it is an error. Databricks' ``{{secrets/scope/key}}`` is also an error, because Databricks
 replaces it only in the settings of a cluster.
 """
 
@@ -56,7 +55,7 @@ REFERENCE_FORMS = "${env:NAME}, ${file:/path} and ${file:/path:key} are understo
 
 
 class UnresolvedReferenceError(ConfigError):
-    """A secret reference can't be resolved in this process."""
+    """A reference to a secret has no value in this process."""
 
     default_kind = Kind.UNRESOLVED_REFERENCE
 
@@ -66,16 +65,16 @@ class UnresolvedReferenceError(ConfigError):
         return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
 
     def seen_by(self, role: str) -> UnresolvedReferenceError:
-        """The same error, whose message now also has the role of the process: "the driver" or "an
-        executor".
+        """Returns the same error, with the role of the process ("the driver" or "an executor") in
+        its message.
         """
         return type(self)(f"{self.message} ({role})", hint=self.hint)
 
 
 def has_references(value: object) -> bool:
-    """Whether ``value`` has references that must be looked up before the value can be used.
+    """True if ``value`` contains references that must be replaced.
 
-    False for a value that is the result of a lookup, even if its content looks like a reference.
+    False for a value that comes from a reference, even if it looks like another reference.
     """
     if isinstance(value, Password) and value.reference is not None:
         return False
@@ -84,15 +83,13 @@ def has_references(value: object) -> bool:
 
 
 def is_one_reference(text: str) -> bool:
-    """Whether the text consists of a single reference and nothing else. It then contains no
-    secret.
-    """
+    """True if ``text`` is exactly one reference. Then the text itself is not a secret."""
     return REFERENCE.fullmatch(text.strip()) is not None
 
 
 def file_reference(path: str, key: str) -> str:
-    """The reference to one line of a properties file. Raises ConfigError for a path or key that a
-    reference can't contain.
+    """Creates a reference to one line of a properties file: ``${file:<path>:<key>}``. Raises
+    ConfigError if ``path`` or ``key`` has characters that are not possible in a reference.
     """
     if any(c in path for c in ":}") or any(c in key for c in ":}"):
         raise ConfigError(
@@ -104,8 +101,8 @@ def file_reference(path: str, key: str) -> str:
 
 
 def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
-    """Raises ConfigError for a reference with an unsupported form. If ``accepted`` is false, the
-    option accepts no references, and every reference is an error.
+    """Raises ConfigError if ``text`` contains a reference that is not supported. If ``accepted`` is
+    False, the option supports no references.
     """
     if accepted:
         refuse_others(name, spelled, text)
@@ -128,8 +125,8 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError for a reference of another provider. Without this error, the text of the
-    reference would be sent as a password.
+    """Raises ConfigError if ``text`` is a reference to another provider. Otherwise the text of the
+    reference would be sent as the password.
     """
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
@@ -152,13 +149,13 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """Looks up every reference in ``options``. Returns the options with the values, by Java's
+    """Replaces all references in ``options`` by their values. Returns the options, under Java's
     names.
 
-    A value that was looked up is a Password that shows the reference. A sasl.jaas.config with
-    references becomes a JaasEntry of such values. Raises UnresolvedReferenceError, which names
-    option and reference but never the content. Raises NotAllowedError for a file or variable that
-    is not on the operator's lists.
+    A value that contained a reference becomes a Password, which shows the reference. A
+    sasl.jaas.config with references becomes a JaasEntry with Passwords. Raises
+    UnresolvedReferenceError with the option and the reference, but never with the content. Raises
+    NotAllowedError for a file or variable that is not on the operator's allow-list.
     """
     return {name: _resolved(name, value) for name, value in options.items()}
 
@@ -177,7 +174,7 @@ def _resolved(name: str, value: object) -> object:
 
 
 def _login_module(name: str, text: str) -> JaasEntry:
-    """Parses the login module in ``text``, and then looks up its values."""
+    """Parses a sasl.jaas.config, and then replaces the references in its values."""
     whole = REFERENCE.fullmatch(text.strip())
     if whole is None:
         return _looked_up_values(name, parse_jaas_config(text), nested=True)
@@ -206,8 +203,8 @@ def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry
 
 
 def _expand(name: str, text: str, *, nested: bool = True) -> str:
-    """Replaces the references in ``text``. With ``nested``, references within a line of a
-    properties file are also replaced.
+    """Replaces the references in ``text``. If ``nested`` is True, also the references in a line of
+    a properties file.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -221,8 +218,8 @@ def _expand(name: str, text: str, *, nested: bool = True) -> str:
 
 
 def _not_empty(name: str, text: str, *, nested: bool = True) -> str:
-    """Replaces the references in the value of an option. Raises an error for an empty result,
-    because an empty value would count as not set.
+    """Replaces the references in the value of an option. Raises an error if the result is empty,
+    because an empty value means that the option is not set.
     """
     expanded = _expand(name.partition(": ")[0], text, nested=nested)
     if not expanded:
