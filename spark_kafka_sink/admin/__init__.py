@@ -1,11 +1,13 @@
-"""Requests to brokers outside of a producer, to check a cluster before a write and to end
+"""Requests to brokers that do not need a producer: they check a cluster before a write, and end
 transactions.
 
-* ``call.py``: one request, its target, and the errors after which it is retried.
-* ``request_loop.py``: runs many calls in parallel, on the caller's thread, and finds coordinators.
+* ``call.py``: one request, the broker to which it is sent, and the errors after which it is sent
+  again.
+* ``request_loop.py``: sends many requests in parallel, on the calling thread, and finds
+  coordinators.
 * ``admin_client.py``: topics and their configs.
 * ``transaction_client.py``: transactions and transactional ids.
+* ``partition_reader.py``, ``partition_count.py``, ``committed_reader.py``: read records.
 
-Owns: the one request loop outside of a producer. Never: a thread, the meaning of a response for a
-batch (``transactions/``).
+Owns: the request loop. Never: a thread, the meaning of a response for a batch (``transactions/``).
 """

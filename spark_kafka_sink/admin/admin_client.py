@@ -1,9 +1,10 @@
-"""Topics and their configs: the admin calls that preflight, the commit log and operators need.
+"""Requests about topics and their configs, for the checks before a write, the commit log and
+operators.
 
-Owns: :class:`AdminClient`. Never: a cache, the meaning of a missing topic, the sending of calls
-(``request_loop.py``).
+Owns: :class:`AdminClient`. Never: a cache, the consequence of a missing topic, the sending of
+requests (``request_loop.py``).
 
-The driver makes these calls once, before a write, and passes the results to the tasks.
+The driver sends these requests once, before a write, and passes the results to the tasks.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ MISSING_TOPIC_TIMEOUT_MS: Final = 10_000
 
 
 class AdminClient:
-    """Sends admin requests, one call at a time, on the caller's thread. A context manager.
+    """Sends requests of an administrator, and waits for the responses. A context manager.
 
-    The time limit of a call is its ``deadline_ms`` (a time of the clock) or its ``timeout_ms``. If
-    ``timeout_ms`` is None, it is max.block.ms. If no broker responds in time, the call raises
-    KafkaTimeoutError with each address that was tried and the reason of its failure. Three errors
-    are raised immediately: AuthenticationError, UnsupportedVersionError, and ConfigError if no
-    bootstrap server can be resolved.
+    Each method has a time limit: ``deadline_ms`` (a time of the clock in ms) or ``timeout_ms``. If
+    ``timeout_ms`` is None, it is max.block.ms. If no broker responds in time, the method raises
+    KafkaTimeoutError, which lists the addresses that were tried and the reasons of the failures.
+    These errors are raised without waiting for the time limit: AuthenticationError,
+    UnsupportedVersionError, and ConfigError if no bootstrap server can be resolved.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class AdminClient:
         self.loop.close()
 
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """The clock's time in ms when ``timeout_ms`` will be over. If ``timeout_ms`` is None, it is
-        max.block.ms.
+        """The time of the clock (ms) at which ``timeout_ms`` is over, counted from now. If
+        ``timeout_ms`` is None, it is max.block.ms.
         """
         return self.clock.now_ms() + (
             self.config.max_block_ms if timeout_ms is None else timeout_ms
@@ -99,23 +100,24 @@ class AdminClient:
         missing_topic_timeout_ms: int | None = None,
         allow_auto_topic_creation: bool = True,
     ) -> Cluster:
-        """Requests the brokers of the cluster, and the partitions of all ``topics``.
+        """Requests the brokers of the cluster and the partitions of ``topics``.
 
-        Metadata of a missing topic are requested until the timeout, as in Java's client, because
-        the topic may have been created a moment ago, or the broker may create it. After the
-        timeout, KafkaTimeoutError names the missing topics, and its hint has the brokers' error for
-        each topic. InvalidTopicError and AuthorizationError are raised immediately.
+        If a topic is missing, its metadata are requested again until the timeout, as in Java's
+        client. The topic may have been created a moment ago, or the broker may create it
+        automatically. After the timeout, KafkaTimeoutError names the missing topics, and its hint
+        has the brokers' error for each topic. InvalidTopicError and AuthorizationError are raised
+        without waiting.
 
-        The wait for a missing topic ends earlier if every response of the last
-        ``missing_topic_timeout_ms`` was UNKNOWN_TOPIC_OR_PARTITION. If a response is missing, or
-        has any other error, this period begins again.
+        If ``missing_topic_timeout_ms`` is given, the wait ends earlier: after all responses within
+        this time were UNKNOWN_TOPIC_OR_PARTITION. If a request gets no response or another error,
+        this time begins again.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """All brokers, from metadata that are at most ``max_age_ms`` old. If the client has only
-        older metadata, it waits for new metadata, which may take retry.backoff.ms.
+        """Returns all brokers of the cluster. ``max_age_ms`` is the maximum age of the metadata. If
+        the metadata are older, new metadata are requested, which may take retry.backoff.ms.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -127,16 +129,19 @@ class AdminClient:
         return tuple(metadata.cluster.nodes.values())
 
     def refresh_brokers(self) -> None:
-        """Requests new metadata during the next calls, without waiting for the response. A later
-        :meth:`brokers` then need not wait for metadata.
+        """Requests new metadata without waiting for the response. It arrives during the next calls.
+        A later call of :meth:`brokers` then need not wait.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 
     def topic_configs(
         self, topics: Collection[str], names: Collection[str], deadline_ms: int
     ) -> Mapping[str, Mapping[str, str | None]]:
-        """The configs by topic, then by config name. They are empty if the principal may not
-        describe them, or if the brokers do not support the request.
+        """Requests the configs ``names`` of ``topics``. Returns for example ``{"orders":
+        {"cleanup.policy": "compact"}}``.
+
+        The result is empty if the principal does not have the right to describe the configs, or if
+        the brokers do not support the request.
         """
 
         def error_in(response: DescribeConfigsResponse) -> ErrorCode:
@@ -154,10 +159,10 @@ class AdminClient:
         return {found.resource_name: config_values(found) for found in response.results}
 
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
-        """The names of all topics that the principal may DESCRIBE, in the broker's order.
+        """Requests the names of all topics that the principal may DESCRIBE.
 
-        The response grows with the number of topics in the cluster. So only the driver requests the
-        names, and only for the text of an error.
+        The response grows with the number of topics in the cluster. So only the driver sends this
+        request, and only to complete an error message.
         """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         call = Call(request, AnyBroker(), "Metadata of all topics")
@@ -167,9 +172,10 @@ class AdminClient:
     def create_topic(
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
     ) -> Cluster:
-        """Creates ``topic``, unless it exists, and waits until each of its partitions has a leader.
-        ``validate_only`` only checks the request, and creates nothing. Raises the broker's error if
-        the broker rejects the topic.
+        """Creates ``topic`` if it does not exist, and waits until each of its partitions has a
+        leader. Raises the broker's error if the broker rejects the topic.
+
+        If ``validate_only`` is True, the broker checks the request and creates nothing.
         """
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
@@ -189,9 +195,11 @@ class AdminClient:
         return self._await_topics([topic.name], left_ms, has_leaders)
 
     def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
-        """Sends one request to create the topic. Returns True if the topic then exists, and False
-        if the caller should try again. If the response to an earlier request was lost, that request
-        may already have created the topic.
+        """Sends one CreateTopics request. Returns True if the topic exists now, and False if the
+        request must be sent again.
+
+        TOPIC_ALREADY_EXISTS is a success: an earlier request whose response was lost may have
+        created the topic.
         """
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
@@ -227,7 +235,9 @@ class AdminClient:
         ready: Callable[[Cluster], bool],
         missing_topic_timeout_ms: int | None = None,
     ) -> Cluster:
-        """Polls until new metadata have all ``topics``, and the cluster satisfies ``ready``."""
+        """Requests metadata until they contain all ``topics`` and ``ready(cluster)`` is True.
+        Returns the cluster.
+        """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
@@ -292,8 +302,8 @@ class AdminClient:
         )
 
     def _near(self, missing: Collection[str]) -> str:
-        """A hint in the form of a question, with the names of existing topics that are similar to
-        the names of the missing topics.
+        """A question for a hint, with existing topics whose names are similar to the names of the
+        missing topics.
         """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)
@@ -306,7 +316,7 @@ class AdminClient:
 
 
 def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
-    """A text with the brokers' errors, each followed by the topics that have this error."""
+    """A text with the brokers' error codes, each with the topics that have this error."""
     by_code: dict[ErrorCode, list[str]] = {}
     for topic in topics:
         code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,7 +1,8 @@
-"""One call to a broker: the request, its target, and the decision whether its response is final.
+"""One request to a broker, the broker to which it is sent, and the decision whether it is sent
+again after a response.
 
-Owns: :class:`Call`, its targets, the one table from a response's error code to the next step, and
-the distribution of items over requests. Never: a connection (``request_loop.py``).
+Owns: :class:`Call`, the ways to choose its broker, the table from an error code to the next step,
+and the distribution of many items over several requests. Never: a connection (``request_loop.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _RAISED: Final = frozenset(
 
 
 class RetryDecision(Enum):
-    """The next step of a call after an error code in its response."""
+    """The next step after a response with an error code."""
 
     FINAL = "the response is final"
     RETRY = "retry at the same broker, after a backoff"
@@ -38,10 +39,11 @@ class RetryDecision(Enum):
 
 
 def retry_decision(code: ErrorCode) -> RetryDecision:
-    """The next step of a call whose response has the error ``code``.
+    """Returns the next step after a response with the error code ``code``.
 
-    REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR and the errors of stale metadata.
-    RETRY for other retriable codes (CONCURRENT_TRANSACTIONS, ...) and UNKNOWN_SERVER_ERROR.
+    It is REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are caused by
+    old metadata. It is RETRY for other retriable codes, such as CONCURRENT_TRANSACTIONS, and for
+    UNKNOWN_SERVER_ERROR.
     """
     error_class = code.info.error_class
     if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
@@ -53,7 +55,7 @@ def retry_decision(code: ErrorCode) -> RetryDecision:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorKey:
-    """A target: the coordinator of this transactional id or consumer group (Java's
+    """Sends a call to the coordinator of this transactional id or consumer group (Java's
     ``CoordinatorKey``).
     """
 
@@ -63,14 +65,14 @@ class CoordinatorKey:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A target: the broker that leads this partition."""
+    """Sends a call to the leader of this partition."""
 
     tp: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class AnyBroker:
-    """A target: the least loaded broker."""
+    """Sends a call to the least loaded broker."""
 
 
 Target = CoordinatorKey | Leader | AnyBroker | Node
@@ -78,19 +80,20 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its target and its response. ``done`` is true when the response
-    is final.
+    """One request to a broker, with its response. ``done`` is True if the response needs no retry.
 
-    * ``request``: the request. It is None for a call that only finds the coordinator ``to``.
+    * ``request``: the request. It is None if only the coordinator ``to`` must be found.
+    * ``to``: the broker, or the way to find it (:class:`CoordinatorKey`, :class:`Leader`,
+      :class:`AnyBroker`).
     * ``what``: the name of the call in errors.
-    * ``error_in``: a function that returns the error code of a response. If ``error_in`` or
-      :meth:`retry_code` raises an exception, all calls of the loop end.
+    * ``error_in``: a function that returns the error code of a response. If it or
+      :meth:`retry_code` raises an exception, the run of all calls ends with this exception.
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``once``: true if the call ends when its connection is lost, although it is not done. The
-      caller then chooses the next target.
-    * ``last_status``: the reason why the call is not done yet. If the reason is an error code, it
-      is in ``last_code``.
-    * ``sent``, ``answered``: the numbers of requests and responses.
+    * ``once``: if True, the call is not sent again after its connection was lost. It then ends
+      without being ``done``.
+    * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
+      code, it is also in ``last_code``.
+    * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     """
 
     request: Request[ResponseT] | None
@@ -109,7 +112,7 @@ class Call(Generic[ResponseT]):
     last_code: ErrorCode | None = None
 
     def retry_code(self, response: ResponseT) -> ErrorCode | None:
-        """The error code of ``response`` if the call must be retried. None if the response is
+        """The error code of ``response`` if the request must be sent again. None if the response is
         final.
         """
         code = self.error_in(response)
@@ -119,10 +122,11 @@ class Call(Generic[ResponseT]):
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """The error ``code`` if the call must be retried. None if the response is final.
+    """Returns ``code`` if the request must be sent again after this error code. Returns None if the
+    response is final.
 
-    Raises the exception of :func:`refusal` for errors that no retry can resolve. If
-    ``success_only`` is true, also raises it for every other final error.
+    Raises the exception of :func:`refusal` for error codes for which a retry is useless. If
+    ``success_only`` is True, raises it for all other error codes too.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:
@@ -133,8 +137,8 @@ def retry_code(
 
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """Creates the exception for the error ``code``. An authorization error names the missing
-    ``right``, unless ``right`` is empty.
+    """Creates the exception for the error code ``code``. If it is an authorization error, its hint
+    names ``right``, the missing right.
     """
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)
@@ -146,8 +150,8 @@ def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
 
 
 def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """Distributes ``items`` over lists of at most ``most_bytes`` bytes, one list for each request.
-    A larger item is alone in its list.
+    """Distributes ``items`` over several lists, one for each request. The items of a list have at
+    most ``most_bytes`` bytes together. A larger item is alone in its list.
     """
     found: list[T] = []
     size = 0

@@ -1,9 +1,9 @@
-"""Reads the committed records of a small topic, such as dead letters or reports.
+"""Reads the committed records of a small topic, such as a topic of dead letters or of reports.
 
 Owns: :class:`CommittedReader`: the offsets of the partitions, and their committed records with all
-of their fields. A batch that can't be read is an error. Never: the meaning of a record
-(``records/letters/letter_fields.py``), or reading a topic in which other clients may write invalid
-bytes (``records/log_records.py``).
+fields. A damaged batch is an error. Never: the meaning of a record
+(``records/letters/letter_fields.py``), topics in which other clients may write invalid bytes
+(``records/log_records.py``).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 
 class CommittedReader:
-    """Reads the committed records of ``topic`` over the connections of ``client``. The time limit
-    of each request is max.block.ms. Raises KafkaTimeoutError if the topic does not exist.
+    """Reads the committed records of ``topic`` with the connections of ``client``. Raises
+    KafkaTimeoutError if the topic does not exist. Each request has the time limit max.block.ms.
 
-    ``left_out`` counts the records of transactions that are still open at the end of a partition.
+    ``left_out`` is the number of records of transactions that are still open at the end of a
+    partition.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
@@ -42,17 +43,19 @@ class CommittedReader:
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
     def partitions(self) -> list[tuple[TopicPartition, int]]:
-        """The topic's partitions, each with the current offset after its last record."""
+        """The partitions of the topic, each with its end offset (the offset after its last
+        record).
+        """
         offset = self._reader.offset
         return [(tp, offset(tp, OffsetSpec.LATEST, self._client.deadline())) for tp in self._tps]
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
-        """Yields all committed records of the partition before the offset ``end``.
+        """Yields the committed records of a partition before the offset ``end``.
 
-        The records of a transaction are yielded when its commit marker is read. Records of an open
-        transaction are left out. Raises CorruptRecordError for a damaged batch. Raises
-        KafkaTimeoutError if no batch arrives for max.block.ms, because the log was truncated before
-        ``end``.
+        The records of a transaction are yielded after its commit marker was read. Records of an
+        open transaction are not yielded. Raises CorruptRecordError for a damaged batch. Raises
+        KafkaTimeoutError if no batch arrives within max.block.ms, for example because the log was
+        truncated before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
         at, before = 0, -1

@@ -1,7 +1,7 @@
-"""The metadata of a topic that must exist already.
+"""Requests the metadata of a topic that must exist.
 
-Owns: the wait for a missing topic, and the hint of a topic that may not be read. Never: a topic
-that a write may create (``datasource/checks/preflight.py``).
+Owns: the time for which a missing topic is awaited, and the hint for a topic that the principal may
+not read. Never: a topic that a write may create (``datasource/checks/preflight.py``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 
 def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """Returns the cluster with the partitions of ``topic``. If the topic does not exist, raises
-    KafkaTimeoutError after a second.
+    """Returns the cluster, with the partitions of ``topic``. If the topic does not exist, raises
+    KafkaTimeoutError after one second.
     """
     return admin.describe_topics(
         (topic,),
@@ -29,8 +29,8 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
 
 
 def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """The cluster with the partitions of ``topic``, like :func:`existing`, for a topic that will be
-    read. The hint of an AuthorizationError names the right READ.
+    """Returns the cluster with the partitions of ``topic``, like :func:`existing`. Used before the
+    topic is read: the hint of an AuthorizationError names the right READ.
     """
     try:
         return existing(admin, topic, timeout_ms)

@@ -1,8 +1,8 @@
-"""Counts the committed records that given producers have written to ranges of partitions.
+"""Counts the committed records that certain producers have written into ranges of offsets.
 
 Owns: :class:`RangeCount`, the count of one range, and :func:`count_ranges`, which reads many ranges
-with bounded memory. Only the headers of batches are parsed, and their checksums are checked. Never:
-a judgement of the counts (``datasource/report/audit_verdict.py``).
+with limited memory. Only the headers of batches are decoded, and their checksums are verified.
+Never: a judgement about the counts (``datasource/report/audit_verdict.py``).
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ _AT_ONCE: Final = 8
 
 @dataclass(slots=True)
 class RangeCount:
-    """The count of one range of offsets in a partition: the batches that ``producers`` wrote there.
+    """A range of offsets of a partition, and the count of the records that ``producers`` wrote
+    there.
 
-    The range is from offset ``at`` to ``last``. ``at`` advances with each fetch, and ``fetches`` is
-    the number of fetches left. If ``producers`` is None, the batches of all producers count.
+    The range is from offset ``at`` to ``last``, and ``at`` rises while the range is read.
+    ``fetches`` is the number of Fetch requests that are still allowed. ``producers`` are pairs of
+    producer id and epoch. If it is None, the records of all producers count.
 
     * ``rows``: the number of committed records of ``producers``.
     * ``aborted_rows``: the number of aborted records of ``producers``.
-    * ``other``: the number of offsets of other producers' records, of markers and of aborted
-      records.
-    * ``checksum``: the sum of the committed batches' checksums.
+    * ``other``: the number of all other records: of other producers, aborted records, and markers.
+    * ``checksum``: the sum of the CRC-32C checksums of the counted batches.
     * ``gaps``: the number of offsets without a record.
-    * ``deleted``: the number of offsets before the start of the log.
-    * ``first_batch``: the base offset of the first batch of ``producers``, or -1 if there is no
+    * ``deleted``: the number of offsets whose records were deleted before they were read.
+    * ``first_batch``: the first offset of the first batch of ``producers``, or -1 if there is no
       batch.
     * ``last_row``: the last offset of the last batch of ``producers``, or -1 if there is no batch.
-    * ``hole``: the offset of the first batch that does not continue its producer's sequence,
-      because ``hole_rows`` records are missing before it. It is -1 if there is no such batch. With
-      ``from_zero``, a producer's first sequence must be 0.
-    * ``repeated_at``: the offset of the first batch with a sequence that its producer has already
-      used, or -1 if there is no such batch.
-    * ``damage``: the reason why the batch at ``damaged_at`` can't be read.
-    * ``problem``: the reason why the range was not read to its end.
-    * ``log_end``: the end offset of a log that ends in the range.
+    * ``hole``: the offset of the first batch before which records of its producer are missing,
+      according to the sequence numbers, or -1. ``hole_rows`` is the number of missing records. If
+      ``from_zero`` is True, the first sequence number of each producer must be 0.
+    * ``repeated_at``: the offset of the first batch whose sequence number its producer had already
+      used, or -1.
+    * ``damage``: the reason why the batch at the offset ``damaged_at`` can't be read.
+    * ``problem``: the reason why the range could not be read to its end.
+    * ``log_end``: the end offset of the log, if this is within the range.
     """
 
     tp: TopicPartition
@@ -95,8 +96,8 @@ class RangeCount:
         )
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the fetched batches. Returns False if no batch was fetched, because the end of the
-        log, or of its committed part, is reached.
+        """Counts the batches of a Fetch response. Returns False if it has no new batch, because the
+        end of the log or the last stable offset is reached.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at
@@ -115,8 +116,8 @@ class RangeCount:
         return moved or self.damaged_at >= 0
 
     def skip_to(self, start: int) -> None:
-        """Continues at ``start``, the new first offset of the log, because older records were
-        deleted.
+        """Continues at the offset ``start``, because the records before it were deleted. ``start``
+        is the new first offset of the log.
         """
         begin = min(start, self.last + 1)
         self.deleted += begin - self.at
@@ -151,7 +152,9 @@ class RangeCount:
             self._follow(producer, header)
 
     def _follow(self, producer: Producer, header: BatchHeader) -> None:
-        """Compares the batch's sequence with the end of the same producer's previous batch."""
+        """Checks that the sequence number of a batch follows the last batch of the same producer.
+        Sets ``hole`` or ``repeated_at`` otherwise.
+        """
         begin = 0 if self.from_zero and not self.deleted else header.base_sequence
         expected, found = self.next_sequence.get(producer, begin), header.base_sequence
         if sequence_before(expected, found) and self.hole < 0:
@@ -163,8 +166,8 @@ class RangeCount:
 
 
 class _Aborted:
-    """Finds the batches of aborted transactions in one Fetch response. Must be called with the
-    batches in the order of their offsets (Java's ``CompletedFetch``).
+    """Finds the batches of aborted transactions in one Fetch response (Java's ``CompletedFetch``).
+    :meth:`has` must be called for all batches, in the order of their offsets.
     """
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
@@ -190,11 +193,12 @@ def count_ranges(
     until_ms: int = NEVER,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Counts all ``ranges`` of partitions of one topic, and stores the counts in the ranges.
+    """Counts the records of all ``ranges``, and stores the counts in the ranges. The ranges are in
+    partitions of one topic.
 
-    max.block.ms of ``client`` is the time limit of each request, and of each wait for the end of a
-    transaction. The whole count ends at the clock's time ``until_ms``. A range that can't be read
-    to its end gets a ``problem``. Raises AuthorizationError if the topic may not be read.
+    Each request, and each wait for the end of an open transaction, may take max.block.ms. The count
+    ends at ``until_ms`` (a time of the clock). If a range can't be read to its end, its ``problem``
+    is set. Raises AuthorizationError if the principal may not read the topic.
     """
     reader = PartitionReader(client, "", "READ on the topic")
     total = sum(one.last + 1 - one.at for one in ranges)
@@ -226,7 +230,9 @@ def count_ranges(
 def _fetch(
     client: AdminClient, reader: PartitionReader, group: Sequence[RangeCount], deadline: int
 ) -> bool:
-    """Sends one Fetch for each range of ``group``. Returns True if any range advanced."""
+    """Sends a Fetch request for each range of ``group``. Returns True if at least one range has new
+    batches.
+    """
     moved = False
     found = reader.fetch_committed([(one.tp, one.at) for one in group], deadline)
     for one, fetched in zip(group, found, strict=True):
@@ -247,7 +253,9 @@ def _fetch(
 def _moved(
     reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
 ) -> bool:
-    """Counts the fetched batches of a range. Returns False if the range did not advance."""
+    """Counts the batches of a Fetch response. If the records at this offset were deleted, continues
+    at the first offset of the log. Returns False if the range has not advanced.
+    """
     if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return one.take(fetched)
     start = reader.offset(one.tp, OffsetSpec.EARLIEST, deadline)
@@ -258,11 +266,11 @@ def _moved(
 
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
-    """Records that a fetch of the range was empty. After max.block.ms of empty fetches, sets the
-    ``problem`` of the range.
+    """Handles a Fetch response without batches. If there were only such responses for max.block.ms,
+    sets the ``problem`` of the range: the transaction is still open, or the log has ended.
 
-    The reason is an open transaction, or the end of the log. An empty fetch may also be temporary:
-    the markers of a commit follow a moment later, and a new leader has no high watermark at first.
+    A Fetch response may also have no batches for a short time: when a transaction is committed and
+    its markers are not written yet, and when a new leader does not know its high watermark yet.
     """
     now = client.clock.now_ms()
     if one.waits_since_ms == NEVER:

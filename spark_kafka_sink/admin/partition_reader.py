@@ -1,7 +1,7 @@
-"""Reads a partition: its first and last offset, and its batches.
+"""Reads a partition: its first offset, its end offset, and its batches.
 
-Owns: :class:`PartitionReader`, the two requests to the partition's leader. Never: the meaning of a
-batch; the decision which records are committed.
+Owns: :class:`PartitionReader`: the ListOffsets and Fetch requests to the leader of a partition.
+Never: the content of a batch; the decision which records are committed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsResponse
 
 
 class PartitionReader:
-    """Reads partitions over the connections of ``client``, whose metadata must have the topic.
+    """Reads partitions with the connections of ``client``. The metadata of ``client`` must have the
+    topic.
 
-    ``what`` is the text that precedes a partition in messages. ``rights`` are the rights that an
-    AuthorizationError names.
+    ``what`` is put before the name of a partition in error messages. ``rights`` are the rights that
+    the hint of an AuthorizationError names.
     """
 
     def __init__(self, client: AdminClient, what: str, rights: str) -> None:
@@ -37,15 +38,15 @@ class PartitionReader:
         self._rights = rights
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        """The partition's first offset or the offset after its last record, as ``spec``
-        determines.
+        """Requests the first offset or the end offset (the offset after the last record) of a
+        partition, according to ``spec``.
         """
         call = self._offset_call(tp, spec)
         return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
 
     def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        """Fetches batches of the partition from ``offset`` on, including batches of open and
-        aborted transactions. The result's ``error`` may be OFFSET_OUT_OF_RANGE.
+        """Requests batches of a partition from ``offset`` on, including batches of open and aborted
+        transactions. The ``error`` of the result may be OFFSET_OUT_OF_RANGE.
         """
         call, request = self._fetch_call(tp, offset)
         return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))
@@ -53,12 +54,12 @@ class PartitionReader:
     def end_and_fetch(
         self, tp: TopicPartition, offset: int, deadline_ms: int
     ) -> tuple[int, FetchedPartition | None]:
-        """Requests the offset after the partition's last record and the batches from ``offset`` on,
-        in one round trip.
+        """Requests the end offset of a partition and its batches from ``offset`` on, at the same
+        time.
 
-        The leader answers the requests of a connection in order, so the batches include every
-        record before the returned end. If a request was sent twice, the order is not known, and
-        None is returned in place of the batches.
+        The leader handles the requests of a connection in order: first ListOffsets, then Fetch. So
+        the batches include all records before the returned end offset. If a request had to be sent
+        again, the order is unknown, and None is returned in place of the batches.
         """
         end = self._offset_call(tp, OffsetSpec.LATEST)
         fetched, request = self._fetch_call(tp, offset)
@@ -73,10 +74,11 @@ class PartitionReader:
     def fetch_committed(
         self, positions: Sequence[tuple[TopicPartition, int]], deadline_ms: int
     ) -> list[FetchedPartition | str]:
-        """Fetches many partitions in parallel, each from its offset up to the last stable offset.
+        """Requests batches of many partitions in parallel. ``positions`` has each partition with
+        the offset at which to begin. The batches end at the last stable offset.
 
-        Returns for each partition the batches with the list of aborted transactions, or the reason
-        why the partition was not read in time.
+        Returns for each partition the batches with the list of aborted transactions, or a text with
+        the reason why the partition could not be read in time.
         """
         fetches = [self._fetch_call(tp, offset, read_committed=True) for tp, offset in positions]
         self._client.loop.run([call for call, _ in fetches], deadline_ms)

@@ -1,11 +1,11 @@
-"""Runs many requests in parallel, on the caller's thread, until all responses are final.
+"""Sends many requests in parallel, on the calling thread, until each has a final response.
 
-Owns: :class:`RequestLoop`, which sends calls (``call.py``) over the connections of one network
-client. It finds coordinators, for many ids in one request, and caches them. Never: the content of a
-request, the meaning of a response, a thread, a decision.
+Owns: :class:`RequestLoop`, which sends the calls of ``call.py`` with one network client. It finds
+the coordinators of many transactional ids with one request, and caches them. Never: the content of
+a request, the meaning of a response, a thread, a decision.
 
-Several requests may be in flight on one connection. This saves round trips, but the broker still
-processes the requests of a connection one after another.
+Several requests can be in flight on one connection. This saves round trips, although the broker
+still handles the requests of a connection one after the other.
 """
 
 from __future__ import annotations
@@ -74,9 +74,11 @@ _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """The cluster metadata for admin calls. Based on the producer's metadata, so that driver and
-    tasks raise the same errors. This class also keeps the errors that ``await_topics`` does not
-    raise. Only one thread may use an instance.
+    """The cluster metadata for administrative requests. Only one thread may use it.
+
+    It is a subclass of the producer's metadata, so that the driver raises the same errors as the
+    tasks. In addition it stores the error codes of topics, because ``await_topics`` does not raise
+    all of them.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -103,11 +105,11 @@ class AdminMetadata(Metadata):
 
 
 class RequestLoop:
-    """Sends many calls in parallel over one network client. Only one thread at a time may use it.
+    """Sends many calls in parallel with one network client. Only one thread at a time may use it.
 
-    Raises ConfigError if no bootstrap server can be resolved. A KeyboardInterrupt during a call
-    closes the connections. The next call opens new connections, so it can't receive a response to
-    an earlier request.
+    Raises ConfigError if no bootstrap server can be resolved. If a KeyboardInterrupt ends a call,
+    the next call closes the connections and opens new ones. So it can't receive a response to an
+    earlier request.
     """
 
     def __init__(
@@ -134,9 +136,9 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        """Creates a network client. Its own requests (the first request of a connection, and
-        metadata requests) have the timeout of a connection attempt, because a frozen broker still
-        accepts connections.
+        """Creates a network client. Its own requests (ApiVersions and Metadata) have a short
+        timeout, the connection setup timeout. With the longer request.timeout.ms, it would wait too
+        long for a broker process that is stopped but whose connections are still accepted.
         """
         own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
         config = replace(self.config, request_timeout_ms=own_ms)
@@ -150,15 +152,18 @@ class RequestLoop:
 
     @property
     def cluster(self) -> Cluster:
-        """The current metadata. Before the first response, they have only the bootstrap servers."""
+        """The current metadata. Before the first response they contain only the bootstrap
+        servers.
+        """
         return self.metadata.cluster
 
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
-        """Runs the calls until all have ended, or until ``deadline_ms`` of the clock.
+        """Sends ``calls`` and handles their responses, until all have ended or until
+        ``deadline_ms`` (a time of the clock).
 
         Returns True if all calls are done. Raises the error of :meth:`Call.retry_code`,
         AuthenticationError, UnsupportedVersionError, and AuthorizationError if the principal may
-        not find a coordinator. After an error, other calls may be done or in flight.
+        not find a coordinator. After an error, some of the other calls may be done or in flight.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -182,23 +187,23 @@ class RequestLoop:
         return all(call.done for call in dispatcher.calls)
 
     def send_and_receive(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
-        """The response of one call. Raises the errors of :meth:`receive_all`."""
+        """Sends one call and returns its response. Raises the errors of :meth:`receive_all`."""
         return self.receive_all([call], deadline_ms)[0]
 
     def receive_all(self, calls: Sequence[Call[ResponseT]], deadline_ms: int) -> list[ResponseT]:
-        """The responses of all calls, in the order of the calls. Raises the errors of :meth:`run`,
-        and KafkaTimeoutError (:meth:`timeout`) if a call is not done in time.
+        """Sends ``calls`` and returns their responses in the same order. Raises the errors of
+        :meth:`run`. If a call is not done in time, raises KafkaTimeoutError.
         """
         if not self.run(calls, deadline_ms):
             raise self.timeout(calls)
         return [cast("ResponseT", call.response) for call in calls]
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
-        """Polls until ``check(now)`` returns None, or until the deadline. Returns False at the
-        deadline.
+        """Sends and receives until ``check(now)`` returns None. Returns False if the deadline comes
+        first.
 
-        As long as the poll should continue, ``check`` returns the time until its next call, in ms.
-        An exception of ``check``, and a fatal error of the metadata, are raised.
+        ``check`` returns the time in ms after which it must be called again. Raises an exception of
+        ``check``, and a fatal error of a Metadata request.
         """
         with self._reset_after_interrupt():
             while True:
@@ -211,7 +216,9 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
-        """Waits for the retry backoff, before another round of calls."""
+        """Waits for a backoff before the calls are sent again. ``attempts`` is the number of waits
+        so far.
+        """
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():
             while (now := self.clock.now_ms()) < until:
@@ -219,10 +226,10 @@ class RequestLoop:
 
     @contextmanager
     def _reset_after_interrupt(self) -> Iterator[None]:
-        """A context manager around every poll. After an interrupted poll, closes the connections,
-        so that new connections are opened.
+        """A context manager around the polls of the network client. If the previous polls were
+        interrupted, it first closes all connections and creates a new client.
 
-        An interrupted poll may have read a response and lost it.
+        The reason: an interrupted poll may have read a response without handling it.
         """
         if self._interrupted:
             self.client.close()
@@ -238,8 +245,9 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """Creates the error of the first call that is not done at its deadline. If no broker was
-        ever reached, the error lists each address with the reason of its failure.
+        """Creates the error for calls that are not done at the deadline. It describes the first of
+        them. If no broker has responded at all, it lists the addresses with the reasons of their
+        failures.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -252,8 +260,8 @@ class RequestLoop:
         )
 
     def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
-        """The coordinator of each transactional id. Raises KafkaTimeoutError if a coordinator is
-        not found in time.
+        """Finds the coordinator of each transactional id. Raises KafkaTimeoutError if one is not
+        found in time.
         """
         calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
         self.receive_all(calls, deadline_ms)
@@ -266,11 +274,12 @@ class RequestLoop:
 
 
 class _Dispatcher:
-    """The calls of one :meth:`RequestLoop.run`, with the reason why each call waits.
+    """The calls of one :meth:`RequestLoop.run`: decides when and to which broker each call is sent.
 
-    Each call is in exactly one place. It is in ``_queues`` if its broker is known, in
-    ``_awaiting_coordinator`` while its coordinator is being found, and in ``_backing_off`` while it
-    waits for its backoff. A call in flight is only in the callback of its response.
+    Each call is in one place. ``_queues`` has the calls whose broker is known, ``_for_any_broker``
+    those for any broker, ``_awaiting_coordinator`` those whose coordinator must be found first, and
+    ``_backing_off`` those that wait for a backoff. A call in flight is only in the callback of its
+    request.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
@@ -295,9 +304,10 @@ class _Dispatcher:
         return self._loop.client
 
     def advance(self, now: int) -> int | None:
-        """Sends at most one request to each broker, because a connection accepts the next request
-        only when the previous request is written. Returns the next poll timeout in ms, or None if
-        all calls have ended.
+        """Sends the calls that can be sent now, at most one to each broker. Returns the next poll
+        timeout in ms, or None if all calls have ended.
+
+        More calls can be sent to a broker only after the socket has accepted the previous request.
         """
         if self._failure is not None:
             raise self._failure
@@ -363,8 +373,9 @@ class _Dispatcher:
         self._queues.setdefault(node.id, deque()).append(call)
 
     def _await_leader(self, call: Call[object], tp: TopicPartition, now: int) -> None:
-        """Schedules the call's retry until the metadata have the leader of ``tp``. Raises
-        AuthorizationError if the principal may not see the topic.
+        """Schedules a retry of a call, because the leader of its partition ``tp`` is not known, and
+        requests the metadata of the topic. Raises AuthorizationError if the principal may not see
+        the topic.
         """
         metadata, topic = self._loop.metadata, tp.topic
         if not call.attempts:
@@ -378,8 +389,8 @@ class _Dispatcher:
     def _reroute(
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
     ) -> None:
-        """Schedules a retry of the call, for which the broker is then chosen again. Called if the
-        current broker is not available, or is no longer the coordinator or leader.
+        """Schedules a retry of a call, for which the broker is looked up again. Used if the broker
+        can't be reached, or is not the coordinator or leader any more.
         """
         if isinstance(call.to, CoordinatorKey):
             self._loop.found.pop(call.to, None)
@@ -407,8 +418,8 @@ class _Dispatcher:
         self.open -= 1
 
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
-        """Returns the least loaded broker if its connection is ready, otherwise None. Also returns
-        the poll timeout in ms.
+        """Returns the least loaded broker if a request can be sent to it now, otherwise None. The
+        second value is the next poll timeout in ms.
         """
         node = self._client.least_loaded_node(now)
         if node is None:
@@ -438,8 +449,8 @@ class _Dispatcher:
         now: int,
         handle: Callable[[ClientResponse], None],
     ) -> None:
-        """Sends ``request`` to ``node``, and passes the response to ``handle``. If ``handle``
-        raises an exception, the run ends with this exception.
+        """Sends ``request`` to ``node``. ``handle`` is called with the response. If ``handle``
+        raises an exception, :meth:`RequestLoop.run` raises it.
         """
 
         def callback(response: ClientResponse) -> None:

@@ -1,12 +1,13 @@
-"""Requests to transaction coordinators: EndTxn, DescribeTransactions, ListTransactions, ...
+"""Requests to transaction coordinators: EndTxn, DescribeTransactions, ListTransactions,
+InitProducerId.
 
-Owns: :class:`TransactionClient`: the request, its broker, and the errors that are retried. Never:
-the meaning of an outcome for a batch (``transactions/``), the sending of calls
-(``request_loop.py``).
+Owns: :class:`TransactionClient`: the requests, the choice of the broker, and the errors after which
+a request is sent again. Never: the meaning of an outcome for a batch (``transactions/``), the
+sending of requests (``request_loop.py``).
 
-All of these requests may safely be sent twice. So they are retried until the deadline (``call.py``
-lists the errors). For missing rights and unsupported versions, an exception is raised. Every other
-response is returned.
+Sending one of these requests twice does no harm, unless a method describes an exception. So they
+are sent again until the deadline (``call.py`` lists the errors). Missing rights and unsupported
+versions raise an exception. Every other response is returned.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ _API_VERSIONS: Final = ApiVersionsRequest(
 
 
 class Listed(NamedTuple):
-    """The open transactions that brokers listed. ``silent`` are the names of brokers without a
-    response.
+    """The open transactions that the brokers have listed. ``silent`` has the names of brokers that
+    did not respond.
     """
 
     transactions: tuple[ListedTransaction, ...]
@@ -88,12 +89,13 @@ class Listed(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Beside:
-    """Requests of a transaction check that are sent together with DescribeTransactions, to save two
-    round trips.
+    """Additional requests that are sent together with DescribeTransactions: ListTransactions by
+    age, and Metadata. This saves two round trips.
 
-    Brokers answer the requests of a connection in order, so each coordinator describes its
-    transactions before it lists their ages. The requests are chosen before the descriptions are
-    known. A response is only used if the descriptions show that its request was useful.
+    Brokers handle the requests of a connection in order. So each coordinator describes its
+    transactions before it lists their ages. The requests must be created before the descriptions
+    are known. If the descriptions then show that a request was for other topics or ids, its
+    response is not used.
     """
 
     ids: Collection[str]
@@ -104,14 +106,14 @@ class Beside:
     metadata: Call[MetadataResponse] | None = None
 
     def calls(self) -> list[Call[Any]]:
-        """All calls of this object: the ListTransactions calls, and the metadata call."""
+        """All calls of this object: ListTransactions and Metadata."""
         found: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
         return found if self.metadata is None else [*found, self.metadata]
 
 
 class TransactionClient(AdminClient):
-    """An admin client for the transaction coordinators of one cluster. Each method sends its
-    requests in parallel.
+    """Sends requests to the transaction coordinators of a cluster. Each method sends its requests
+    in parallel.
     """
 
     def __init__(
@@ -133,8 +135,10 @@ class TransactionClient(AdminClient):
     def end(
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
     ) -> EndAnswers:
-        """Sends EndTxn for each transaction, in the transaction's version. The error code NONE
-        means that the end is durable, and that the markers follow.
+        """Commits or aborts each of ``transactions`` by EndTxn. Returns the responses.
+
+        The error code NONE means that the coordinator has stored the decision. The markers are
+        written to the partitions after that.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         return self._run(calls, deadline_ms)
@@ -146,23 +150,23 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts the open transactions that :meth:`describe` has ``found``, and fences their
-        writers.
+        """Aborts the open transactions in ``found``, the result of :meth:`describe`, and fences
+        their producers (raises their epochs).
 
-        The requests contain the producer ids and epochs of the descriptions.
+        The requests contain the producer ids and epochs from ``found``.
 
-        * With transactions of version 2, EndTxn(abort) is sent, which raises the epoch, also for an
-          id in the state Empty. A request that arrives late does not affect a later transaction of
-          the id.
-        * With version 1, InitProducerId is sent, because EndTxn would not change the epoch. If that
-          request arrives late, it aborts the transaction that the id has open at that time, so the
-          id must not be used again. (InitProducerId could contain the producer id and epoch,
-          KIP-360. It does not, because a coordinator that has just aborted the transaction after
-          its timeout would reject the request.)
-        * For ``prepared`` transactions, EndTxn(abort) is sent without a fence in both versions,
-          because a fence would make it impossible to find out their outcome later.
+        * With transaction version 2, EndTxn(abort) is sent, which raises the epoch. It is also sent
+          for an id in the state Empty. If the request arrives late, the coordinator rejects it, so
+          it does not abort a later transaction of the id.
+        * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. If the
+          request arrives late, it aborts the transaction that the id has open then. So the id must
+          not be used again. (InitProducerId could contain the producer id and epoch, KIP-360. But a
+          coordinator that has just aborted the transaction after its timeout would reject it.)
+        * For ids in ``prepared``, EndTxn(abort) is sent with both versions. InitProducerId would
+          make it impossible to find out the outcome of the transaction later.
 
-        Transactions that are :meth:`leaderless` are left open.
+        If a partition of a transaction has no leader (:meth:`leaderless`), the transaction is not
+        aborted.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
@@ -179,8 +183,8 @@ class TransactionClient(AdminClient):
         }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
-        """Sends InitProducerId for each id, which aborts the id's open transaction and fences its
-        writer.
+        """Sends InitProducerId for each transactional id. This aborts the open transaction of the
+        id, and fences its producer (raises the epoch).
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -191,11 +195,12 @@ class TransactionClient(AdminClient):
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
-        """Prepares the requests that are sent at the same time as DescribeTransactions for ``ids``:
-        a list of the transactions that are older than ``age_ms``, and the metadata of the topics.
+        """Creates the requests to send together with DescribeTransactions for ``ids``:
+        ListTransactions for transactions that are older than ``age_ms``, and Metadata of the
+        topics.
 
-        Returns None if this client does not know the topics yet, because it has not checked any
-        transaction before, or if brokers can't list transactions by age.
+        Returns None if brokers do not support ListTransactions by age. Also returns None before the
+        first check of this client, because it does not know the topics then.
         """
         if not self._list_ages or not self._written:
             return None
@@ -213,11 +218,11 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
-        """Requests the descriptions of transactional ids (DescribeTransactions), and returns them
-        by id.
+        """Sends DescribeTransactions for transactional ids. Returns the descriptions by id.
 
-        The description of an unknown id has the ``error`` TRANSACTIONAL_ID_NOT_FOUND. Raises
-        KafkaTimeoutError if a coordinator does not respond.
+        If an id is unknown to its coordinator, its description has the ``error``
+        TRANSACTIONAL_ID_NOT_FOUND. Raises KafkaTimeoutError if a coordinator does not respond in
+        time.
         """
         found: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
@@ -279,16 +284,15 @@ class TransactionClient(AdminClient):
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
-        """Requests the Ongoing transactions of ids that begin with ``prefix``, from all brokers.
+        """Requests from all brokers the transactions in the state Ongoing whose transactional id
+        begins with ``prefix``.
 
-        With ``idle``, the result also has ids in the state Empty: their writer has a producer id
-        and epoch, and has not begun a transaction since. Brokers silently omit ids that the
-        principal may not describe.
+        If ``idle`` is True, ids in the state Empty are included: a producer has this id and has not
+        begun a transaction. Brokers omit ids that the principal may not describe, without an error.
 
-        The requests are sent in several rounds. If a broker is lost, other brokers become the
-        coordinators of its ids, and are asked in the next round. With ``patient``, a broker that
-        can't be reached is retried for some seconds in every call. Otherwise later calls skip this
-        broker for a while.
+        The requests are repeated a few times if a broker does not respond, because other brokers
+        may take over its ids meanwhile. If ``patient`` is True, each call tries to reach such a
+        broker for some seconds. If it is False, the following calls skip the broker for some time.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -319,16 +323,17 @@ class TransactionClient(AdminClient):
         only_listed: bool = False,
         beside: Beside | None = None,
     ) -> frozenset[str] | None:
-        """The ids whose transaction has been open for longer than ``age_ms``, by the clock of their
-        coordinator.
+        """Returns the ids whose transaction has been open for longer than ``age_ms``. Their
+        coordinators compute the age with their own clocks.
 
-        Unless ``only_listed`` is true, ids that the coordinator does not list as open are also
-        returned. Returns None if a broker is older than 3.8, because such brokers do not support
-        the query. Only the ids' coordinators are queried.
+        Ids that no coordinator lists as open are also returned, unless ``only_listed`` is True.
+        Returns None if brokers do not support ListTransactions by age (before 3.8). Only the
+        coordinators of the ids get requests.
 
-        While an id moves to another coordinator, no broker lists it. So the coordinators of
-        unlisted ids are found and queried again. An id counts as younger only if a broker lists it
-        as open directly before and directly after the query by age, over one connection.
+        While an id moves from one coordinator to another, no broker lists it. So for ids that are
+        not listed, the coordinators are looked up again, and the requests are repeated. An id
+        counts as younger only if three responses of one connection show it: it is open, it is not
+        older than ``age_ms``, and it is still open.
         """
         waiting = dict.fromkeys(transactional_ids)
         old: set[str] = set()
@@ -365,8 +370,8 @@ class TransactionClient(AdminClient):
     def _age_calls(
         self, ids: Collection[str], age_ms: int, nodes: Iterable[Node]
     ) -> dict[Node, Sequence[Call[ListTransactionsResponse]]]:
-        """Creates three ListTransactions calls for each node. They list all open transactions, the
-        transactions older than ``age_ms``, and all open transactions again.
+        """Creates three ListTransactions calls for each node, in this order: all open transactions,
+        the transactions that are older than ``age_ms``, and all open transactions again.
         """
         prefix = commonprefix(list(ids))  # noqa: RUF071 - of names, not of paths
         open_ = (TransactionState.ONGOING.value,)
@@ -382,11 +387,12 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """The partitions without a leader of each open transaction, by transactional id.
-        Transactions whose partitions all have leaders are left out.
+        """Finds the partitions without a leader. Returns them by transactional id. A transaction
+        whose partitions all have leaders is missing in the result.
 
-        Kafka 4 drops the commit and abort markers of such partitions. The metadata come from a
-        coordinator that has just responded, because another broker may be frozen.
+        If such a transaction were ended, Kafka 4 would lose its marker in this partition. The
+        Metadata request is sent to a coordinator that has just responded, because any other broker
+        may not respond.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():
@@ -425,8 +431,8 @@ class TransactionClient(AdminClient):
         return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """The version of transactions in the cluster: 2 with KIP-890, otherwise 1. Requested
-        once.
+        """The transaction version of the cluster: 2 (KIP-890) or 1. It is requested once and then
+        stored.
         """
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
@@ -443,17 +449,19 @@ class TransactionClient(AdminClient):
         ours: ProducerIdAndEpoch = NO_PRODUCER_ID,
         once: bool = False,
     ) -> ProducerIdAndEpoch:
-        """Sends InitProducerId, which fences every earlier writer of the id and aborts its open
-        transaction.
+        """Sends InitProducerId for a transactional id. Returns the new producer id and epoch.
+        Earlier producers with the id are fenced, and their open transaction is aborted.
 
-        With ``ours`` (KIP-360, brokers since 2.5), this happens only if ``ours`` is still the
-        producer id and epoch of the transactional id. Otherwise ProducerFencedError is raised, and
-        the newer writer is not fenced.
+        ``ours`` is the producer id and epoch that the caller believes to be the current ones
+        (KIP-360, brokers since 2.5). If another producer has taken over the id meanwhile,
+        ProducerFencedError is raised, and the other producer is not fenced.
 
-        With ``once``, the request is not sent again if it gets no response. Otherwise the first
-        request could arrive late, and abort a transaction that was begun since. ``timeout_ms`` is
-        the timeout of the next transaction. Raises ConfigError if it is above the broker's
-        transaction.max.timeout.ms, and KafkaTimeoutError if no definite response arrives in time.
+        If ``once`` is True, the request is not sent again after it got no response. The reason: of
+        two requests, the first could arrive late and abort a transaction that was begun after the
+        second. ``timeout_ms`` is the timeout of the id's next transactions.
+
+        Raises ConfigError if ``timeout_ms`` is above the broker's transaction.max.timeout.ms, and
+        KafkaTimeoutError if no definite response arrives in time.
         """
 
         def error_in(response: InitProducerIdResponse) -> ErrorCode:
@@ -473,7 +481,7 @@ class TransactionClient(AdminClient):
 
 
 def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
-    """The EndTxn call for ``transaction``, in the transaction's version."""
+    """Creates the EndTxn call for ``transaction``, with its transaction version."""
     request = end_txn(transaction, committed=committed)
     return _ending(request, "EndTxn", transaction.transactional_id)
 
@@ -491,7 +499,7 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
 def listing(
     request: ListTransactionsRequest, node: Node, *, once: bool = False
 ) -> Call[ListTransactionsResponse]:
-    """The ListTransactions call to one broker."""
+    """Creates the ListTransactions call to the broker ``node``."""
     return Call(
         request,
         node,
@@ -505,8 +513,8 @@ def listing(
 def listed(
     calls: Iterable[Call[ListTransactionsResponse]], prefix: str = ""
 ) -> dict[str, ListedTransaction]:
-    """The transactions in the responses of ``calls``, by transactional id. Ids without ``prefix``
-    are removed here, because brokers before 4.1 do not filter by prefix.
+    """The transactions in the responses of ``calls``, by transactional id. Ids that do not begin
+    with ``prefix`` are removed, because brokers before 4.1 do not filter by a prefix.
     """
     answers = (call.response for call in calls if call.response is not None)
     return {

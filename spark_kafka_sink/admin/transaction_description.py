@@ -1,8 +1,7 @@
-"""A transaction as its coordinator describes it.
+"""The description of a transaction by its coordinator.
 
-Owns: :class:`TransactionState`, the coordinator's states of a transaction, and
-:class:`TransactionDescription`. Never: the consequences of a state (``transactions/``), a request
-(``protocol/transaction_requests.py``).
+Owns: :class:`TransactionState` and :class:`TransactionDescription`. Never: the consequences of a
+state (``transactions/``), a request (``protocol/transaction_requests.py``).
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class TransactionState(Enum):
-    """The coordinator's states of a transaction (Java's ``TransactionState``). The values are the
-    names in responses.
+    """The states of a transaction at its coordinator (Java's ``TransactionState``). The values are
+    the names in responses.
     """
 
     EMPTY = "Empty"
@@ -41,20 +40,21 @@ class TransactionState(Enum):
 
     @property
     def is_committed(self) -> bool:
-        """True if the id's last transaction is committed, or is being committed. InitProducerId
-        then aborts nothing.
+        """True if the last transaction of the id is committed or is being committed. Then
+        InitProducerId does not abort it.
         """
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The description of one transactional id by its coordinator.
+    """The description of one transactional id by its coordinator (DescribeTransactions).
 
-    ``start_ms`` is the time when the first partition was added, by the coordinator's clock. It is
-    -1 if no transaction was opened yet. ``partitions`` are topics with their partition numbers. In
-    the states PREPARE_COMMIT and PREPARE_ABORT, they are only the partitions that have no marker
-    yet. If ``error`` is set, all other fields are unset: UNKNOWN, -1 and empty.
+    ``start_ms`` is the time at which the first partition was added, by the coordinator's clock (ms
+    since the epoch). It is -1 if there was no transaction. ``partitions`` has each topic with its
+    partition numbers, such as ``("orders", (0, 3))``. In the states PREPARE_COMMIT and
+    PREPARE_ABORT it has only the partitions without a marker. If ``error`` is set, the other fields
+    have no value: UNKNOWN, -1 and empty.
     """
 
     error: ErrorCode
@@ -82,7 +82,7 @@ class TransactionDescription:
         )
 
     def age_ms(self, wall_ms: int) -> int | None:
-        """The transaction's age in milliseconds at the wall time ``wall_ms``. None if no
-        transaction is open.
+        """The age of the open transaction in ms, at the time ``wall_ms`` (ms since the epoch). None
+        if no transaction is open.
         """
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
