@@ -224,7 +224,9 @@ def resolve(
 
 
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
-    """Removes the state of a key from the commit log, after a confirmation."""
+    """Forgets the batches of a key of the commit log, after a confirmation. The commit log keeps
+    the key's generation.
+    """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         if force and (damage := operator.damage(key)) is not None:
             _forget(operator, confirmation, key, damage)
@@ -244,8 +246,8 @@ def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) ->
 def _forget(
     operator: Operator, confirmation: Confirmation, key: str, damage: CommitLogError
 ) -> None:
-    """Removes the state of a key from the commit log, after a confirmation, although the state
-    can't be read because of ``damage``.
+    """Forgets the batches of a key of the commit log, after a confirmation, although the records of
+    the key can't be read. ``damage`` is the error of the read.
     """
     before: Json = {"command": "reset", "key": {"key": key, "error": damage.message}}
     if not confirmation.as_json:
