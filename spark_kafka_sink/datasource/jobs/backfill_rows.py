@@ -112,8 +112,8 @@ def rows_between(
 
 
 def check_hash(df: DataFrame) -> None:
-    """Raises ConfigError if Spark can't hash any column of ``df``. A backfill with ``steps``
-    divides the rows by a hash of their columns.
+    """Raises ConfigError if Spark can't hash any column of ``df``. A backfill with the argument
+    ``steps`` divides the rows by a hash of their columns.
     """
     if not _hashed(df):
         raise ConfigError(

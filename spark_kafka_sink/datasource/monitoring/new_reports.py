@@ -134,8 +134,8 @@ class _Folder:
         self._known.update(self._names())
 
     def new_files(self) -> list[bytes]:
-        """Returns the contents of the files that are new since the last call. The directory may
-        have many files, so it is listed only if it has changed.
+        """Returns the contents of the files that are new since the last call. The directory is
+        listed only if it has changed, because it may have many files.
         """
         if self._unchanged():
             return []
