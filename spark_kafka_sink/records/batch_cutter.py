@@ -4,7 +4,7 @@ A *chunk* is the part of an Arrow batch that is encoded together, at most 4 or 8
 grouped by topic partition.
 
 Owns: :func:`cut`, which cuts each group where a record batch becomes full, for all groups in one
-pass; the offset and timestamp deltas that follow. Never: bytes (``record_encoder``), the
+pass, and computes the offset and timestamp deltas. Never: bytes (``record_encoder``), the
 accumulator's state (passed in as positions).
 """
 

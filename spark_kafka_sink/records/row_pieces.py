@@ -186,8 +186,8 @@ class RowPieces:
         return sizes
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:
-        """Joins the pieces. Returns a buffer with the bytes of all rows, and the offsets of the
-        rows in it.
+        """Joins the pieces. Returns the offsets of the rows, and one buffer with the bytes of all
+        rows.
         """
         if not self.rows:
             return np.zeros(1, np.int64), pa.py_buffer(b"")

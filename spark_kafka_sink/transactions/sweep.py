@@ -47,8 +47,7 @@ def open_runs(
 ) -> set[str]:
     """The ids of the runs that have an open transaction of ``key`` for which ``mine`` is true.
 
-    If a broker does not respond, waits for it until the deadline: the caller searches only once,
-    and must not miss a run.
+    Waits for brokers that don't respond: a run that is missing in the result would not be aborted.
     """
     return {
         one.run

@@ -90,7 +90,9 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Source of a token: a file that another program renews. It is read again for each login."""
+    """Source of a token: a file that another program renews. It is read again whenever a token is
+    needed.
+    """
 
     words: ClassVar = "a file"
     path: Text

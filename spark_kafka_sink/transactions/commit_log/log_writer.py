@@ -1,7 +1,7 @@
-"""Writes records to the commit log, one transaction each time, with a definite outcome.
+"""Writes records to the commit log, in one transaction for each change of a key.
 
-Owns: :class:`LogWriter`: the transactions of one id on one partition, one after another. Never: the
-meaning of a record, a read (``log_reader.py``), other writers.
+Owns: :class:`LogWriter`: the transactions of one transactional id on one partition, one after
+another. Never: the meaning of a record, a read (``log_reader.py``), other writers.
 
 The steps of one write are:
 

@@ -72,8 +72,9 @@ class DecidedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """The state of a key of the commit log, and the transactions of its decided batch.
-    ``transactions`` is empty if no batch is decided and not done yet.
+    """The state of a key of the commit log, and the transactions of its decision in progress.
+
+    ``transactions`` is empty if the key has no decision in progress.
     """
 
     key: str
@@ -179,8 +180,8 @@ class Inspector:
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """Creates the report of ``key``. If ``state`` has a decided batch, reads the state of its
-        transactions from their coordinators.
+        """Creates the report of ``key``. If ``state`` has a decision in progress, reads the state
+        of its transactions from their coordinators.
         """
         if state.decision is None:
             return KeyReport(key, state)
