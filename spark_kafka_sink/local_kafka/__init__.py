@@ -1,16 +1,16 @@
-"""A real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker.
+"""Runs a real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker, for the
+demo and for tests.
 
-The demo and the tests use it. It needs Python, a JVM of version 17 or newer, and on the first use
-either PySpark or Maven to fetch the server's jars. This package imports only the standard library
-(with ``secure`` also ``cryptography``), and no module of the sink imports this package.
-``python -m spark_kafka_sink.local_kafka`` runs a Kafka in the foreground, with ``--secure`` a Kafka
-with TLS, SASL and ACLs.
+It needs Python and a JVM of version 17 or newer. On its first use, PySpark or Maven fetches the
+jars of the server. The package imports only the standard library (and ``cryptography`` for a secure
+cluster). No other part of the sink imports it. ``python -m spark_kafka_sink.local_kafka`` runs a
+Kafka in the foreground. With ``--secure``, this Kafka has TLS, SASL and ACLs.
 
-``cluster`` and ``node`` start and stop the brokers, with ``ports``, ``probe``,
-``broker_process_group`` and ``parent_watchdog``. ``server_properties`` has the brokers'
-configuration. ``certificates`` and ``secure_files`` create the files for ``secure``.
-``installation`` fetches a ``distribution``, with ``java``. ``registry`` is a schema registry.
-``pytest_plugin`` has the fixtures.
+``cluster`` and ``node`` start and stop brokers, with ``ports``, ``probe``, ``broker_process_group``
+and ``parent_watchdog``. ``server_properties`` creates the configuration of the brokers. ``secure``
+and ``certificates`` create certificates and users, and ``secure_files`` writes them for Docker.
+``installation`` prepares the jars of a ``distribution`` and finds ``java``. ``registry`` is a
+schema registry. ``pytest_plugin`` has fixtures for pytest.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""``python -m spark_kafka_sink.local_kafka``: a Kafka in the foreground until Ctrl-C or SIGTERM.
+"""The command ``python -m spark_kafka_sink.local_kafka``: runs a Kafka in the foreground until
+Ctrl-C or SIGTERM.
 
-The bootstrap address is the only line on standard output, printed when every node serves requests.
-Progress is shown on standard error. With ``--secure`` standard output is instead a client's
-properties file, ready for use, with the settings of the other listeners and mechanisms as comments.
+When all nodes serve requests, it prints one line on standard output: the bootstrap address.
+Progress is printed on standard error. With ``--secure`` it prints the text of a client's properties
+file instead. The settings for other listeners and mechanisms are comments in this text.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from spark_kafka_sink.local_kafka.secure_files import write_secure_files
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line. Returns the exit status."""
+    """Runs the command with these arguments. Returns its exit status."""
     options = _parse(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     # SIGTERM takes the way of Ctrl-C, so that one handler stops the nodes at any moment.
@@ -69,8 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _client_properties(cluster: KafkaCluster) -> str:
-    """The text of a client's properties file for SASL_SSL with SCRAM-SHA-512. The settings of the
-    other listeners and mechanisms are comments.
+    """The text of a properties file for clients that use SASL_SSL with SCRAM-SHA-512. The settings
+    for the other listeners and mechanisms are comments in this text.
     """
     lines = [f"# PLAINTEXT, for tools: bootstrap.servers={cluster.bootstrap}"]
     for listener, protocol in LISTENERS.items():
@@ -87,7 +88,7 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Waits until a node exits unexpectedly. Returns the exit status for this program."""
+    """Waits until a broker process ends unexpectedly. Returns the exit status of the command."""
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:

@@ -1,7 +1,7 @@
-"""A group of broker processes that ends when its parent ends.
+"""A group of broker processes that ends when the process that started it ends.
 
-Owns: the watcher process (see ``parent_watchdog.py``), the process group of the brokers, and the
-directory that is removed with them.
+Owns: the watchdog process (``parent_watchdog.py``), the process group of the brokers, and a
+temporary directory that is removed together with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _WATCHER = Path(__file__).with_name("parent_watchdog.py")
 
 
 class BrokerProcessGroup:
-    """A temporary directory and a process group that both end with this process at the latest."""
+    """A process group and a temporary directory. When this Python process ends, in any way, the
+    processes are killed and the directory is removed.
+    """
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="local_kafka-"))
@@ -42,7 +44,7 @@ class BrokerProcessGroup:
             raise
 
     def _await_watcher(self) -> None:
-        """Waits until the watcher has printed a line, which means that it is running."""
+        """Waits until the watchdog process has printed a line, which shows that it is running."""
         ready = self._watcher.stdout
         assert ready is not None
         if not ready.readline():
@@ -57,8 +59,8 @@ class BrokerProcessGroup:
     def start(
         self, command: list[str], output: IO[bytes], directory: Path
     ) -> subprocess.Popen[bytes]:
-        """Starts ``command`` in ``directory``. Standard output and standard error are written to
-        ``output``.
+        """Starts the process ``command`` in the working directory ``directory``. Its standard
+        output and standard error are written to ``output``.
         """
         process = subprocess.Popen(
             command,
@@ -74,7 +76,7 @@ class BrokerProcessGroup:
         return process
 
     def close(self) -> None:
-        """Kills every process of the group and removes the directory. A second call does
+        """Kills all processes of the group, and removes the temporary directory. A second call does
         nothing.
         """
         if self._watcher.returncode is None:

@@ -1,8 +1,9 @@
-"""Certificates of a local Kafka with TLS: a private CA, created at each start.
+"""Creates the certificates for a local Kafka with TLS. Each start of a cluster creates a new
+private CA.
 
-Owns: the CA, and PEM files of a private key with its chain, as brokers and clients read them.
-Never: the use of a certificate. Only this module of ``local_kafka`` needs a package,
-``cryptography``, from the extra ``[tls]``; ``secure`` imports it when it is needed.
+Owns: the CA, and PEM files with a private key and its certificate chain, as brokers and clients
+read them. Never: the use of a certificate. This is the only module of ``local_kafka`` that needs a
+package: ``cryptography``, from the extra ``[tls]``. It is imported only for a secure cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _SKEW = dt.timedelta(hours=1)
 
 
 class CertificateAuthority:
-    """A CA whose private key stays in memory. Its certificate is written to ``path`` in PEM."""
+    """A certificate authority. Its private key is only in memory. Its certificate is written to the
+    file ``path``, in PEM.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,11 +56,11 @@ class CertificateAuthority:
         path.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
     def issue(self, path: Path, common_name: str, hosts: Sequence[str] = ()) -> Path:
-        """Writes a new private key (PKCS#8, readable by the owner only) and its certificate chain
-        to ``path``.
+        """Creates a private key (PKCS#8) and a certificate, and writes both with the certificate
+        chain to the file ``path``. Only the owner can read the file.
 
-        For a broker's certificate, ``hosts`` are the DNS names and addresses of the broker. For a
-        client's certificate, ``common_name`` is the name of the user.
+        For the certificate of a broker, ``hosts`` are its DNS names and IP addresses. For the
+        certificate of a client, ``common_name`` is the name of the user.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(common_name), key.public_key()).add_extension(

@@ -1,6 +1,7 @@
-"""A whole Apache Kafka cluster on this machine, for as long as a ``with`` block lasts.
+"""A complete Apache Kafka cluster on this machine, which runs during a ``with`` block.
 
-Owns: the nodes' common configuration, the common start, and the removal of all processes and files.
+Owns: the configuration that all nodes share, the start of the nodes, and the removal of all
+processes and files.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _PLAINTEXT: Mapping[str, str] = {"PLAINTEXT": "PLAINTEXT"}
 
 
 class KafkaCluster:
-    """A cluster of one or three KRaft nodes on fixed ports of 127.0.0.1. Each node is broker and
-    controller.
+    """A cluster of one or three KRaft nodes on fixed ports of 127.0.0.1. Each node is a broker and
+    a controller.
 
     ::
 
@@ -43,28 +44,28 @@ class KafkaCluster:
 
     Args:
         nodes: 1 or 3.
-        overrides: server properties that override ``conf/kafka`` on every node. To put a proxy
-            before the clients' listener, override ``advertised.listeners`` with the proxy's
-            address. The brokers' own listener is added to this option.
-        port: the client port of node 1. The other nodes use the ports after it. Default: free
-            ports. All ports are reserved until :meth:`stop`, even while a node is down.
-        listeners: the clients' listeners, a mapping from name to security protocol. If a protocol
-            is not PLAINTEXT, put its settings into ``overrides``.
-        heap: the maximum heap of each broker, as in ``-Xmx``.
-        full_jvm: run the brokers as in production (both compiler tiers, G1), for benchmarks. They
-            start more slowly, and are faster when warm.
+        overrides: server properties for every node. They override those of ``conf/kafka``. Example:
+            to put a proxy before the clients' listener, set ``advertised.listeners`` to the address
+            of the proxy. The listener for the brokers themselves is added to this property.
+        port: the client port of node 1. The other nodes use the following ports. Default: free
+            ports. All ports are reserved until :meth:`stop`, even while a node is stopped.
+        listeners: the listeners for clients, a mapping from name to security protocol. For a
+            protocol other than PLAINTEXT, put its settings into ``overrides``.
+        heap: the maximum heap of each broker, as for ``-Xmx``.
+        full_jvm: True to run the JVM as in production (both JIT compilers, G1), for benchmarks. The
+            brokers then start more slowly, and are faster later.
         format_options: further arguments of ``kafka-storage format``, for example
             ``("--feature", "transaction.version=0")``.
-        secure: in addition to PLAINTEXT and ``listeners``, create the listeners SSL, SASL_SSL and
-            SASL_PLAINTEXT, with users, certificates and ACLs (``secure.py``). :attr:`security` has
-            the passwords and files. :meth:`client_options` has the options for a client.
-            ``overrides`` also override these settings.
-        version: Kafka's version, one of ``distribution.RELEASES``. A version other than
+        secure: True to create the listeners SSL, SASL_SSL and SASL_PLAINTEXT in addition to
+            PLAINTEXT and ``listeners``, with users, certificates and ACLs (``secure.py``).
+            :attr:`security` has the passwords and files. :meth:`client_options` returns the
+            options for a client. ``overrides`` also override these settings.
+        version: the version of Kafka, one of ``distribution.RELEASES``. A version other than
             ``KAFKA_VERSION`` is downloaded when it is first used.
 
-    The constructor reserves the ports, and :meth:`start` starts the processes. Between the two, you
-    can change ``node(1).properties``. The data is in a temporary directory. A cluster is not
-    thread-safe, and can be started only once.
+    The constructor reserves the ports, and :meth:`start` starts the processes. Between these two
+    calls, you can change ``node(1).properties``. The data is in a temporary directory. A cluster
+    can be started only once. It is not thread-safe.
     """
 
     def __init__(
@@ -121,19 +122,21 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """The value of ``bootstrap.servers``: every node's address on the first listener."""
+        """The value of ``bootstrap.servers`` for the first listener: the addresses of all nodes."""
         return self.bootstrap_of(self._first_listener)
 
     def bootstrap_of(self, listener: str) -> str:
-        """The ``bootstrap.servers`` of one listener."""
+        """The value of ``bootstrap.servers`` for the listener with the name ``listener``."""
         return ",".join(node.address(listener) for node in self.nodes)
 
     def client_options(
         self, listener: str, mechanism: str = "SCRAM-SHA-512", user: str = "alice"
     ) -> dict[str, str]:
-        """The options of a client of a secure cluster by Java's names, with ``bootstrap.servers``.
+        """The options for a client of a secure cluster, under Java's names. They include
+        ``bootstrap.servers``.
 
-        ``user`` is ``alice``, who may do everything, or ``bob``, who may do nothing without ACLs.
+        ``user`` is ``alice``, who has all rights, or ``bob``, who has only the rights that ACLs
+        give him.
         """
         if self.security is None:
             raise IllegalStateError("Only a KafkaCluster(secure=True) has client options.")
@@ -141,15 +144,15 @@ class KafkaCluster:
         return {"bootstrap.servers": self.bootstrap_of(listener), **options}
 
     def node(self, node_id: int) -> KafkaNode:
-        """The node with the given id. Ids start at 1."""
+        """The node with the id ``node_id``. The first id is 1."""
         return self.nodes[node_id - 1]
 
     def start(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Formats and starts every node, and waits until each node sees all nodes.
+        """Starts all nodes, and waits until each node lists all nodes in its metadata.
 
-        The first call on a machine downloads Kafka's jars, before ``timeout`` begins. If the
-        cluster can't start, LocalKafkaError is raised with the end of a log. No process and no data
-        remain then.
+        The first call on a machine downloads the jars of Kafka. The ``timeout`` in seconds begins
+        after that. Raises LocalKafkaError with the end of a broker's log if the cluster can't
+        start. In this case all processes and data are removed.
         """
         if self._started:
             raise IllegalStateError("A KafkaCluster is used once; make another one.")
@@ -169,10 +172,11 @@ class KafkaCluster:
             raise
 
     def stop(self) -> None:
-        """Kills every node, removes the data, and releases the ports. A second call does nothing.
+        """Kills all nodes, removes the data, and releases the ports. A second call does nothing.
 
-        A clean shutdown would take seconds, because controllers that stop together wait for each
-        other. The data is removed anyway. To shut down one node cleanly, call ``node(n).stop()``.
+        The nodes are not shut down cleanly, because this would take seconds: controllers that shut
+        down at the same time wait for each other. To shut down a single node cleanly, call
+        ``node(n).stop()``.
         """
         self._started = True
         for node in self.nodes:
@@ -182,11 +186,12 @@ class KafkaCluster:
         self._release_ports()
 
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Waits until every running node lists all running nodes, and no partition lacks a replica.
+        """Waits until each running node lists all running nodes, and all replicas of all partitions
+        are in sync.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds. The error names a partition that lacks a replica, and shows the last lines of the
-        log file of the broker that leads the partition.
+        seconds. The error names a partition with a missing replica, and has the end of the log of
+        its leader.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]
@@ -208,7 +213,7 @@ class KafkaCluster:
         return self._installation
 
     def _make_secure(self, listeners: Mapping[str, str], common: dict[str, str]) -> None:
-        """Makes certificates and users, and configures ``common`` for them."""
+        """Creates certificates and users, and adds the settings for them to ``common``."""
         try:
             self.security = Security.make(self._brood.directory / "security")
         except BaseException:
@@ -226,10 +231,10 @@ class KafkaCluster:
         overrides: Mapping[str, str],
         jvm_options: Sequence[str],
     ) -> tuple[KafkaNode, ...]:
-        """Creates the nodes.
+        """Creates the nodes, without starting them.
 
-        The properties of a node are the common properties, then the node's own, and last
-        ``overrides``.
+        The properties of a node are ``common``, then the node's own properties, then ``overrides``.
+        A later property replaces an earlier one with the same name.
         """
         voters = {node_id: its["CONTROLLER"].port for node_id, its in held.items()}
         nodes = []
@@ -253,8 +258,8 @@ class KafkaCluster:
         return tuple(nodes)
 
     def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
-        """Reserves a port for each listener of a node. ``port`` is the port of the first listener,
-        or None for any free port.
+        """Reserves a port for each listener of a node. ``port`` is the port of the first listener.
+        If it is None, any free port is used.
         """
         reserved: dict[str, ports.ReservedPort] = {}
         for name in [*listeners, "INTERNAL", "CONTROLLER"]:
@@ -267,11 +272,11 @@ class KafkaCluster:
             port.release()
 
     def _format(self) -> None:
-        """Formats the storage of the first node with Kafka's tool, and copies the result to the
-        other nodes.
+        """Formats the storage of the first node with Kafka's storage tool, and copies the result to
+        the other nodes.
 
-        The bootstrap metadata is the same on every node, and meta.properties differs only in two
-        ids. So copying saves the start of a JVM for each node.
+        The copy saves the start of a JVM for each other node. It is possible because only two ids
+        in meta.properties differ between the nodes.
         """
         first, *others = self.nodes
         cluster_id = _random_id()
@@ -308,9 +313,9 @@ def _not_in_sync(node: KafkaNode, wanted: frozenset[int]) -> str | None:
 
 
 def _random_id() -> str:
-    """A Kafka Uuid: 16 random bytes in URL-safe base64 without padding.
+    """Creates a random Kafka Uuid: 16 random bytes in URL-safe base64 without padding.
 
-    The text never begins with a dash, because the storage tool would parse it as an option.
+    It never begins with a dash, because the storage tool would take it for an option.
     """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,17 +1,19 @@
-"""Apache Kafka's server jars: their versions, their source, and their cache.
+"""The jars of the Apache Kafka server: their versions, their download and their cache.
 
-Owns: the pinned versions, the resolution through Maven or through the Ivy that PySpark carries, and
-the cache. Never: starting a broker.
+Owns: the pinned versions, the download by Maven or by the Ivy that is a part of PySpark, and the
+cache. Never: starting a broker.
 
-- **Checksums.** Both resolvers fetch every jar with the checksum that the repository publishes for
-  it and refuse a jar that does not match: Maven because it is called with ``--strict-checksums``,
-  Ivy because its shipped setting is ``ivy.checksums=sha1,md5``.
-- **A half-finished cache never looks finished.** Jars are resolved into a directory with another
-  name. When they are complete, a list of the files with their sizes is added, and the directory is
-  renamed. If the files of a cache differ from its list, the cache is removed and fetched again.
-- **Two processes** use a file lock per version, held from the check of the cache until the rename.
-- **Two versions** have separate directories, locks and leftovers, so that a failed fetch of one
-  version does not affect the other.
+- **Checksums.** Both tools verify each jar with the checksum that the repository publishes for it,
+  and reject a jar that does not match. Maven is called with ``--strict-checksums``. Ivy's default
+  setting is ``ivy.checksums=sha1,md5``.
+- **An incomplete download is never used.** Jars are downloaded into a directory with a temporary
+  name. When all are there, a list of the files with their sizes is written, and the directory gets
+  its final name. If the files later differ from this list, the directory is removed and downloaded
+  again.
+- **Several processes.** A process holds a file lock for the version, from the check of the cache
+  until the directory has its final name.
+- **Several versions.** Each version has its own directories and its own lock. So a failed download
+  of one version does not affect another version.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """An artifact of a Maven repository. If ``alone`` is true, it is fetched without its
+    """An artifact of a Maven repository. If ``alone`` is True, it is downloaded without its
     dependencies.
     """
 
@@ -72,11 +74,12 @@ class Coordinate:
 
 
 def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
-    """The artifacts of the server, of Kafka's command line tools, and of a logger.
+    """The artifacts of the Kafka server of a version, of Kafka's command line tools, and of a
+    logger (``more``).
 
-    The tools are dump-log, console-consumer and ProducerPerformance. Their dependencies on Connect
-    are left out, because they are never called and would double the download. Without a logger, the
-    server's log would be empty.
+    The tools are dump-log, console-consumer and ProducerPerformance. They depend on Kafka Connect.
+    Connect is not downloaded, because these tools never call it, and it would double the download.
+    Without a logger, the log of the server would be empty.
     """
     return (
         Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", version),
@@ -87,10 +90,10 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
 
 
 def _artifacts(version: str) -> tuple[Coordinate, ...]:
-    """The artifacts of a version.
+    """The artifacts to download for a version of Kafka.
 
-    Kafka 3 calls log4j 1, but does not include it. So log4j 2, with its bridge for calls of log4j
-    1, is added. Kafka 4 depends on log4j 2 itself.
+    Kafka 3 calls log4j 1 but does not include it. So log4j 2 is added, with its bridge for calls of
+    log4j 1. Kafka 4 itself depends on log4j 2.
     """
     names = ("log4j-1.2-api", "log4j-api", "log4j-core") if version.startswith("3.") else ()
     log4j = (Coordinate("org.apache.logging.log4j", n, _LOG4J_VERSION, alone=True) for n in names)
@@ -105,7 +108,7 @@ RELEASES: Mapping[str, tuple[Coordinate, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Kafka's jars, which are below ``home``, a directory of the cache."""
+    """The jars of one version of Kafka, in the directory ``home`` of the cache."""
 
     version: str
     home: Path
@@ -113,8 +116,8 @@ class Distribution:
 
     @property
     def class_path(self) -> str:
-        """The class path. The order of the jars is fixed, so that a class archive for this class
-        path stays valid.
+        """The Java class path with all jars. Their order is always the same, because the class
+        archive of the JVM is valid only for the same class path.
         """
         return os.pathsep.join(str(jar) for jar in self.jars)
 
@@ -129,7 +132,9 @@ def cache_directory() -> Path:
 
 
 def release(version: str) -> tuple[Coordinate, ...]:
-    """The artifacts of Kafka ``version``. Raises LocalKafkaError when the version is not pinned."""
+    """The artifacts of the version ``version`` of Kafka. Raises LocalKafkaError if this is not one
+    of the pinned versions.
+    """
     found = RELEASES.get(version)
     if found is None:
         raise LocalKafkaError(
@@ -141,11 +146,11 @@ def release(version: str) -> tuple[Coordinate, ...]:
 
 @contextmanager
 def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
-    """A context manager that locks the cache directory for ``version``, and yields the directory.
-    Creates the directory if needed.
+    """A context manager that locks the cache for one version of Kafka, and yields the directory of
+    the cache. Creates the directory if it does not exist.
 
-    Within the context no other process uses the version. The kernel drops the lock when its holder
-    ends, so a killed process leaves no lock.
+    No other process can use this version until the context ends. If the process is killed, the
+    operating system releases the lock.
     """
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True)
@@ -155,10 +160,11 @@ def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
 
 
 def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distribution:
-    """Returns Kafka's jars in ``directory``. Fetches them if they are missing. The caller must hold
-    the cache's lock.
+    """Returns the jars of Kafka in the cache ``directory``. Downloads them if they are missing. The
+    caller must hold the lock of :func:`cache_lock`.
 
-    Raises LocalKafkaError, which names each resolver that was tried, with the end of its output.
+    Raises LocalKafkaError if the download fails. The error has each tool that was tried, with the
+    end of its output.
     """
     home = fetch(java, directory, f"kafka-{version}", release(version), version)
     return Distribution(version, home, tuple(sorted((home / "jars").glob("*.jar"))))
@@ -171,10 +177,11 @@ def fetch(
     coordinates: tuple[Coordinate, ...],
     version: str = KAFKA_VERSION,
 ) -> Path:
-    """Fetches ``coordinates`` into ``directory``/``name``/jars, if they are missing. Returns
-    ``directory``/``name``.
+    """Downloads the artifacts ``coordinates`` into ``<directory>/<name>/jars``, if they are
+    missing. Returns ``<directory>/<name>``.
 
-    Raises the same error as :func:`resolve`. The caller must hold the lock of ``version``.
+    Raises the same error as :func:`resolve`. The caller must hold the lock of :func:`cache_lock`
+    for ``version``.
     """
     home = directory / name
     if not _is_whole(home, coordinates):
@@ -213,7 +220,9 @@ def _file_list(home: Path, coordinates: tuple[Coordinate, ...]) -> dict[str, obj
 
 
 def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: str) -> None:
-    """Fetches the jars into ``work``/kafka/jars, with the first resolver that can fetch them."""
+    """Downloads the jars into ``<work>/kafka/jars``. Tries Maven and Ivy until one of them
+    succeeds. ``what`` describes the jars in errors.
+    """
     jars = work / "kafka" / "jars"
     commands = []
     if (maven := shutil.which("mvn")) is not None:
@@ -241,8 +250,8 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
 
 
 def _run_resolver(command: list[str], work: Path) -> str | None:
-    """Runs the resolver ``command``. Returns None if it succeeded, otherwise the end of its
-    output.
+    """Runs ``command``, a command line of Maven or Ivy. Returns None if it succeeded, otherwise the
+    end of its output.
     """
     try:
         answer = subprocess.run(
@@ -267,7 +276,7 @@ def _run_resolver(command: list[str], work: Path) -> str | None:
 
 
 def _missing(jars: Path, coordinates: tuple[Coordinate, ...]) -> str | None:
-    """A text with the jars that are missing although a resolver reported success. None if no jar is
+    """A text with the jars that are missing although the download was successful. None if no jar is
     missing.
     """
     absent = [c.file for c in coordinates if not (jars / c.file).exists()]
@@ -326,11 +335,11 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _find_ivy() -> Path | None:
-    """Finds the Ivy jar of PySpark or of ``SPARK_HOME``, which Spark uses for
-    ``spark.jars.packages``.
+    """Finds the jar of Ivy in PySpark or in ``SPARK_HOME``. (Spark itself uses Ivy for
+    ``spark.jars.packages``.) None if there is no such jar.
 
-    Ivy is called by its own main class. This needs no SparkContext, and takes a third of the time.
-    PySpark is located without being imported.
+    Ivy is then run with its own main class. This takes a third of the time of a SparkContext. The
+    directory of PySpark is found without importing PySpark.
     """
     homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
     spec = importlib.util.find_spec("pyspark")
@@ -388,7 +397,7 @@ def _ivy_module(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _ivy_artifact(c: Coordinate) -> str:
-    """Ivy's ``<artifact>`` element for a coordinate with a classifier."""
+    """The ``<artifact>`` element of an Ivy file, for an artifact with a Maven classifier."""
     if not c.classifier:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""The only error of ``local_kafka``. Never: any logic."""
+"""The error of ``local_kafka``."""
 
 from __future__ import annotations
 
@@ -6,4 +6,6 @@ from spark_kafka_sink.base.errors import KafkaError
 
 
 class LocalKafkaError(KafkaError):
-    """A local Kafka can't be fetched or started, or crashed. The hint has the end of its log."""
+    """A local Kafka can't be downloaded or started, or a broker has crashed. The hint has the end
+    of a log.
+    """

@@ -1,8 +1,9 @@
-"""Prepares the files that a node needs, once on each machine.
+"""Prepares the files that a broker needs. This is done once on each machine.
 
-Owns: the order of these steps, and the class archive. A JVM that maps its classes from an archive
-(class data sharing) starts Kafka in about half the time, and is as fast afterwards. A temporary
-broker, which runs once per machine, Kafka release and JVM build, writes the archive.
+Owns: the order of the steps, and the class archive of the JVM. (With a class archive, "class data
+sharing", a JVM loads its classes faster. Kafka then starts in about half the time.) The class
+archive is written by a temporary broker, once for each machine, version of Kafka and build of the
+JVM.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, Kafka's jars, and the class archive for both. The archive is None if it could not be
-    created.
+    """A JVM, the jars of Kafka, and the class archive for both. The archive is None if it could not
+    be created.
     """
 
     java: Java
@@ -54,16 +55,17 @@ class Installation:
     class_archive: Path | None
 
     def server_command(self, properties: Path, jvm_options: Sequence[str]) -> list[str]:
-        """The command line of a broker whose configuration file is ``properties``."""
+        """The command line of a broker. ``properties`` is its configuration file."""
         return self._command(_SERVER, jvm_options, [str(properties)])
 
     def format_storage(
         self, properties: Path, cluster_id: str, options: Sequence[str] = ()
     ) -> None:
-        """Writes meta.properties and the bootstrap metadata into the log.dirs of ``properties``.
+        """Formats the storage of a node with Kafka's storage tool. It writes meta.properties and
+        the bootstrap metadata into the ``log.dirs`` of the configuration file ``properties``.
 
-        ``options`` are further arguments of Kafka's ``kafka-storage format``, such as ``--feature
-        transaction.version=0``. Raises LocalKafkaError with the tool's output.
+        ``options`` are further arguments of ``kafka-storage format``, such as ``("--feature",
+        "transaction.version=0")``. Raises LocalKafkaError with the output of the tool.
         """
         arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
         answer = subprocess.run(
@@ -113,10 +115,11 @@ FULL_JVM = (
 
 
 def prepare(version: str = KAFKA_VERSION) -> Installation:
-    """Returns the files that a node needs. The first call on a machine fetches and creates them.
+    """Returns the files that a broker needs. The first call on a machine downloads and creates
+    them.
 
-    The first call takes half a minute for each version, later calls a tenth of a second. Several
-    processes may call this at the same time. Raises LocalKafkaError.
+    The first call for a version takes half a minute, a later call takes a tenth of a second.
+    Several processes may call it at the same time. Raises LocalKafkaError.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
@@ -130,8 +133,9 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 
 def _write_archive(installation: Installation, archive: Path) -> None:
-    """Runs a temporary broker, which writes the class archive ``archive`` when it ends. A failure
-    is ignored, because brokers then only start more slowly.
+    """Creates the class archive ``archive``: runs a temporary broker, whose JVM writes the archive
+    when it ends. If this fails, no error is raised, because brokers also start without an archive,
+    only more slowly.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     brood = BrokerProcessGroup()

@@ -1,7 +1,7 @@
-"""The JDK that runs the brokers.
+"""Finds the JVM that runs the brokers.
 
-Owns: the search for ``java``, and the version that Kafka's server needs. Never: starting another
-program than ``java -version``.
+Owns: the search for ``java``, and the minimum version for Kafka's server. Never: running any
+program except ``java -version``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _INSTALL_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A ``java`` launcher, its major version, and a name that is unique for its build."""
+    """A ``java`` program, its major version, and a name that is different for each build of the
+    JVM.
+    """
 
     path: Path
     major: int
@@ -36,8 +38,8 @@ class Java:
 
 
 def find_java() -> Java:
-    """Finds the JVM of ``JAVA_HOME``, or else of ``PATH``. Raises LocalKafkaError if there is no
-    JVM.
+    """Finds the JVM of ``JAVA_HOME``. If this variable is not set, finds ``java`` in ``PATH``.
+    Raises LocalKafkaError if there is none.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -76,7 +78,9 @@ def find_java() -> Java:
 
 
 def parse_major_version(text: str) -> int | None:
-    """The major version in the output of ``java -version``: 17 for "17.0.2", 8 for "1.8.0_402"."""
+    """The major version in the output of ``java -version``: 17 for "17.0.2", and 8 for "1.8.0_402".
+    None if there is no version.
+    """
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""A broker process, and the actions of a test on it.
+"""A broker process, with methods for tests to stop, kill and freeze it.
 
 Owns: the process, its ports, its configuration file and its log. Never: the other nodes.
 """
@@ -30,7 +30,7 @@ _POLL_S = 0.02
 
 
 class NodeState(Enum):
-    """The state of a node's process."""
+    """The state of the process of a node."""
 
     STOPPED = "stopped"
     RUNNING = "running"
@@ -49,10 +49,11 @@ _TRANSITIONS = {
 
 
 class KafkaNode:
-    """A broker and controller of a :class:`~spark_kafka_sink.local_kafka.cluster.KafkaCluster`.
+    """A node of a :class:`~spark_kafka_sink.local_kafka.cluster.KafkaCluster`: a broker and
+    controller.
 
-    ``properties`` is the node's server configuration. Each start writes it to a file, so a change
-    of a stopped node takes effect with the next start. Not thread-safe.
+    ``properties`` is its server configuration. Each start writes it to a file. So you can change it
+    while the node is stopped, and it takes effect at the next start. Not thread-safe.
     """
 
     def __init__(
@@ -81,19 +82,19 @@ class KafkaNode:
 
     @property
     def state(self) -> NodeState:
-        """The state of the process. It is STOPPED after a stop and after a crash."""
+        """The state of the process. After a crash it is STOPPED, as after a stop."""
         if self._process is not None and self._process.poll() is not None:
             self._state = NodeState.STOPPED
         return self._state
 
     @property
     def pid(self) -> int | None:
-        """The broker's process id. None while the broker is stopped."""
+        """The process id of the broker. None while it is stopped."""
         return None if self.state is NodeState.STOPPED or not self._process else self._process.pid
 
     @property
     def log_path(self) -> Path:
-        """The path of the node's log: all output of the broker, over all its starts."""
+        """The path of the node's log. It has the output of the broker since its first start."""
         return self.directory / "server.log"
 
     @property
@@ -101,21 +102,21 @@ class KafkaNode:
         return self.directory / "server.properties"
 
     def port(self, listener: str = "PLAINTEXT") -> int:
-        """The port of a clients' listener, which never changes."""
+        """The port of a listener for clients. It does not change when the node is restarted."""
         return self._ports[listener].port
 
     def address(self, listener: str = "PLAINTEXT") -> str:
-        """The address ``host:port`` of a clients' listener."""
+        """The address of a listener for clients, such as ``127.0.0.1:19092``."""
         return f"{HOST}:{self.port(listener)}"
 
     # --- what a test does to a node --------------------------------------------------------------
 
     def start(self, *, wait: bool = True, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Starts the broker. With ``wait``, waits until it serves requests, for at most ``timeout``
-        seconds.
+        """Starts the broker. If ``wait`` is True, waits until it serves requests, for at most
+        ``timeout`` seconds.
 
-        In a cluster of three nodes, a node serves requests only when two nodes are up. So start the
-        first node with ``wait=False``. Raises LocalKafkaError with the end of the node's log.
+        In a cluster of three nodes, no node serves requests until two nodes run. So start the first
+        node with ``wait=False``. Raises LocalKafkaError with the end of the node's log.
         """
         self._move("start")
         write_properties(self.properties_path, self.properties)
@@ -131,10 +132,10 @@ class KafkaNode:
             self.wait_until_ready(timeout=timeout)
 
     def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
-        """Sends SIGTERM, which shuts the broker down cleanly: it moves its leaderships to other
-        brokers, and closes its logs.
+        """Shuts the broker down cleanly (SIGTERM). The broker first moves the leadership of its
+        partitions to other brokers, and closes its logs.
 
-        Raises LocalKafkaError if the broker has not exited after ``timeout`` seconds.
+        Raises LocalKafkaError if the process has not ended after ``timeout`` seconds.
         """
         process = self._move("stop")
         process.terminate()
@@ -145,16 +146,16 @@ class KafkaNode:
             raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
 
     def kill(self) -> None:
-        """Sends SIGKILL, which stops the node without a shutdown. Unlike in a power failure, the
-        page cache survives.
+        """Kills the broker (SIGKILL), without a shutdown. Unlike after a power failure, data that
+        the broker has written to the page cache is not lost.
         """
         process = self._move("kill")
         process.kill()
         process.wait()
 
     def freeze(self) -> None:
-        """Sends SIGSTOP, which freezes the node. Its sockets stay open and the kernel accepts
-        connections, but no request is answered.
+        """Freezes the broker process (SIGSTOP). Its connections stay open, and the operating system
+        accepts new connections, but the broker does not respond to requests.
         """
         process = self._move("freeze")
         process.send_signal(signal.SIGSTOP)
@@ -163,7 +164,9 @@ class KafkaNode:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Sends SIGCONT, after which a frozen broker continues. Its sessions may have expired."""
+        """Continues a frozen broker process (SIGCONT). The controllers may have removed it from the
+        cluster meanwhile, because its session has expired.
+        """
         self._move("thaw").send_signal(signal.SIGCONT)
 
     # --- readiness -------------------------------------------------------------------------------
@@ -171,11 +174,12 @@ class KafkaNode:
     def wait_until_ready(
         self, *, nodes: frozenset[int] | None = None, timeout: float = DEFAULT_START_TIMEOUT_S
     ) -> None:
-        """Waits until the broker answers ApiVersions, and its metadata lists ``nodes`` as alive.
+        """Waits until the broker responds to ApiVersions, and lists all ``nodes`` as live brokers
+        in its metadata.
 
-        By default, ``nodes`` is this node. A broker is listed when the controllers have unfenced
-        it. Raises LocalKafkaError, with the end of the log, after ``timeout`` seconds or as soon as
-        the process has exited.
+        If ``nodes`` is None, it is this node. A new broker is listed after the controllers have
+        unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or
+        when the process has ended.
         """
         wanted = frozenset({self.node_id}) if nodes is None else nodes
         deadline = time.monotonic() + timeout
@@ -195,13 +199,13 @@ class KafkaNode:
 
     @property
     def probe_address(self) -> tuple[str, int]:
-        """The address for the readiness probe: the brokers' own listener, which is always
-        plaintext.
+        """The address to which :meth:`wait_until_ready` sends its requests: the listener that
+        brokers use among themselves, which is always PLAINTEXT.
         """
         return HOST, self._ports["INTERNAL"].port
 
     def log_tail(self) -> str:
-        """The last lines of the log."""
+        """The last lines of the node's log."""
         try:
             text = self.log_path.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -211,8 +215,9 @@ class KafkaNode:
     # --- within ----------------------------------------------------------------------------------
 
     def _move(self, verb: str) -> subprocess.Popen[bytes]:
-        """Changes the state according to ``verb`` in the state table. If the table does not allow
-        the verb, raises an error and changes nothing.
+        """Changes the state of the node for the action ``verb``, such as "kill", and returns its
+        process. Raises an error, and changes nothing, if the action is not allowed in the current
+        state.
         """
         state = self.state
         target = _TRANSITIONS.get((state, verb))

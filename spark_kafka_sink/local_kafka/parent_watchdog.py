@@ -1,17 +1,17 @@
-"""Ends the brokers of a parent process after the parent has ended in any way.
+"""Kills the brokers after the process that started them (the parent) has ended in any way.
 
-Run as a script, by its path: ``python parent_watchdog.py DIRECTORY``. The watcher reads its
-standard input, a pipe whose other end only the parent has. The kernel closes that end when the
-parent exits, is killed with SIGKILL or crashes. Then the watcher kills its whole process group,
-which contains the brokers, and removes DIRECTORY.
+This file is run as a script: ``python parent_watchdog.py DIRECTORY``. It reads its standard input,
+which is a pipe. Only the parent has the other end of the pipe. When the parent exits, crashes or is
+killed by SIGKILL, the operating system closes that end. The script then kills its whole process
+group, which includes the brokers, and removes DIRECTORY.
 
-PR_SET_PDEATHSIG is not used, for three reasons. The signal is sent when the *thread* that started
-the broker ends, it needs code between fork and exec, and nobody would remove the data directory. A
-broker joins the process group of the watcher when it is started, so no broker ever runs without its
-watcher.
+PR_SET_PDEATHSIG is not used, for three reasons. Its signal is sent when the *thread* that has
+started the broker ends. It needs code between fork and exec. And it does not remove the data
+directory. A broker joins the process group of this script when it is started, so there is never a
+broker without the script.
 
-Owns: the end of the brokers. This script imports no module of the package, because it must start
-fast and never fail.
+Owns: the end of the brokers. The script imports no module of the package, so that it starts fast
+and does not fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ import sys
 
 
 def main() -> None:
-    """Waits for the end of standard input, then kills the process group and removes ``argv[1]``."""
+    """Waits until standard input is closed. Then kills the process group, and removes the directory
+    ``argv[1]``.
+    """
     # A terminal that closes sends SIGHUP to orphaned groups with a stopped (frozen) member; the
     # watcher must outlive that to do its work.
     for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

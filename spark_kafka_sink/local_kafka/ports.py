@@ -1,16 +1,16 @@
-"""TCP ports that stay reserved while no broker listens on them.
+"""Reserves TCP ports for brokers, even while the brokers are stopped.
 
-Owns: choosing free ports on the loopback address and holding them. Never: listening.
+Owns: choosing free ports of the loopback address and reserving them. Never: listening on a port.
 
-A restarted broker must listen on its old port, because its clients know only this port. So no other
-process may take the port while the broker is down. Two things could take the port: a process that
-searches a free port, and the kernel, which gives outgoing connections ports of the ephemeral range.
-So ports are chosen below that range, and each port is held by a socket that is bound but never
-listens.
+After a restart, a broker must listen on the same port as before, because its clients know only this
+port. Meanwhile another process could take the port: a process that searches for a free port, or any
+process that opens a connection, because the operating system then chooses a port of the ephemeral
+range. So the ports are chosen below the ephemeral range. In addition, each port is bound to a
+socket of this process, which never listens.
 
-On Linux a broker can still bind the same port, because both sockets carry SO_REUSEADDR and the
-holding socket does not listen. A process that probes without SO_REUSEADDR finds the port taken. A
-client that connects while the broker is down is refused.
+On Linux, a broker can bind the same port nevertheless, because both sockets have the option
+SO_REUSEADDR and the socket of this process does not listen. A process without SO_REUSEADDR can't
+bind the port. While the broker is stopped, connections of clients are refused.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ReservedPort:
-    """A port of the loopback address, held until :meth:`release`."""
+    """A port of the loopback address, reserved until :meth:`release`."""
 
     __slots__ = ("_holder", "port")
 
     def __init__(self, port: int) -> None:
-        """Reserves ``port``. Raises OSError when another process has the port."""
+        """Reserves the port. Raises OSError if another process uses it."""
         self.port = port
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -51,9 +51,9 @@ class ReservedPort:
 
 
 def reserve(port: int | None = None) -> ReservedPort:
-    """Reserves ``port``, or any free port below the ephemeral range.
+    """Reserves the port ``port``. If it is None, reserves any free port below the ephemeral range.
 
-    Raises LocalKafkaError if ``port`` is taken.
+    Raises LocalKafkaError if another process uses the port.
     """
     if port is not None:
         try:

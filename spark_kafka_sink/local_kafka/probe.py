@@ -1,8 +1,8 @@
-"""Probes whether a broker, or a schema registry, serves requests, with small requests.
+"""Checks with small requests whether a broker or a schema registry serves requests.
 
-Owns: an ApiVersions v0 and a Metadata v1 request over a short-lived socket, and no other part of
-the protocol. The probe deliberately shares no code with the producer: the check that a broker is up
-must not depend on the tested code.
+Owns: an ApiVersions request (version 0) and a Metadata request (version 1) on a short connection.
+Never: other parts of the protocol. The module does not use the code of the producer, because tests
+of the producer must not depend on the tested code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_ANSWER = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition in a broker's metadata cache."""
+    """A partition in the metadata that a broker returned."""
 
     topic: str
     partition: int
@@ -30,21 +30,21 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A broker's response about its cluster: the ids of the live brokers, and every partition."""
+    """The metadata that a broker returned: the ids of the live brokers, and all partitions."""
 
     brokers: frozenset[int]
     partitions: tuple[PartitionState, ...]
 
     @property
     def under_replicated(self) -> tuple[PartitionState, ...]:
-        """Partitions without a leader, or with a replica that is not in sync."""
+        """The partitions that have no leader, or have a replica that is not in sync."""
         return tuple(
             p for p in self.partitions if p.leader < 0 or set(p.in_sync_replicas) != set(p.replicas)
         )
 
 
 def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
-    """Whether a Kafka broker at ``host:port`` answers ApiVersions without an error."""
+    """True if a Kafka broker at this address responds to ApiVersions without an error."""
     try:
         answer = _ask(host, port, _API_VERSIONS, 0, b"", timeout)
         return _Reader(answer).int16() == 0
@@ -53,7 +53,7 @@ def answers_api_versions(host: str, port: int, timeout: float = 1.0) -> bool:
 
 
 def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
-    """Whether an HTTP server at ``host:port`` answers a request for ``path`` with status 200."""
+    """True if an HTTP server at this address returns the status 200 for the path ``path``."""
     try:
         with socket.create_connection((host, port), timeout) as sock, sock.makefile("rb") as answer:
             sock.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
@@ -63,8 +63,8 @@ def answers_http(host: str, port: int, path: str, timeout: float = 5.0) -> bool:
 
 
 def cluster_state(host: str, port: int, timeout: float = 1.0) -> ClusterState | None:
-    """Requests the state of the cluster from the broker at ``host:port``. Returns None if there is
-    no complete response.
+    """Requests the metadata from the broker at this address. Returns None if there is no complete
+    response.
     """
     try:
         # A null array of topics asks for all of them (Metadata v1 and later).
@@ -100,7 +100,7 @@ def _topic(answer: _Reader) -> list[PartitionState]:
 
 
 def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float) -> bytes:
-    """Sends one request on a new connection, and returns the body of the response."""
+    """Opens a connection, sends one request, and returns the body of its response."""
     # Request header v1: api key, api version, correlation id, a null client id.
     request = struct.pack(">hhih", api, version, _CORRELATION_ID, -1) + body
     with socket.create_connection((host, port), timeout) as connection:
@@ -126,7 +126,9 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 class _Reader:
-    """Reads big-endian fields one after the other. Reading past the end raises an error."""
+    """Reads big-endian fields from bytes, one after the other. Raises an error if there are not
+    enough bytes.
+    """
 
     __slots__ = ("_at", "_data")
 

@@ -1,13 +1,14 @@
-"""Fixtures for your own tests: a real Kafka that runs until the test session ends.
+"""Pytest fixtures for your own tests: a real Kafka that runs until the end of the test session.
 
 Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
-:func:`new_kafka_cluster` to override. In the topmost ``conftest.py``::
+:func:`new_kafka_cluster`, which you can override. To use them, write in the topmost
+``conftest.py``::
 
     pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"
 
-The plugin is not a ``pytest11`` entry point. Otherwise each run of pytest in an environment with
-the sink would load it, even if no test needs a Kafka. The extra ``local-kafka`` installs pytest. No
-other module of the package imports pytest.
+The plugin is not registered as a ``pytest11`` entry point. Otherwise every run of pytest in an
+environment with the sink would load it, even if no test needs a Kafka. The extra ``local-kafka``
+installs pytest. No other module of the package imports pytest.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 
 @pytest.fixture(scope="session")
 def new_kafka_cluster() -> Callable[[], KafkaCluster]:
-    """A function that creates the cluster. By default, the cluster has one node, and creates a
-    topic at the first write to it.
+    """A function that creates the cluster for the tests. By default, the cluster has one node, and
+    creates a topic automatically when it is first written to.
 
-    For another cluster, override this fixture in ``conftest.py``, with the scope ``session``, for
-    example with ``lambda: KafkaCluster(3)``.
+    For another cluster, override this fixture in ``conftest.py`` with the scope ``session``. For
+    example, return ``lambda: KafkaCluster(3)``.
     """
     return lambda: KafkaCluster(overrides={"auto.create.topics.enable": "true"})
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster(new_kafka_cluster: Callable[[], KafkaCluster]) -> Iterator[KafkaCluster]:
-    """A running cluster, started by the first test that uses it.
+    """A running cluster. The first test that uses the fixture starts it.
 
-    With pytest-xdist each process has a separate cluster. Raises LocalKafkaError when the cluster
-    can't start.
+    With pytest-xdist, each process has its own cluster. Raises LocalKafkaError if the cluster can't
+    start.
     """
     with new_kafka_cluster() as cluster:
         yield cluster
@@ -44,15 +45,16 @@ def kafka_cluster(new_kafka_cluster: Callable[[], KafkaCluster]) -> Iterator[Kaf
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap(kafka_cluster: KafkaCluster) -> str:
-    """The ``bootstrap.servers`` of the cluster."""
+    """The value of ``bootstrap.servers`` for the cluster."""
     return kafka_cluster.bootstrap
 
 
 @pytest.fixture(scope="session")
 def schema_registry_url() -> Iterator[str]:
-    """The ``schema.registry.url`` of a registry in memory, started by the first test that uses it.
+    """The URL of a schema registry, for ``schema.registry.url``. The registry stores its schemas in
+    memory. The first test that uses the fixture starts it.
 
-    Raises LocalKafkaError when the registry can't start.
+    Raises LocalKafkaError if the registry can't start.
     """
     with SchemaRegistry() as registry:
         yield registry.url

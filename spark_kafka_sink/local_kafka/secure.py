@@ -1,13 +1,15 @@
-"""The security of a local Kafka: certificates, users, and the clients' settings.
+"""The security of a local Kafka: certificates, users, and the options for clients.
 
-Owns: the certificates and passwords of a cluster, which are created at its start and only stored in
-its temporary directory; the server settings that use them; the matching client settings. Settings
-without a secret are in ``conf/kafka/secure.properties``. Never: a process, a port.
+Owns: the certificates and passwords of a cluster, the server settings that use them, and the
+options for clients. The certificates and passwords are created when the cluster starts, and stored
+only in its temporary directory. Settings without a secret are in ``conf/kafka/secure.properties``.
+Never: a process, a port.
 
-**Users.** ``alice`` is a super user. ``bob`` may do nothing without an ACL. Each user has one
-random password for PLAIN and both SCRAM mechanisms, and a client certificate with the name as its
-CN. For OAUTHBEARER the name is the token's ``sub``. A client on PLAINTEXT is the user ANONYMOUS.
-This user is also a super user, so that a test's tools need no credentials.
+**Users.** ``alice`` is a super user. ``bob`` has only the rights that ACLs give him. Each user has
+one random password for PLAIN and for both SCRAM mechanisms, and a client certificate whose CN is
+the name of the user. For OAUTHBEARER, the name of the user is the claim ``sub`` of the token. A
+client on the PLAINTEXT listener is the user ANONYMOUS. ANONYMOUS is also a super user, so that the
+tools of a test need no credentials.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ _SECURITY = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """The secrets of one secure cluster. Files are in PEM. A key file has the private key and the
-    certificate chain.
+    """The secrets of one secure cluster. Files are in PEM. The file of a key has the private key
+    and its certificate chain.
 
-    ``passwords`` has the password of each user, ``client_keys`` the file with the client
-    certificate of each user.
+    ``passwords`` has the password of each user. ``client_keys`` has, for each user, the file with
+    the client certificate.
     """
 
     ca: Path
@@ -71,8 +73,8 @@ class Security:
         )
 
     def server_properties(self, listeners: Mapping[str, str]) -> dict[str, str]:
-        """The server settings of security, the same for each node. ``listeners`` has the protocol
-        of each listener by name.
+        """The server settings for security. They are the same for all nodes. ``listeners`` maps the
+        name of each listener to its security protocol.
         """
         shared = read_properties(template_directory() / "secure.properties")
         users = " ".join(f'user_{name}="{word}"' for name, word in self.passwords.items())
@@ -92,10 +94,10 @@ class Security:
         }
 
     def format_options(self) -> tuple[str, ...]:
-        """The arguments of ``kafka-storage format`` for the users' SCRAM credentials.
+        """The arguments of ``kafka-storage format`` that create the users' SCRAM credentials.
 
-        The arguments have the salted passwords of RFC 5802 (PBKDF2 with the mechanism's hash), so
-        no password is on a command line.
+        The arguments contain the salted passwords (RFC 5802: PBKDF2 with the hash of the
+        mechanism). So no password is on a command line.
         """
         options = []
         for mechanism, algorithm in (("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")):
@@ -112,9 +114,9 @@ class Security:
     def client_options(
         self, protocol: str, mechanism: str = "SCRAM-SHA-512", user: str = "alice"
     ) -> dict[str, str]:
-        """The options of a client by Java's names, without ``bootstrap.servers``.
+        """The options for a client, under Java's names, without ``bootstrap.servers``.
 
-        With SSL, the client uses the certificate of ``user``. With SASL_SSL, it uses no client
+        With the protocol SSL, the client has the certificate of ``user``. With SASL_SSL, it has no
         certificate.
         """
         options = {"security.protocol": protocol}

@@ -1,12 +1,12 @@
-"""The files of a secure Kafka in Docker, which the profile ``secure`` of ``docker-compose.yml``
-mounts.
+"""Writes the files of a secure Kafka in Docker. The profile ``secure`` of ``docker-compose.yml``
+mounts them.
 
-Owns: the names of the files, the ports and the paths within the container. Never: a setting of
-Kafka. The settings come from ``conf/kafka`` and ``secure``, so that a broker in Docker is the same
-as a broker on this machine.
+Owns: the names of the files, and the ports and paths in the container. Never: a setting of Kafka.
+The settings come from ``conf/kafka`` and ``secure``, so that a broker in Docker has the same
+settings as a broker of :class:`KafkaCluster`.
 
-``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes new files with new
-passwords each time. ``client.properties`` among them is for clients on this machine.
+``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files, with new
+passwords each time. One of the files, ``client.properties``, is for clients on this machine.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ exec /opt/kafka/bin/kafka-server-start.sh {MOUNTED}/server.properties
 
 
 def write_secure_files(directory: Path) -> Path:
-    """Writes the files into ``directory``, which must not exist yet. Returns the path of the
-    client's file.
+    """Writes the files into a new directory. Returns the path of the client's properties file.
 
-    Raises LocalKafkaError.
+    Raises LocalKafkaError, for example if ``directory`` already exists.
     """
     if directory.exists():
         raise LocalKafkaError(

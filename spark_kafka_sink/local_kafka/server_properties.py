@@ -1,6 +1,7 @@
-"""Reads and writes Kafka's server configuration files, starting from the shipped templates.
+"""Reads and writes the server configuration files of Kafka. They are based on the templates in
+``conf/kafka``.
 
-Owns: finding ``conf/kafka``, and the part of Java's properties format that server files use. Never:
+Owns: finding ``conf/kafka``, and the part of Java's properties format that these files need. Never:
 the meaning of a setting.
 """
 
@@ -16,8 +17,8 @@ _INTERNAL, _CONTROLLER = "INTERNAL", "CONTROLLER"
 
 
 def template_directory() -> Path:
-    """The directory ``conf/kafka``: next to this module in a wheel, at the top of the repository in
-    a checkout.
+    """The directory ``conf/kafka``. In an installed package it is next to this module, in a
+    checkout it is at the top of the repository.
     """
     here = Path(__file__).resolve().parent
     for directory in (here / "conf", here.parents[1] / "conf" / "kafka"):
@@ -30,8 +31,8 @@ def template_directory() -> Path:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The ``name=value`` lines of the file ``path``, in order. A line that begins with ``#`` is a
-    comment.
+    """Reads the ``name=value`` lines of a file, in order. Lines that begin with ``#`` are
+    comments.
     """
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
@@ -39,7 +40,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Writes ``properties`` so that Java reads exactly these names and values."""
+    """Writes ``properties`` to a file in Java's properties format."""
     lines = (f"{_escape(name)}={_escape(value)}\n" for name, value in properties.items())
     path.write_text("".join(lines), encoding="utf-8")
 
@@ -60,11 +61,12 @@ def node_properties(
     internal_port: int,
     voters: Mapping[int, int],
 ) -> dict[str, str]:
-    """The server settings that differ between nodes.
+    """The server settings that are different for each node.
 
-    ``client_listeners`` has the security protocol and port of each listener by name. Brokers use a
-    separate listener among themselves, so that a test may put a proxy before the clients' listener
-    and disturb only clients. ``voters`` has the port of each controller by node id.
+    ``client_listeners`` maps the name of each listener for clients to its security protocol and
+    port, such as ``{"PLAINTEXT": ("PLAINTEXT", 19092)}``. Brokers use another listener among
+    themselves, on ``internal_port``. So a test can put a proxy before the listeners for clients
+    without affecting the brokers. ``voters`` maps each node id to the port of its controller.
     """
     ports = {name: port for name, (_, port) in client_listeners.items()}
     protocols = {name: protocol for name, (protocol, _) in client_listeners.items()}
@@ -81,11 +83,11 @@ def node_properties(
 
 
 def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Returns ``properties`` with ``overrides`` applied. The brokers' own listener always stays
-    among the advertised listeners.
+    """Returns ``properties`` with the settings of ``overrides``.
 
-    Kafka refuses ``advertised.listeners`` without the listener that brokers use among themselves.
-    This function adds that listener, so a test that gives clients another address need not name it.
+    If ``overrides`` has ``advertised.listeners``, the listener that brokers use among themselves is
+    added to it. Kafka rejects the setting without this listener. So a test that changes the
+    addresses for clients need not know it.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

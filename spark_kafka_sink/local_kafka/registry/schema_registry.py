@@ -1,7 +1,8 @@
-"""A real schema registry on this machine: Apicurio, whose API is Confluent's, in memory.
+"""Runs a real schema registry on this machine: Apicurio Registry, which has Confluent's REST API.
+It stores its schemas in memory.
 
-Owns: :class:`SchemaRegistry`, and the registry's files, fetched once like Kafka's jars. Never: a
-broker; a client.
+Owns: :class:`SchemaRegistry`, and the files of the registry, which are downloaded once like the
+jars of Kafka. Never: a broker, a client.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _START_TIMEOUT_S: Final = 120.0
 
 
 def prepare_registry(java: Java) -> Path:
-    """Returns the directory of the unpacked registry. The first call on a machine downloads it (140
-    MB). Raises LocalKafkaError if that fails.
+    """Returns the directory with the files of the registry. The first call on a machine downloads
+    them (140 MB). Raises LocalKafkaError if this fails.
     """
     name = f"apicurio-{REGISTRY_VERSION}"
     with cache_lock(name) as directory:
@@ -45,13 +46,13 @@ def prepare_registry(java: Java) -> Path:
 
 
 class SchemaRegistry:
-    """A registry in memory::
+    """A schema registry that stores its schemas in memory::
 
         with SchemaRegistry() as registry:
             registry.url
 
-    ``port`` is a free port if you give none. The registry ends when this process ends, or earlier
-    by :meth:`stop`.
+    If ``port`` is None, a free port is used. The registry ends by :meth:`stop`, or at the latest
+    when this process ends.
     """
 
     def __init__(self, *, port: int | None = None, heap: str = "512m") -> None:
@@ -68,14 +69,14 @@ class SchemaRegistry:
 
     @property
     def url(self) -> str:
-        """The value of ``schema.registry.url``."""
+        """The URL of the registry, for ``schema.registry.url``."""
         return f"http://{ports.HOST}:{self._held.port}{_API}"
 
     def start(self, *, timeout: float = _START_TIMEOUT_S) -> None:
         """Starts the registry, and waits until it responds.
 
-        If the registry does not respond in time, LocalKafkaError is raised, with the end of its
-        log.
+        Raises LocalKafkaError with the end of its log if it does not respond within ``timeout``
+        seconds.
         """
         try:
             java = find_java()
@@ -100,7 +101,7 @@ class SchemaRegistry:
             raise
 
     def stop(self) -> None:
-        """Kills the registry and releases its port. A second call does nothing."""
+        """Kills the registry process, and releases its port. A second call does nothing."""
         if self._processes is not None:
             self._processes.close()
         self._held.release()
