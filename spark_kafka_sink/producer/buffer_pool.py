@@ -50,7 +50,7 @@ class SharedBuffer:
 
 
 class PoolMetrics(Protocol):
-    """The interface by which the pool records waits for memory. ``producer_metrics.py`` implements
+    """The interface by which the pool reports waits for memory. ``producer_metrics.py`` implements
     it.
     """
 
@@ -162,7 +162,7 @@ class BufferPool:
             head.served.open()
 
     def deallocate(self, size: int) -> None:
-        """Returns ``size`` bytes to the pool."""
+        """Frees ``size`` bytes, which waiting writers can then allocate."""
         with self._lock:
             self._available += size
             if self._waiters:

@@ -227,11 +227,13 @@ class KafkaProducer:
         Blocks while a topic is unknown, for at most max.block.ms, or while buffer.memory is used
         up.
 
-        Raises DeliveryError if an earlier batch of this attempt has failed, DataError and
-        RecordTooLargeError for rows that can't be sent, KafkaTimeoutError and BufferExhaustedError
-        if a wait timed out. After an error the attempt has failed, although some rows may already
-        be sent. From then on every method raises an error, except :meth:`close`, and
-        :meth:`abort_transaction` in a transaction.
+        Raises DeliveryError if an earlier batch of this task attempt has failed. Raises DataError
+        or RecordTooLargeError for a row that can't be sent, and KafkaTimeoutError or
+        BufferExhaustedError if a wait timed out.
+
+        After an error the task attempt has failed, although some rows may already be sent. From
+        then on every method raises an error, except :meth:`close`, and :meth:`abort_transaction` in
+        a transaction.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -289,8 +291,8 @@ class KafkaProducer:
             raise late
 
     def _record_duration(self, measurement: Measurement, start: int) -> None:
-        """Records in the metrics how long a blocking call took that began at ``start`` (monotonic
-        ms).
+        """Adds the duration of a blocking call to the metrics. The call began at ``start``
+        (monotonic ms).
         """
         now = self._clock.now_ms()
         self._metrics.record(measurement, now - start, now)

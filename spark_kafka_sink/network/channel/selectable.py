@@ -57,7 +57,7 @@ class NetworkReceive:
 
 
 class SelectorMetrics(Protocol):
-    """The interface by which the selector records its traffic.
+    """The interface by which the selector reports its traffic.
     ``producer/metrics/producer_metrics.py`` implements it.
     """
 

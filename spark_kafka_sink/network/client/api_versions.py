@@ -80,14 +80,14 @@ class ApiVersions:
         return known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """Records that the connection to a node is established. An ApiVersions request must be sent
+        """Notes that the connection to a node is established. An ApiVersions request must be sent
         as soon as the connection can send.
         """
         stage = self._lost.get(node_id, 0) // _TRIES
         self.needing_fetch[node_id] = FALLBACKS[min(stage, len(FALLBACKS) - 1)]
 
     def fetching(self, node_id: int) -> None:
-        """Records that the ApiVersions request was sent to a node."""
+        """Notes that the ApiVersions request was sent to a node."""
         del self.needing_fetch[node_id]
         self._asked.add(node_id)
 

@@ -140,7 +140,7 @@ class ClusterConnectionStates:
     # ---- events ----
 
     def connecting(self, node_id: int, now: int, host: str) -> None:
-        """Records that a connection attempt to a node begins. It uses the next address of ``host``,
+        """Notes that a connection attempt to a node begins. It uses the next address of ``host``,
         or the first address if the node had another host before.
         """
         state = self._states.get(node_id)
@@ -199,7 +199,7 @@ class ClusterConnectionStates:
         self._count_failed_attempt(state)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Records that no request can be sent to the node before ``until_ms``. If an earlier call
+        """Notes that no request can be sent to the node before ``until_ms``. If an earlier call
         had a later time, that time stays.
         """
         state = self._states.get(node_id)

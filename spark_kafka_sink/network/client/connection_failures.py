@@ -129,7 +129,7 @@ class ConnectionFailures:
         return taken
 
     def connected(self, node_id: int) -> None:
-        """Records that a node responded to ApiVersions. Its failures then no longer appear in
+        """Notes that a node responded to ApiVersions. Its failures then no longer appear in
         messages.
 
         But the reasons that were logged are still remembered, and not logged again. Example: a SASL
@@ -140,7 +140,7 @@ class ConnectionFailures:
             self._publish()
 
     def answered(self, node_id: int) -> None:
-        """Records that a node responded to a request other than ApiVersions. All its failures are
+        """Notes that a node responded to a request other than ApiVersions. All its failures are
         forgotten.
         """
         self.logged.pop(node_id, None)

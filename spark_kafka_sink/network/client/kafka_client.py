@@ -47,7 +47,7 @@ class MetadataStore(Protocol):
     def update(self, token: int, response: MetadataResponse, now: int) -> None: ...
 
     def failed_update(self, now: int, error: KafkaError | None) -> None:
-        """Records that the request of the last :meth:`new_request` has failed.
+        """Notes that the request of the last :meth:`new_request` has failed.
 
         ``error`` is None after a disconnect. Otherwise it is a fatal error (the authentication
         failed, or there is no common version), which is raised to all threads that wait for

@@ -88,7 +88,7 @@ class NodeConnections:
         return True
 
     def established(self, node_id: int) -> None:
-        """Records that the ApiVersions response of a node has arrived. From now on, requests can be
+        """Notes that the ApiVersions response of a node has arrived. From now on, requests can be
         sent to the node.
         """
         self.states.ready(node_id)
@@ -110,7 +110,7 @@ class NodeConnections:
     def closed(
         self, node_id: int, now: int, state: ChannelState, oldest: ApiKey | None
     ) -> AuthenticationError | RemoteProtocolError | None:
-        """Records that a connection was closed. ``oldest`` is the API of its oldest request in
+        """Notes that a connection was closed. ``oldest`` is the API of its oldest request in
         flight.
 
         Returns the error with which the requests in flight fail, or None if the connection was
@@ -135,7 +135,7 @@ class NodeConnections:
         return error
 
     def close(self, node_id: int, now: int) -> None:
-        """Records that the connection to a node is closed. A new connection attempt can begin after
+        """Notes that the connection to a node is closed. A new connection attempt can begin after
         the backoff.
         """
         self.states.disconnected(node_id, now)

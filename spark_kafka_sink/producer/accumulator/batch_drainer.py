@@ -172,7 +172,9 @@ class BatchDrainer:
         return _new_result((frozenset(nodes), delay, unknown))
 
     def first_leader(self, cluster: Cluster) -> int | None:
-        """The leader of a batch that waits, full or not. None if no batch has a known leader."""
+        """The id of a node that leads a partition with a queued batch, open or closed. None if no
+        queued batch has a known leader.
+        """
         queues = self._queues
         with self._accumulator.lock:
             if cluster is not queues.cluster:

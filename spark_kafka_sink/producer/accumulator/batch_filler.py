@@ -148,8 +148,8 @@ class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the calling thread.
 
     Before :meth:`append`, the caller allocates memory for the slices in the BufferPool. The batches
-    then own this memory. The method calls ``wakeup``, which wakes the sender, if a batch must be
-    sent, or if no other batch is open. ``wakeup`` is called without a lock.
+    then own this memory. If a batch must be sent now, or if there was no open batch before,
+    :meth:`append` wakes the sender by ``wakeup``, which is called without a lock.
     """
 
     __slots__ = (

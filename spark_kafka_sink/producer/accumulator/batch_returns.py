@@ -23,8 +23,8 @@ from spark_kafka_sink.records.record_batch import NO_SEQUENCE, sequence_before
 
 
 class BatchReturns:
-    """Returns batches to the accumulator's queues, and removes expired batches from them, under the
-    accumulator's lock.
+    """Puts batches back into the accumulator's queues, and removes expired batches from them, under
+    the accumulator's lock.
     """
 
     __slots__ = (
@@ -158,8 +158,7 @@ class BatchReturns:
         """Removes the queued batches that are older than delivery.timeout.ms, and returns them,
         oldest first.
 
-        The caller fails these batches (``complete_exceptionally``), and returns their memory to the
-        BufferPool.
+        The caller fails these batches (``complete_exceptionally``), and frees their memory.
         """
         accumulator = self._accumulator
         if now < accumulator.next_expiry_ms:

@@ -191,7 +191,7 @@ class PartitionLoad:
         return {q.tp.partition: len(q.batches) for q in filled if q.tp.topic == topic}
 
     def update_node_latency_stats(self, node_id: int, now: int, *, can_drain: bool) -> None:
-        """Records that a batch is ready for the node ``node_id`` at ``now``. ``can_drain`` is True
+        """Notes that a batch is ready for the node ``node_id`` at ``now``. ``can_drain`` is True
         if the node's connection can accept a request. Called on the network thread.
         """
         stats = self._node_latency.get(node_id)

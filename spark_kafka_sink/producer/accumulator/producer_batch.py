@@ -247,13 +247,13 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Records that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
+        """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
         number of bytes by which the caller must change the BufferPool's count.
 
-        The caller has already counted ``size`` bytes for this batch, and the pool counts the whole
-        buffer. For the first view of the buffer, the result is the buffer's size minus ``size``.
-        For each later view it is minus ``size``, because the bytes are already counted with the
-        buffer.
+        The pool must count the whole buffer once, as long as a batch views it. The caller has
+        already counted the ``size`` bytes that it has appended. So for the first view, the result
+        is the size of the rest of the buffer. For each later view it is minus ``size``, because
+        these bytes were already counted with the whole buffer.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1

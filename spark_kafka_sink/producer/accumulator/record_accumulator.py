@@ -186,8 +186,8 @@ class IncompleteBatches:
     """All batches that are not complete, by generation, and the flushes that wait for them (Java's
     IncompleteBatches).
 
-    A batch is incomplete from its creation until its memory is returned to the BufferPool. Except
-    for ``__bool__``, every method is called under the accumulator's lock.
+    A batch is incomplete from its creation until its memory is freed. Except for ``__bool__``,
+    every method is called under the accumulator's lock.
     """
 
     __slots__ = ("_batches", "flushed", "flushes", "generation")
@@ -385,7 +385,7 @@ class RecordAccumulator:
         return self.next_expiry_ms if queues.closed_heads or queues.open else NEVER
 
     def deallocate(self, *batches: ProducerBatch) -> None:
-        """Returns the memory of completed batches to the BufferPool. A second call for a batch does
+        """Frees the memory of completed batches in the BufferPool. A second call for a batch does
         nothing.
 
         If a batch has expired in flight, the caller waits for its response before it calls this

@@ -105,11 +105,12 @@ class ProduceRecorder:
             self._accumulator.fail(self._attempt_error(batch, error), error)
 
     def _fails_alone(self, batch: ProducerBatch) -> bool:
-        """Returns True if the producer can continue after ``batch`` has failed.
+        """Returns True if the producer can continue after ``batch`` has failed. This is so in two
+        cases.
 
-        There are two cases. In a transaction, the transaction manager fails the transaction, and
-        the commit raises the error. Without a transaction, all records of the batch come from
-        ``send``, and their futures have the error.
+        In a transaction, the transaction manager marks the transaction as failed, and the commit
+        raises the error. Without a transaction, all records of the batch must come from ``send``,
+        so that their futures have the error.
         """
         return self._transactional or batch.has_futures_only
 

@@ -331,7 +331,7 @@ class _TopicSums:
 
 
 class ProducerMetrics:
-    """Records the measurements of a producer, and returns the values of its metrics.
+    """Collects the measurements of a producer, and returns the values of its metrics.
 
     One lock (``_lock``) guards the sensors. It is taken once for each request, response, wait, and
     poll with events. No other code is called while the lock is held. Gauges are read without the
@@ -373,8 +373,8 @@ class ProducerMetrics:
     # ---- the sender ----------------------------------------------------------------------------
 
     def request_sent(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Records the sizes and counts of ``batches``, which one Produce request contains (Java's
-        updateProduceRequestMetrics).
+        """Adds the sizes and counts of ``batches`` to the metrics. One Produce request contains
+        these batches (Java's updateProduceRequestMetrics).
         """
         topics: dict[str, _TopicSums] = {}
         records = size = raw = queued = longest = largest = largest_record = 0
@@ -416,7 +416,7 @@ class ProducerMetrics:
                     of[Measurement.COMPRESSION].record(sums.ratio, now, sums.batches)
 
     def request_answered(self, node_id: int, latency_ms: int, throttle_ms: int, now: int) -> None:
-        """Records the latency and the throttle time (ms) of a Produce response."""
+        """Adds the latency and the throttle time (ms) of a Produce response to the metrics."""
         with self._lock:
             self._latest_ms = now
             self._latency.record(latency_ms, now)
@@ -449,12 +449,16 @@ class ProducerMetrics:
     # ---- other callers -------------------------------------------------------------------------
 
     def record(self, measurement: Measurement, value: float, now: int) -> None:
-        """Records one value of a measurement of the whole producer, such as a wait in ms."""
+        """Adds one value of a measurement of the whole producer to the metrics, such as a wait in
+        ms.
+        """
         with self._lock:
             self._producer[measurement].record(value, now)
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None:
-        """Records a writer's wait for memory. ``exhausted`` is true if the wait timed out."""
+        """Adds the time for which a writer waited for memory to the metrics. ``exhausted`` is True
+        if the wait timed out.
+        """
         with self._lock:
             self._producer[Measurement.POOL_WAIT].record(waited_ms, now)
             if exhausted:
@@ -470,7 +474,7 @@ class ProducerMetrics:
         io_ms: int,
         now: int,
     ) -> None:
-        """Records one poll of the selector.
+        """Adds one poll of the selector to the metrics.
 
         ``sends`` and ``receives`` are the completed requests and responses. ``connected`` are the
         ids of the nodes whose connection was made in this poll, and ``connections`` is the number

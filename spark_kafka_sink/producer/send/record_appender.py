@@ -473,8 +473,8 @@ class RecordAppender:
             )
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
-        """Allocates ``size`` bytes in the BufferPool. ``memory`` is an earlier allocation of
-        another size. It is first returned to the pool.
+        """Allocates ``size`` bytes in the BufferPool, and returns them as a :class:`Memory`.
+        ``memory`` is an earlier allocation of another size, or None. It is freed first.
         """
         pool = self._pool
         if memory is None:

@@ -20,9 +20,11 @@ class InFlightBatches:
     """Two sets of sent batches: batches in flight, and batches that wait for proof.
 
     A batch is in flight until its response arrives or its connection is lost, even if it has
-    already expired. A batch waits for proof after OUT_OF_ORDER_SEQUENCE_NUMBER. The acknowledgement
-    of a later batch then proves that it is in the log. Or it is sent again under the next epoch of
-    its partition.
+    already expired.
+
+    A batch that got OUT_OF_ORDER_SEQUENCE_NUMBER may nevertheless be in the log. It waits for
+    proof: either the acknowledgement of a later batch proves that it is in the log, or its
+    partition changes to the next producer epoch and the batch is sent again.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")

@@ -91,9 +91,8 @@ def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
     """The error of a batch that fails because another batch of its partition has failed with
     ``cause``.
 
-    It is not known whether the batch is in the log, because no later acknowledgement can show this
-    any more. So the error is not ``cause`` itself, which would mean that the batch is not in the
-    log.
+    It is unknown whether the batch is in the log, because no later acknowledgement can prove it
+    now. So the error is not ``cause`` itself, which would mean that the batch is not in the log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(

@@ -229,8 +229,8 @@ class Sender:
         return True
 
     def _end(self) -> None:
-        """Ends the sender: fails all waiting calls, after a failure or a forced close also all
-        batches, and closes the connections.
+        """Ends the sender: fails all waiting calls, and closes the connections. After a failure or
+        a forced close, also fails all batches.
         """
         error = self._lifecycle.fatal
         closed = KafkaError("the producer was closed")
@@ -278,9 +278,9 @@ class Sender:
                     self._recorder.failed_at(node_id, reason)
 
     def _connect_to_first_leader(self, now: int) -> None:
-        """Begins the connection to the leader of the first batch. The request for the producer id
-        then goes to this leader, because a node that is being connected is preferred to a node that
-        is not. If the connection fails, the request goes to another node.
+        """Begins a connection to a node that leads a partition with a queued batch. The request for
+        the producer id then goes to this node, because a connecting node is preferred to a
+        disconnected node. If the connection fails, the request goes to another node.
         """
         cluster = self._metadata.cluster
         leader = self._drainer.first_leader(cluster)
@@ -549,7 +549,7 @@ class Sender:
         self._move_on(response.received_ms)
 
     def _report(self, done: list[ProducerBatch]) -> None:
-        """Reports the acknowledged batches ``done`` to the recorder, and returns their memory."""
+        """Reports the acknowledged batches ``done`` to the recorder, and frees their memory."""
         if done:
             self._recorder.batches_done(done)
             self._release(*done)
@@ -652,8 +652,8 @@ class Sender:
         """Handles the response to a batch that already has an outcome: the batch has expired, or
         the acknowledgement of a later batch has proved that it is in the log.
 
-        Returns the memory of the batch, which the socket might have read until now. The response
-        may also allow an abort of the transaction to continue.
+        Frees the memory of the batch, which the socket might have read until now. An abort of the
+        transaction that waits for this response can continue.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)
@@ -734,9 +734,7 @@ class Sender:
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))
 
     def _release(self, *batches: ProducerBatch) -> None:
-        """Returns the memory of ``batches``, which have an outcome and are not in flight, to the
-        BufferPool.
-        """
+        """Frees the memory of ``batches``, which have an outcome and are not in flight."""
         self._in_flight.forget(batches)
         self._accumulator.deallocate(*batches)
 

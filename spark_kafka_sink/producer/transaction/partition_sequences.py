@@ -66,9 +66,10 @@ otherwise be written twice:
 
 * *At large*: the connections with A and B are lost. A expires. B is sent again and gets
   OUT_OF_ORDER. But the first copies of A and B may still arrive at the broker, which would append
-  both.
+  both. If B were also sent in the next epoch, it would be in the log twice.
 * *Forgotten*: A and B are appended, both responses are lost, and the broker restarts and remembers
-  only B. B expires. A is sent again and gets OUT_OF_ORDER, although it is in the log.
+  only B. B expires. A is sent again and gets OUT_OF_ORDER, although it is in the log. If A were
+  sent in the next epoch, it would be in the log twice.
 
 (``docs/design/sequences.md`` has the table.)
 
@@ -176,8 +177,8 @@ class Verdict(Generic[BatchT]):
     """The result of :meth:`PartitionSequences.answer`: the action for a batch after a response.
 
     ``proven`` are earlier batches that the acknowledgement has proved to be in the log. The sender
-    completes them in this order, with an unknown offset. ``reason`` is a text for the action FAIL.
-    It explains the failure if the error code does not.
+    completes them in this order, with an unknown offset. For the action FAIL, ``reason`` explains
+    the failure. It is None if the error code explains it.
     """
 
     action: Action
@@ -340,7 +341,7 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """Records that ``batch``, which has a sequence number, is sent again. All earlier batches
+        """Notes that ``batch``, which has a sequence number, is sent again. All earlier batches
         of the partition have their outcome.
         """
         for flight in self._in_flight:
@@ -428,9 +429,11 @@ class PartitionSequences(Generic[BatchT]):
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
-        """Returns True if the batch ``flight`` could be written twice if it were sent with a new
-        sequence number: it may be in the log with its old sequence number, or the broker may still
-        append it.
+        """Returns True if a batch could be written twice if it were sent with a new sequence
+        number. ``flight`` is a batch that got OUT_OF_ORDER.
+
+        This is so if the batch may be in the log with its old sequence number, or if the broker may
+        still append it.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -479,7 +482,7 @@ class PartitionSequences(Generic[BatchT]):
         self._lost = [f for f in self._lost if f.in_doubt or f.at_large]
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
-        """Records that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless
+        """Notes that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless
         be in the log.
 
         Returns the other batches that also fail. These are the batches that wait for proof, because

@@ -483,7 +483,7 @@ class TransactionManager:
         return self._sequences.of[tp].first_sequence
 
     def batches_sent(self, batches: Sequence[ProducerBatch]) -> None:
-        """Records that ``batches`` are sent now. A new batch gets its sequence number and its
+        """Notes that ``batches`` are sent now. A new batch gets its sequence number and its
         header. A batch that is sent again keeps both.
         """
         identity, sequences = self._identity, self._sequences
