@@ -100,8 +100,8 @@ LEADER_MS: Final = 500
 #: The reasons for which an operator's command leaves a transaction open.
 DECIDED: Final = "its batch is decided"
 OWNED: Final = "its run is the owner in the commit log"
-#: The ends that count only when the log's leader has confirmed the state.
-_BY_THE_LOG: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL)
+#: The failures that count only when the log's leader has confirmed the state.
+_BY_THE_LOG: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL, Commit.NOT_REACHED)
 #: The fate of a decision's transactions when a write with this purpose has failed.
 _FATES: Final = {
     Writing.DONE: Fate.ENDED,
@@ -115,15 +115,26 @@ def next_step(goal: Goal, view: View) -> Step:
     """The step of the first row that applies.
 
     If the log's content is the reason to refuse a batch, or to report it as committed in part, the
-    state must have been read from the log's leader. Otherwise the step confirms the state.
-    Exception: a takeover by another run is not confirmed. It is certain even if a deposed leader
-    returned it, and the confirming write would fence that run.
+    state must have been read from the log's leader. The same applies to the result of an operator's
+    command. Otherwise the step confirms the state. Exception: a takeover by another run is not
+    confirmed. It is certain even if a deposed leader returned it, and the confirming write would
+    fence that run.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
-    is_by_the_log = isinstance(step, Refuse) and step.how in _BY_THE_LOG
     is_to_be_shown = view.is_open and not view.is_confirmed and view.failed is None
-    return Confirm() if is_by_the_log and is_to_be_shown else step
+    return Confirm() if is_to_be_shown and _is_by_the_log(goal, step) else step
+
+
+def _is_by_the_log(goal: Goal, step: Step) -> bool:
+    """Whether ``step`` tells a caller of the log's content, or is the first step whose result a
+    command shows.
+    """
+    if isinstance(step, Refuse):
+        return step.how in _BY_THE_LOG
+    if isinstance(goal, EndByHand):
+        return isinstance(step, AbortExactly | Return)
+    return isinstance(goal, Resolve | Reset) and isinstance(step, Return)
 
 
 def decides_next(goal: Goal, view: View) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.transactional_ids import parse
+from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.transactional_ids import log_id, parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.simulation.scene import VERSIONS, Scene
-from tests.simulation.spark_world import PREFIX
+from tests.simulation.spark_world import LOG_TOPIC, PREFIX
+from tests.simulation.test_edges_log_reading import deposed, ends_of_the_log, log_partition
 
 pytestmark = VERSIONS
 
@@ -59,3 +62,84 @@ def test_a_job_that_can_not_commit_any_more_does_not(scene: Scene, is_reset: boo
         assert operator.inspector.keys(PREFIX) == {}, "the job removes its key"
     assert scene.open_ids() == []
     scene.ends_with(*[0] * is_reset)
+
+
+# -- a deposed leader shows an old state to a command ----------------------------------------------
+
+
+def test_a_batch_is_not_resolved_on_a_deposed_leaders_word(scene: Scene) -> None:
+    """Its state is that of before the decision, which the resolution would write, too."""
+    scene.batch(scene.run("run-0"), 0)
+    written = scene.written(scene.run("run-0"), 1)
+    ends = ends_of_the_log(scene)
+    scene.decides_and_dies(*written)
+    scene.change_log(PREFIX, lambda state: state.partly_lost(written.ids))
+    with scene.by_hand() as operator:
+        plan = operator.plan_resolve(PREFIX, 1, done=False)
+        with deposed(scene, ends) as answered:
+            operator.resolve(plan)
+        assert answered
+        assert operator.inspector.keys(PREFIX)[PREFIX].decision is None
+    assert scene.open_ids() == []
+    scene.ends_with(0)
+
+
+def test_a_job_is_not_forgotten_on_a_deposed_leaders_word(scene: Scene) -> None:
+    """It does not have the job's key yet."""
+    scene.batch(scene.run("run-0"), 0)
+    key, ends = f"{PREFIX}~job-1", ends_of_the_log(scene)
+    scene.change_log(key, lambda state: state.with_aborted_run("job-1"))
+    with scene.by_hand() as operator:
+        report = operator.plan_reset(key)
+        with deposed(scene, ends) as answered:
+            operator.reset(report)
+        assert answered
+        assert operator.inspector.keys(PREFIX).keys() == {PREFIX}
+    scene.ends_with(0)
+
+
+def test_a_state_has_not_changed_on_a_deposed_leaders_word(scene: Scene) -> None:
+    scene.batch(scene.run("run-0"), 0)
+    ends = ends_of_the_log(scene)
+    scene.batch(scene.run("run-0"), 1)
+    with scene.by_hand() as operator:
+        report = operator.plan_reset(PREFIX)
+        with deposed(scene, ends) as answered:
+            operator.reset(report)
+        assert answered
+        assert operator.inspector.keys(PREFIX)[PREFIX] == report.state.forgotten()
+    scene.ends_with(0, 1)
+
+
+def test_a_damaged_key_is_not_forgotten_on_a_deposed_leaders_word(scene: Scene) -> None:
+    """It does not have the damaged record yet."""
+    scene.batch(scene.run("run-0"), 0)
+    key, ends = f"{PREFIX}~app", ends_of_the_log(scene)
+    producer = scene.producer(log_id(key))
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(ProducerRecord(LOG_TOPIC, b"damaged", key.encode(), log_partition(key)))
+    producer.commit_transaction()
+    with scene.by_hand() as operator:
+        assert operator.damage(key) is not None
+        with deposed(scene, ends) as answered:
+            operator.forget(key)
+        assert answered
+        assert operator.damage(key) is None
+    scene.ends_with(0)
+
+
+def test_no_transaction_is_decided_on_a_deposed_leaders_word(scene: Scene) -> None:
+    """There the batch is decided, which is undone since."""
+    scene.batch(scene.run("run-0"), 0)
+    (one,) = scene.written(scene.run("run-0"), 1).prepared
+    scene.change_log(PREFIX, lambda state: state.decided(Decision(1, (one,))))
+    ends = ends_of_the_log(scene)
+    scene.change_log(PREFIX, CommitState.undone)
+    with scene.by_hand() as operator:
+        plan = operator.plan_abort([one.transactional_id], force=True)
+        with deposed(scene, ends) as answered:
+            aborted = operator.end(plan)
+        assert answered
+        assert (aborted.ended, aborted.kept) == ((one.transactional_id,), {})
+    scene.ends_with(0)

@@ -111,7 +111,8 @@ def deposed(scene: Scene, ends: dict[Any, int]) -> Iterator[list[int]]:
     scene.control.clear()
 
 
-def _ends(scene: Scene) -> dict[Any, int]:
+def ends_of_the_log(scene: Scene) -> dict[Any, int]:
+    """Of each partition, once the markers are there."""
     scene.scheduler.sleep(1_000)
     return {tp: log.end for tp, log in scene.cluster.logs.items() if tp.topic == LOG_TOPIC}
 
@@ -120,7 +121,7 @@ def test_reading_at_a_deposed_leader_doubles_no_batch(scene: Scene) -> None:
     """The driver before decided batch 1 at the new leader and died before Spark noted it."""
     run, again = scene.run("run-0"), scene.run("run-1")
     scene.batch(run, 0)
-    ends = _ends(scene)
+    ends = ends_of_the_log(scene)
     scene.batch(run, 1)
     scene.scheduler.sleep(1_000)
     run.process.kill()
@@ -139,7 +140,7 @@ def test_a_superseded_driver_stops_also_at_a_deposed_leader(scene: Scene) -> Non
     old, new = scene.run("run-0"), scene.run("run-1")
     scene.batch(old, 0)
     plan = scene.plan(old)
-    ends = _ends(scene)
+    ends = ends_of_the_log(scene)
     assert scene.batch(new, 1) is Commit.COMMITTED
     messages = scene.write(old, 1, plan)  # its tasks were slow
     with deposed(scene, ends) as answered, pytest.raises(SupersededError, match="run run-1"):
@@ -157,7 +158,7 @@ def test_a_commit_at_a_deposed_leader_is_not_refused(scene: Scene, known: str) -
     for number in range(2):
         scene.batch(old if number == 0 else run, number)
         if number == 0 or known == "an older batch":
-            ends = _ends(scene)
+            ends = ends_of_the_log(scene)
     assert scene.batch(run, 2) is Commit.COMMITTED
     written = scene.written(run, 3)
     with deposed(scene, dict.fromkeys(ends, 0) if known == "nothing" else ends) as answered:
@@ -170,7 +171,7 @@ def test_a_commit_at_a_deposed_leader_is_not_refused(scene: Scene, known: str) -
 def test_a_stream_that_starts_at_a_deposed_leader_goes_on(scene: Scene) -> None:
     """The state that planning reads there is older: that no batch is left out is for the commit."""
     scene.batch(scene.run("run-0"), 0)
-    ends = _ends(scene)
+    ends = ends_of_the_log(scene)
     scene.batch(scene.run("run-0"), 1)
     scene.batch(scene.run("run-0"), 2)
     with deposed(scene, ends) as answered:
@@ -192,7 +193,7 @@ def test_a_plan_at_a_deposed_leader_is_not_refused(
     scene.change_log(PREFIX, lambda state: state.decided(Decision(1, (one,))))
     if is_partial:
         scene.change_log(PREFIX, lambda state: state.partly_lost([one.transactional_id]))
-    ends = _ends(scene)
+    ends = ends_of_the_log(scene)
     scene.change_log(PREFIX, lambda state: state.resolved(done=True))
     with deposed(scene, ends) as answered:
         assert scene.plan(scene.run("run-1")).state.last_done == 1
@@ -203,7 +204,7 @@ def test_a_job_at_a_deposed_leader_is_not_refused(scene: Scene) -> None:
     """There its key has the versions of before an operator's reset."""
     scene.version_of_job(scene.run("run-1"), 1)
     scene.version_of_job(scene.run("run-9"), 9)
-    ends = _ends(scene)
+    ends = ends_of_the_log(scene)
     scene.change_log(f"{PREFIX}~app", CommitState.forgotten)
     with deposed(scene, ends) as answered:
         scene.version_of_job(scene.run("run-3"), 3)
@@ -344,7 +345,7 @@ def test_a_plain_compacted_log_is_created_where_configs_fail(scene: Scene, code:
 def test_an_abort_at_a_deposed_leader_ends_nothing_decided(scene: Scene) -> None:
     """There the log is behind the abort's own plan: its run has not taken over yet."""
     scene.batch(scene.run("run-0"), 0)
-    ends = _ends(scene)
+    ends = ends_of_the_log(scene)
     run = scene.run("run-1")
     scene.batch(run, 1)
     written = scene.written(run, 2)

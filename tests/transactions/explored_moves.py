@@ -54,6 +54,7 @@ from tests.transactions.explored_things import (
     Mind,
     Surroundings,
     Things,
+    check_change,
     check_own,
     contradicting,
     of_run,
@@ -110,6 +111,8 @@ class Moves(Things):
                 before, behind = world.actors[:index], world.actors[index + 1 :]
                 for what, now, then in self.of_actor(world, actor):
                     left = self.at_its_end(then)
+                    if left.end and then.mind is not None:
+                        check_change(then.mind.goal, then.mind.step, now.log.value)
                     yield f"{actor.run}: {what}", now._replace(actors=(*before, left, *behind))
         yield from self.of_brokers(world)
 

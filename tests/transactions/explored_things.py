@@ -297,6 +297,13 @@ def check_own(goal: Goal, end: Refuse) -> None:
         raise IllegalStateError(f"a commit of {goal.batch.number} has the outcome of {of}")
 
 
+def check_change(goal: Goal, end: Step, log: CommitState) -> None:
+    """An operator's command that has changed the log, as its end says, has done so."""
+    is_change = isinstance(goal, steps.Resolve | steps.Reset) and isinstance(end, steps.Return)
+    if is_change and log == goal.planned:
+        raise IllegalStateError("a command is over, and the log is as it was")
+
+
 @cache
 def of_run(run: str) -> Any:
     """Whether a transaction is of that run; the same function each time."""

@@ -133,6 +133,10 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
     "a batch is lost in part while one is open": (
         lambda: with_text(table, "_end", "and not ended.unclear", ""), (DRIVER,), ()
     ),
+    "a command takes the word of a deposed leader": (
+        lambda: with_text(table, "_is_by_the_log", "(goal, Resolve | Reset)", "(goal, Reset)"),
+        (DRIVER, Actor("o", ("resolve --as replay",))), ("stale", "forgotten"),
+    ),
     "the outcome of another batch is told as its own": (
         lambda: with_row_text("another_decision_is_there", "if is_other and", "if False and"),
         THREADS, (),
@@ -220,6 +224,8 @@ _ROWS = [
 
 
 def _beside_a_driver(actor: Actor) -> Explored:
+    if actor.todo == ("sweep",):  # it leaves the owner alone
+        return explored(OTHER, actor, faults=(), b=2)
     return explored(DRIVER, actor, faults=("unanswered",) if actor is RESOLVES else ())
 
 

@@ -141,7 +141,8 @@ class CommitLog:
     def remove(self, key: str, deadline_ms: int) -> None:
         """Fences the writers of ``key``, and removes all records of the key, without decoding them.
 
-        Raises the same errors as :meth:`LogSession.write`.
+        Writes at least one tombstone, because only a write shows that the key was not read from a
+        deposed leader. Raises the same errors as :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
 
@@ -149,8 +150,8 @@ class CommitLog:
             if not is_newest(first_offset, deadline_ms):
                 raise _deposed(key)
 
-        if snapshot.records:
-            writer.commit(lambda _: dict.fromkeys(snapshot.records), deadline_ms, before_its_end)
+        gone = dict.fromkeys((key.encode(), *snapshot.records))
+        writer.commit(lambda _: gone, deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
         """Opens a session, which then is the only writer of ``key``.
@@ -466,8 +467,6 @@ class LogSession:
         whether the new state is written. After LogChangedError and after any other KafkaError,
         nothing is written.
         """
-        if state is None and not self._records and check is None:
-            return  # there is nothing to remove
         is_newest, self._is_newest = self._is_newest, None
 
         def before_its_end(first_offset: int) -> None:
