@@ -106,7 +106,7 @@ def rows_between(
             below = column < high
             found = found.where(below if at else column.isNull() | below)
     if within or end % slices:
-        slice_ = F.pmod(F.xxhash64(*_hashed(df)), F.lit(slices))
+        slice_ = F.pmod(F.xxhash64(*hashed(df)), F.lit(slices))
         found = found.where((slice_ >= within) & (slice_ < within + end - first))
     return found
 
@@ -115,14 +115,15 @@ def check_hash(df: DataFrame) -> None:
     """Raises ConfigError if Spark can't hash any column of ``df``. A backfill with the argument
     ``steps`` divides the rows by a hash of their columns.
     """
-    if not _hashed(df):
+    if not hashed(df):
         raise ConfigError(
             "steps: none of the columns can be hashed, as a map or a variant can't",
             hint="add a column, or give by=, the name of a column by which rows are cut",
         )
 
 
-def _hashed(df: DataFrame) -> list[Column]:
+def hashed(df: DataFrame) -> list[Column]:
+    """The columns of ``df`` that a hash of the row covers: all except maps and variants."""
     return [_named(one.name) for one in df.schema.fields if not _holds(one.dataType)]
 
 

@@ -8,6 +8,17 @@ writes to all brokers. ``by_leader`` computes each row's Kafka partition before 
 partitioner of the write, and moves the row to the task that writes this partition. The partitions
 are sorted by their leaders, and each task gets a few consecutive partitions.
 
+**A row's partition depends on the row alone.** Without a key, a partitioner chooses the partition
+by the rows before, or by chance. But if an executor is lost, Spark computes a part of the shuffle
+again::
+
+    first run     row r goes to task 3, which reads it, writes it and ends
+    executor lost, with the output that tasks 4 to 9 have not read yet
+    second run    row r goes to task 5 this time, which writes it once more
+
+And a row that moves from task 5 to task 3 is lost. So rows without a key are placed by a hash of
+the row. (Spark's ``repartition`` sorts its rows for the same reason.)
+
 The driver reads the columns' roles and the topic's leaders, because a Connect client may not reach
 the brokers. The user's process passes the driver's answer to the executors unchanged.
 """
@@ -45,11 +56,11 @@ if TYPE_CHECKING:
 #: The option of the data source that carries the question.
 _QUESTION: Final = "byleader"
 _PARTITION: Final = "partition"
-#: A column that only exists within the plan.
+#: Columns that only exist within the plan: the task, and a hash of the row.
 _TASK: Final = "__kprod_task"
-#: Bytes of keys after which rows without a key go to another partition. A partition's rows are in
-#: one task in any case, so there are no batches to fill.
-_STICKY_BYTES: Final = 2_000
+_HASH: Final = "__kprod_hash"
+#: Bytes of a batch. Rows that would fill batches in turn are placed by their hash here.
+_BATCH_BYTES: Final = 16_384
 
 
 def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
@@ -63,8 +74,8 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     ``partition``, or fills it in rows where it is null. The number is the Kafka partition that the
     write's partitioner would choose. All rows of a Kafka partition are in one task, so there are at
     most as many tasks as Kafka partitions. The rows of a key are written in the order that they
-    have in the task: sort them with ``sortWithinPartitions``. Rows without a key go to any
-    partition.
+    have in the task: sort them with ``sortWithinPartitions``. The partition of rows without a key
+    is chosen by a hash of the row, so equal rows go to the same partition.
 
     For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about
     2000 connections (tasks x brokers). If many rows have the same key, one task takes long.
@@ -73,6 +84,10 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     here: a column ``topic``, a key with a schema, your own partitioner class, Debezium's envelopes.
     Raises also the errors of planning a write, such as SchemaError and KafkaTimeoutError.
     """
+    from pyspark.sql import functions as F
+
+    from spark_kafka_sink.datasource.jobs.backfill_rows import hashed
+
     if tasks < 1:
         raise ConfigError(f"tasks={tasks}: it is at least 1", kind=Kind.INVALID_VALUE)
     if df.isStreaming:
@@ -90,7 +105,8 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     question = {**options, _QUESTION: df.schema.json()}
     text = text_or_error(df.sparkSession, question, "by_leader")
     tasks = min(tasks, len(Places.decode(text).leaders))
-    placed = df.mapInArrow(_placing(text, tasks), _with_columns(df.schema))
+    hashes = df.withColumn(_HASH, F.xxhash64(*hashed(df)))
+    placed = hashes.mapInArrow(_placing(text, tasks), _with_columns(df.schema))
     return placed.repartitionById(tasks, _TASK).drop(_TASK)
 
 
@@ -247,15 +263,15 @@ def _placing(
 def with_partitions(
     batches: Iterator[pa.RecordBatch], places: str, tasks: int
 ) -> Iterator[pa.RecordBatch]:
-    """Replaces the column ``partition`` of each Arrow batch, and appends a column with the number
-    of the task that writes each row.
+    """Replaces the column ``partition`` of each Arrow batch, and replaces the last column, which is
+    a hash of each row, by the number of the task that writes the row.
 
     Raises DataError for a row whose key or partition the write would refuse.
     """
     import numpy as np
 
     from spark_kafka_sink.records.partitioning.few_leaders import in_leader_order
-    from spark_kafka_sink.records.partitioning.partitioners import partitioner
+    from spark_kafka_sink.records.partitioning.partitioners import chosen_by_place, partitioner
     from spark_kafka_sink.records.partitioning.topic_view import TopicView
 
     found = Places.decode(places)
@@ -267,10 +283,16 @@ def with_partitions(
         key=found.key,
     )
     choice = partitioner(found.partitioner, ignore_keys=found.ignore_keys)
-    view = TopicView(len(infos), infos.available, _STICKY_BYTES)
+    view = TopicView(len(infos), infos.available, _BATCH_BYTES)
+    among = np.array(view.available or range(view.count), np.int32)
     task_of = (in_leader_order(infos).astype(np.int64) * tasks // len(infos)).astype(np.int32)
     for batch in batches:
-        chosen = choice.assign(_columns(batch, plan), {infos.topic: view}, _nothing_open)
+        columns = _columns(batch, plan)
+        chosen = choice.assign(columns, {infos.topic: view}, _nothing_open)
+        placeless = chosen_by_place(found.partitioner, columns, ignore_keys=found.ignore_keys)
+        if placeless.any():
+            hashes = batch.column(_HASH).to_numpy().view(np.uint64)[placeless]
+            chosen[placeless] = among[hashes % np.uint64(len(among))]
         yield _extended(batch, chosen, task_of[chosen])
 
 
@@ -294,7 +316,8 @@ def _extended(
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
-    kept = [n for n, name in enumerate(batch.schema.names) if name.lower() != _PARTITION]
+    dropped = (_PARTITION, _HASH)
+    kept = [n for n, name in enumerate(batch.schema.names) if name.lower() not in dropped]
     names = [batch.schema.names[n] for n in kept]
     arrays = [batch.column(n) for n in kept]
     return pa.RecordBatch.from_arrays(

@@ -290,6 +290,23 @@ class RoundRobinPartitioner:
         return first
 
 
+def chosen_by_place(
+    name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
+) -> Bools:
+    """The mask of the rows for which the partitioner ``name`` uses neither key nor column: their
+    partition depends on the rows before them, or on chance.
+    """
+    rule, keys = key_rule(name, ignore_keys=ignore_keys), columns.key
+    mask: Bools | None = None
+    if rule is None or (rule.null if keys is None else rule.other) is not Choice.HASH:
+        mask = np.ones(columns.rows, np.bool_)
+    elif keys is not None:
+        mask = rule.sticky(keys)
+    if mask is None:
+        return np.zeros(columns.rows, np.bool_)
+    return mask if columns.partition is None else mask & (columns.partition < 0)
+
+
 def partitioner(
     name: str | None, *, ignore_keys: bool = False, candidates: Choose = all_alike
 ) -> Partitioner:
