@@ -73,14 +73,17 @@ def ranges_of(df: DataFrame, by: str) -> Ranges:
         )
         ordered = numbered.orderBy(F.col("value").asc_nulls_first())
         rows = ordered.select(text.alias("text"), "rows").collect()
-    # The first bound is never needed, nor is that of the nulls, which come first.
-    has_nulls = len(rows) > 1 and rows[0]["text"] is None
-    counted = [int(one["rows"]) for one in rows]
-    if has_nulls:
-        counted[:2] = [counted[0] + counted[1]]
-        rows = rows[1:]
-    bounds = tuple(str(one["text"]) for one in rows[1:])
-    return Ranges(field.dataType.simpleString(), bounds, tuple(counted))
+    bounds: list[str] = []
+    counted: list[int] = []
+    for index, one in enumerate(rows):
+        # The first bound is never needed, nor is that of the nulls, which come first.
+        if index and one["text"] is not None and (index > 1 or rows[0]["text"] is not None):
+            bounds.append(str(one["text"]))
+            counted.append(0)
+        elif not index:
+            counted.append(0)
+        counted[-1] += int(one["rows"])
+    return Ranges(field.dataType.simpleString(), tuple(bounds), tuple(counted))
 
 
 def rows_between(
@@ -143,7 +146,14 @@ def _named(name: str) -> Column:
 
 
 def _text_of(column: Column, of: types.DataType) -> Column:
-    return (F.unix_micros(column) if isinstance(of, types.TimestampType) else column).cast("string")
+    """The text of a value. Null for bytes that are no text, such as of a binary column that was
+    cast: Python would read other characters, whose order differs. Such a value begins no range.
+    """
+    if isinstance(of, types.TimestampType):
+        column = F.unix_micros(column)
+    elif isinstance(of, types.StringType):
+        column = F.when(F.is_valid_utf8(column), column)
+    return column.cast("string")
 
 
 def _value(text: str, type_name: str) -> Column:

@@ -72,6 +72,36 @@ def frame_of(spark, column, type_name, values):
     return spark.createDataFrame(rows, f"id int, {column} {type_name}")
 
 
+#: Values that Python does not have, as SQL, in their order.
+RARE = {
+    "bytes that are no text": ["CAST(X'61' AS STRING)", "CAST(X'FFFE' AS STRING)",
+                               "CAST(X'F09F9880' AS STRING)", "CAST(X'EFBFBF' AS STRING)",
+                               "CAST(X'FF' AS STRING)", "NULL"],
+    "bytes that are no text, alone": ["CAST(X'FF' AS STRING)", "CAST(X'FE' AS STRING)", "NULL"],
+    "without case": [f"CAST({one} AS STRING) COLLATE UTF8_LCASE"
+                     for one in ("'a'", "'B'", "'b'", "'C'", "NULL", "'A'")],
+    "late dates": ["make_date(12000, 1, 1)", "make_date(-10, 5, 5)", "make_date(2026, 1, 1)"],
+    "late timestamps": ["make_timestamp_ntz(12000, 1, 1, 0, 0, 0.000001)", "NULL",
+                        "make_timestamp_ntz(-5, 1, 1, 0, 0, 0)", "TIMESTAMP_NTZ'2026-01-01'"],
+    "float": ["CAST(0.1 AS FLOAT)", "CAST('NaN' AS FLOAT)", "CAST(1e38 AS FLOAT)",
+              "CAST(16777217 AS FLOAT)", "NULL", "CAST('-Infinity' AS FLOAT)"],
+    "with spaces": ["CAST('a  ' AS CHAR(3))", "'a'", "' a'", "'a '"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_each_row_of_rare_values_is_in_one_step(spark, name):
+    """A bound is recorded as text, which must be in the order of the values."""
+    frame = spark.sql(
+        " UNION ALL ".join(f"SELECT {n} AS id, {value} AS x" for n, value in enumerate(RARE[name]))
+    )
+    plan = plan_of(frame, "x")
+    ranges = [(first, first + plan.slices) for first in range(0, plan.end, plan.slices)]
+    assert_each_row_once(frame, plan, ranges)
+    counted = [len(ids(at(frame, plan, *one))) for one in ranges]
+    assert tuple(counted) == plan.rows
+
+
 def test_a_timestamp_is_the_same_in_each_time_zone(spark):
     """A bound of one session, in the hour that its clock shows twice, cuts alike in another's."""
     zone = "spark.sql.session.timeZone"
