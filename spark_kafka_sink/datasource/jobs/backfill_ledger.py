@@ -240,11 +240,18 @@ class Ledger:
     def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
         """Records the plan, and its digest in the progress. Raises IllegalStateError if a plan is
         already recorded.
+
+        The owner is checked while the plan's key is open. So if another caller has taken over since
+        the check, and has recorded its plan, then it has opened the key as well, and this write
+        fails.
         """
-        before = self._owned(caller, lambda progress: progress)
-        if before.plan:
-            raise IllegalStateError(f"the backfill '{self._name}' has a plan already")
-        self._write(_PLAN, lambda _: plan.encode())
+
+        def owned(_: str | None) -> str:
+            if self._owned(caller, lambda progress: progress).plan:
+                raise IllegalStateError(f"the backfill '{self._name}' has a plan already")
+            return plan.encode()
+
+        self._write(_PLAN, owned)
         return self._owned(caller, lambda progress: replace(progress, plan=plan.digest))
 
     def beat(self, caller: Caller) -> Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -310,6 +311,25 @@ def test_a_plan_of_ten_thousand_ranges_is_written_once(scene: Scene) -> None:
         ledger.settle(ONE, 1)
         assert scene.log_bytes() - before < 5_000
         assert ledger.read()[1] == plan
+
+
+def test_a_suspended_caller_does_not_write_over_the_plan_of_the_next(scene: Scene) -> None:
+    """It is suspended between its check that it is the owner and the record of its plan."""
+    other = replace(PLAN, rows=(1, 2, 3))
+    with scene.driver() as first, scene.driver() as second:
+        after = ledger_of(second)
+
+        class Suspended(BackfillPlan):
+            def encode(self) -> str:
+                if after.claim(OTHER, {ONE.id: None}).plan == "":
+                    after.begin(OTHER, other)
+                return super().encode()
+
+        ledger = ledger_of(first)
+        ledger.claim(ONE, {})
+        with pytest.raises(SupersededError, match="goes on in process 2 on host2"):
+            ledger.begin(ONE, Suspended(8, "day", "int"))
+        assert after.read()[1] == other
 
 
 def test_a_forgotten_backfill_has_no_record(scene: Scene) -> None:
