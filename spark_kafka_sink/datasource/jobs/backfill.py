@@ -43,7 +43,12 @@ from spark_kafka_sink.datasource.jobs.backfill_plan import (
     took_too_long,
 )
 from spark_kafka_sink.datasource.jobs.backfill_request import BACKFILL, Claimed, LedgerOnDriver
-from spark_kafka_sink.datasource.jobs.backfill_result import BackfillResult, BackfillStep, line_of
+from spark_kafka_sink.datasource.jobs.backfill_result import (
+    BackfillResult,
+    BackfillStep,
+    StepLines,
+    line_of,
+)
 from spark_kafka_sink.datasource.jobs.backfill_rows import check_hash, ranges_of, rows_between
 from spark_kafka_sink.datasource.jobs.backfill_source import FILES, OF_SOURCE, BackfillSource
 from spark_kafka_sink.datasource.jobs.running_process import is_gone, this_process
@@ -51,7 +56,7 @@ from spark_kafka_sink.datasource.process.active_session import active_session
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -152,6 +157,7 @@ class _Call:
         )
         self._ledger = LedgerOnDriver(spark, name, self._caller, self._options)
         self._written: list[BackfillStep] = []
+        self._lines = _step_lines(spark, on_step)
         #: Why it stops between two steps; empty while it goes on.
         self._stop = ""
         self._lost: Exception | None = None
@@ -164,6 +170,8 @@ class _Call:
                 return self._run(claimed)
         finally:
             _running().discard(self._caller.id)
+            if self._lines is not None:
+                self._lines.end()
             try:
                 self._ledger.release()
             except Exception as error:  # noqa: BLE001 - the next call takes over, if later
@@ -256,8 +264,8 @@ class _Call:
         self._written.append(step)
         line = line_of(self._name, progress, step)
         _log.info("%s", line)
-        if sys.stderr.isatty() or "IPython" in sys.modules:
-            sys.stderr.write(f"{line}\n")
+        if self._lines is not None:
+            self._lines.show(line)
         if self._on_step is not None and self._on_step(step) is False and not self._stop:
             self._stop = "on_step returned False"
 
@@ -379,6 +387,23 @@ class _Call:
             yield
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def _step_lines(
+    spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
+) -> StepLines | None:
+    """Where the user sees the steps. None if the log has their lines, and nobody looks at stderr.
+
+    A terminal gets one line that is rewritten, unless others write to it between two steps: the
+    user's function, or Spark's progress bar, which would overwrite the line.
+    """
+    stream = sys.stderr
+    if stream.isatty():
+        has_bar = spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
+        return StepLines(stream, rewrites=on_step is None and not has_bar)
+    if "IPython" in sys.modules or not _log.isEnabledFor(logging.INFO):
+        return StepLines(stream, rewrites=False)
+    return None
 
 
 def _check(options: dict[str, OptionText]) -> None:

@@ -1,12 +1,15 @@
-"""The result of a call of ``backfill``, and the log line of each step.
+"""The result of a call of ``backfill``, and the line of each step.
 
-Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step. Never: the report of a
-write (``report/``), which each step also has.
+Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step and the way in which a
+terminal or a file gets it (:class:`StepLines`). Never: the report of a write (``report/``), which
+each step also has.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import TextIO
 
 from spark_kafka_sink.datasource.jobs.backfill_ledger import Progress
 
@@ -68,6 +71,36 @@ def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
         f"{name}  {step.share:.0%}  {totals(progress.steps, progress.rows, progress.bytes)}  "
         f"{rate:.1f} MB/s  {clock(left)} left"
     )
+
+
+@dataclass(slots=True)
+class StepLines:
+    """Writes the lines of steps to ``stream``.
+
+    If ``rewrites`` is true, ``stream`` is a terminal, and each line takes the place of the line
+    before. Otherwise each step has a line of its own.
+    """
+
+    stream: TextIO
+    rewrites: bool
+    _width: int = 0
+
+    def show(self, line: str) -> None:
+        if self.rewrites:
+            # A line that is wider than the terminal would go on in a second one, which stays.
+            if columns := os.get_terminal_size(self.stream.fileno()).columns:  # 0 if unknown
+                line = line[: columns - 1]
+            line, self._width = f"\r{line:<{self._width}}", len(line)
+        else:
+            line += "\n"
+        self.stream.write(line)
+        self.stream.flush()
+
+    def end(self) -> None:
+        """Ends the rewritten line, so that the next output does not join it."""
+        if self._width:
+            self.stream.write("\n")
+            self.stream.flush()
 
 
 def totals(steps: int, rows: int, size: int, between: str = "  ") -> str:
