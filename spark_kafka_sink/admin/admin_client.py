@@ -302,8 +302,8 @@ class AdminClient:
         )
 
     def _near(self, missing: Collection[str]) -> str:
-        """A question for a hint, with existing topics whose names are similar to the names of the
-        missing topics.
+        """A text for a hint, such as "is it orders? ", with existing topics whose names are similar
+        to the names of the missing topics. Empty if there are none.
         """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)

@@ -202,8 +202,8 @@ class RequestLoop:
         """Sends and receives until ``check(now)`` returns None. Returns False if the deadline comes
         first.
 
-        ``check`` returns the time in ms after which it must be called again. Raises an exception of
-        ``check``, and a fatal error of a Metadata request.
+        If ``check`` does not return None, it returns the time in ms after which it must be called
+        again. Raises an exception of ``check``, and a fatal error of a Metadata request.
         """
         with self._reset_after_interrupt():
             while True:
@@ -245,9 +245,9 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """Creates the error for calls that are not done at the deadline. It describes the first of
-        them. If no broker has responded at all, it lists the addresses with the reasons of their
-        failures.
+        """Creates the error for calls that are not done at the deadline. It describes the first
+        such call. If no broker has responded at all, it lists the addresses with the reasons of
+        their failures.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -276,10 +276,10 @@ class RequestLoop:
 class _Dispatcher:
     """The calls of one :meth:`RequestLoop.run`: decides when and to which broker each call is sent.
 
-    Each call is in one place. ``_queues`` has the calls whose broker is known, ``_for_any_broker``
-    those for any broker, ``_awaiting_coordinator`` those whose coordinator must be found first, and
-    ``_backing_off`` those that wait for a backoff. A call in flight is only in the callback of its
-    request.
+    Each call is in one place. If its broker is known, it is in ``_queues``. If any broker can
+    handle it, it is in ``_for_any_broker``. If its coordinator must be found first, it is in
+    ``_awaiting_coordinator``. While it waits for a backoff, it is in ``_backing_off``. A call in
+    flight is only in the callback of its request.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:

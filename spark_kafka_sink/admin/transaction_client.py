@@ -290,9 +290,10 @@ class TransactionClient(AdminClient):
         If ``idle`` is True, ids in the state Empty are included: a producer has this id and has not
         begun a transaction. Brokers omit ids that the principal may not describe, without an error.
 
-        The requests are repeated a few times if a broker does not respond, because other brokers
-        may take over its ids meanwhile. If ``patient`` is True, each call tries to reach such a
-        broker for some seconds. If it is False, the following calls skip the broker for some time.
+        If ``patient`` is True and a broker does not respond, the requests are repeated for some
+        seconds. Meanwhile other brokers may become the coordinators of its ids. If ``patient`` is
+        False, the requests are sent once, and the following calls skip a broker that did not
+        respond for some time.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)

@@ -134,8 +134,8 @@ class ProducerParts:
         start_thread: StartThread,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """``random`` spreads the retry backoff of the metadata and of the batches: numbers from 0
-        to 1.
+        """Creates the components. ``random`` returns numbers from 0 to 1, for the random part of
+        the retry backoffs of metadata and batches.
         """
         self.interceptors = options.interceptors
         self._plugins: list[tuple[object, str]] = [

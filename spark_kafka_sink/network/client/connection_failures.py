@@ -120,8 +120,8 @@ class ConnectionFailures:
             self.record(node_id, detail)
 
     def take(self) -> Mapping[int, str]:
-        """Returns the last failure of each node that has failed since the last call of this
-        method.
+        """Returns the last failure of each node that has failed since the last call of this method,
+        by node id. A failure is a text with the address and the reason.
         """
         taken = self._taken
         if taken:

@@ -171,8 +171,8 @@ def _address(host: str, port: int) -> str:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """The stages of ``channel`` that are complete now. If the channel is closed, returns
-    ``before``, the stages that were complete before it was closed.
+    """The stages of ``channel`` that are complete now. For a closed channel, returns ``before``:
+    the caller has passed the stages that were complete before the close.
     """
     if not channel.connected:
         return before

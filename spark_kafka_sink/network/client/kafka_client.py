@@ -95,8 +95,8 @@ class KafkaClient(Protocol):
         ...
 
     def take_failures(self) -> Mapping[int, str]:
-        """Returns the last connection failure of each node that has failed since the last call. The
-        text contains the address.
+        """Returns the last connection failure of each node that has failed since the last call, by
+        node id. A failure is a text with the address and the reason.
         """
         ...
 

@@ -364,8 +364,8 @@ class Metadata:
         return self._waiting > 0
 
     def set_parked(self, *, parked: bool) -> None:
-        """Parks the metadata, or ends the parking. While they are parked, no Metadata request is
-        sent, so that an idle producer has no timer.
+        """Stops all Metadata requests (``parked=True``), or allows them again. A producer between
+        two tasks is parked, so that it has no timer.
         """
         with self._lock:
             self.parked = parked and self._waiting == 0

@@ -96,8 +96,8 @@ class NodeConnections:
         _log.debug("node %d at %s is ready", node_id, self.failures.address(node_id))
 
     def moved(self, nodes: Iterable[Node]) -> list[int]:
-        """The ids of those ``nodes`` whose connection goes to an address that is not the node's
-        address any more.
+        """The ids of the ``nodes`` that have a connection to an old address: the address of the
+        node has changed since the connection was opened.
         """
         begun, states = self._begun, self.states
         return [

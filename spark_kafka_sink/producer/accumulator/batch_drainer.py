@@ -138,9 +138,10 @@ class BatchDrainer:
 
         A node is ready if it leads a partition whose first batch may be sent now. The transaction
         manager may forbid this batch. For example, the first batch of a producer must be
-        acknowledged before a second batch is sent. Such a partition does not make its node ready,
-        because the sender's loop would then repeat without a batch to send. The response to the
-        batch in flight wakes the sender. (In Java's producer, the node is ready in this case.)
+        acknowledged before a second batch is sent. If all partitions of a node are in this
+        situation, the node is not ready, and the sender waits for the response to the batch in
+        flight. (In Java's producer, the node is ready. The sender's loop then repeats without a
+        batch to send.)
         """
         nodes: set[int] = set()
         delay = NEVER

@@ -376,9 +376,9 @@ class BatchFiller:
         """Compresses the batches ``claimed`` without the lock, and sets their state to READY.
 
         ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. It is
-        used only if this call is interrupted. In this case the caller deallocates all memory that
-        it had allocated, including the bytes that the batches own. So this method allocates
-        ``taken`` bytes once more.
+        used only if this call is interrupted. The caller then frees all memory that it has
+        allocated, and the batches later free the same ``taken`` bytes again. To balance this, the
+        method allocates ``taken`` bytes once more.
         """
         done = 0
         try:

@@ -36,14 +36,14 @@ prevents. A, B, C and D are batches of one partition, in this order:
   A and B are sent to the old leader, which rejects A. Its response to B is still on the way. A is
   sent to the new leader and acknowledged. Now the OUT_OF_ORDER for B arrives. It proves nothing,
   because B was sent while A was unresolved. So B is sent again, and the next response to B counts.
-* **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure.** All batches before A are in the
-  log. So the broker's last sequence number must be higher than the sequence number of A. This means
-  that A is in the log, and older than the batches that the broker remembers. Race: A to D are
-  appended, their responses are lost, and the broker restarts and remembers only D. A is sent again
-  and gets OUT_OF_ORDER, as do B and C. D is sent again and acknowledged, which proves that A, B and
-  C are in the log. If all unresolved batches are in doubt, no acknowledgement can prove them, and
-  the attempt fails. No new batch is sent meanwhile, because a broker that has lost the state of
-  this producer could accept it.
+* **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure: A waits for proof.** All batches
+  before A are in the log. So the broker's last sequence number must be higher than the sequence
+  number of A. This means that A is in the log, and older than the batches that the broker
+  remembers. Race: A to D are appended, their responses are lost, and the broker restarts and
+  remembers only D. A is sent again and gets OUT_OF_ORDER, as do B and C. D is sent again and
+  acknowledged, which proves that A, B and C are in the log. If all unresolved batches wait for
+  proof, no acknowledgement can prove them, and the attempt fails. No new batch is sent meanwhile,
+  because a broker that has lost the state of this producer could accept it.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
   unknown.
 * **After a batch has failed permanently, no later batch can be sent with the same epoch.** A
@@ -222,8 +222,8 @@ class _InFlight(Generic[BatchT]):
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """Stores the response ``answer`` to the batch. The batch then waits to be sent again,
-        unless the caller decides otherwise.
+        """Stores the response ``answer`` to the batch. The batch then waits to be sent again.
+        :meth:`PartitionSequences.answer` may change this state afterwards.
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:
@@ -391,8 +391,8 @@ class PartitionSequences(Generic[BatchT]):
         """Begins the change of the partition to the next epoch, because a broker rejects the old
         epoch. Called if no batch of the partition has failed.
 
-        Returns False, and changes nothing, if a batch waits for proof. Only an acknowledgement in
-        the old epoch can prove that this batch is in the log.
+        Returns False, and changes nothing, if a batch waits for proof (see the module docstring).
+        Only an acknowledgement in the old epoch can prove that this batch is in the log.
         """
         if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
             return False
@@ -418,8 +418,8 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in before if f not in self._in_flight and f.batch is not batch)
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
-        """Returns True if the batch ``flight``, which waits for proof or for the next epoch, must
-        also fail after another batch of the partition has failed.
+        """Returns True if the batch ``flight`` must also fail, after another batch of the partition
+        has failed. ``flight`` waits for proof (see the module docstring) or for the next epoch.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -485,8 +485,8 @@ class PartitionSequences(Generic[BatchT]):
         """Notes that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless
         be in the log.
 
-        Returns the other batches that also fail. These are the batches that wait for proof, because
-        no later acknowledgement can prove them any more.
+        Returns the other batches that also fail. These are the batches that wait for proof (see the
+        module docstring), because no later acknowledgement can now prove that they are in the log.
         """
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]

@@ -252,9 +252,10 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """Begins an abort because the producer is closed, like :meth:`begin_abort`. Other than
-        :meth:`begin_abort`, it works even if another call is waiting for its result. The sender
-        calls it.
+        """Begins an abort because the producer is closed. The sender calls it.
+
+        Unlike :meth:`begin_abort`, it is also possible while another call, such as a commit, waits
+        for its result.
         """
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
@@ -448,11 +449,17 @@ class TransactionManager:
         """Returns True if ``batch``, the first batch of its queue, can be sent now (Java's
         shouldStopDrainBatchesForPartition).
 
-        A batch that has no sequence number yet can be sent under these conditions (DESIGN.md, rule
-        R3): the producer has a producer id; in a transaction, the partition was added to the
-        transaction; no batch of the partition waits to be sent again or is in doubt; at most five
-        batches are in flight. A batch that is sent again already has its sequence number. It waits
-        until all earlier batches have their outcome.
+        A batch that has no sequence number yet can be sent if all these conditions hold (DESIGN.md,
+        rule R3):
+
+        * The producer has a producer id.
+        * In a transaction, the partition was added to the transaction.
+        * No batch of the partition waits to be sent again, or may be in the log without an
+          acknowledgement.
+        * Fewer than five batches of the partition are in flight.
+
+        A batch that is sent again already has its sequence number. It waits until all earlier
+        batches have their outcome.
 
         The result changes from False to True only after a response or a call, never because time
         passes. So the sender need not check again without such an event.

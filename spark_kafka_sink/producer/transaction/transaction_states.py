@@ -141,8 +141,8 @@ class Transaction:
                 self.new_partitions[tp] = None
 
     def partitions_to_add(self) -> tuple[TopicPartition, ...]:
-        """Returns the partitions for an AddPartitionsToTxn request: the new partitions, and the
-        partitions of an earlier request without a response. The request is sent now.
+        """Returns the partitions for the AddPartitionsToTxn request that the caller sends now: the
+        new partitions, and the partitions of an earlier request without a response.
         """
         self.pending_partitions |= self.new_partitions
         self.new_partitions.clear()

@@ -160,8 +160,8 @@ class TxnRequestQueue:
             self._in_flight.result.fail(error)
 
     def fail_end(self, error: KafkaError) -> None:
-        """Removes a queued EndTxn, and fails it with ``error``. The caller ends the transaction
-        with another request.
+        """Removes a queued EndTxn, and fails it with ``error``. Used before another EndTxn is
+        queued, which aborts the transaction.
         """
         for request in [r for r in self._pending if r.kind is TxnRequestKind.END_TXN]:
             self._pending.remove(request)
@@ -218,8 +218,9 @@ class TxnRequestQueue:
             return None, wait
 
     def _adds_any(self, add: TxnRequest) -> bool:
-        """Returns True if the queued AddPartitionsToTxn ``add`` has partitions to add. It has none
-        if an abort has begun before it was sent. It is then marked as done.
+        """Returns True if the queued AddPartitionsToTxn ``add`` has partitions to add. If an abort
+        has removed the partitions before the request was sent, marks the request as done and
+        returns False.
         """
         transaction = self._identity.transaction
         if transaction.new_partitions or transaction.pending_partitions:
