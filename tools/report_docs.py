@@ -54,9 +54,9 @@ def page_lines() -> Iterator[str]:
         f"## Version {write_report.REPORT_VERSION}",
         "",
         "The package has a JSON Schema of this version: `write_report.schema.json` in",
-        "`spark_kafka_sink/datasource/report`. A version may get new fields. If a field is removed",
-        "or changes its meaning, `reportVersion` rises. Fields that end in `Ms` are milliseconds;",
-        "`writtenAtMs` counts milliseconds since 1970-01-01 UTC.",
+        "`spark_kafka_sink/datasource/report`. New fields can be added to version 1. If a field is",
+        "removed or changes its meaning, `reportVersion` becomes 2. The values of fields with `Ms`",
+        "at the end are in milliseconds. `writtenAtMs` is a time: milliseconds since 1970-01-01.",
         "",
     )
     yield from _fields(WriteReport)
@@ -95,27 +95,29 @@ def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
 
 
 _INTRODUCTION = """\
-Every batch and micro-batch gets a report on the driver, whether the write succeeded or failed.
-Reports contain no rows and no secrets. A [notebook](notebooks/report.md) reads and plots reports of
-five writes.
+After each batch or micro-batch, the driver writes a report: a JSON object with the outcome, the
+number of rows, and the times of the write. Failed writes have a report too. A report contains no
+rows and no secrets. A [notebook](notebooks/report.md) reads and plots the reports of five writes.
 
 ## Where reports go
 
 A report can go to several destinations at the same time:
 
-- the driver's log, always: one line at INFO for each batch that was written, and a warning for each
-  batch that was not written. The line has the offsets of at most twenty partitions
-- `reportPath`, a file of the driver: a line of JSON for each report, appended
-- `reportPath`, a directory of the driver: a file of JSON for each report
-- `reportTopic`, a topic of the same cluster: a record of JSON for each report, in partition 0
-- `reportListeners`, your functions on the driver: each report, as a `WriteReport`
+- the driver's log always gets one line for each batch: at INFO if the batch was written, otherwise
+  a warning. The line has the main figures of the report, and the offsets of at most 20 partitions
+- the option `reportPath` with the path of a file on the driver: each report is one line of the file
+- the option `reportPath` with the path of a directory on the driver: each report is a new file
+- the option `reportTopic`: each report is a record in partition 0 of this topic
+- the option `reportListeners`: each report is passed to your own functions on the driver, as an
+  object of the class `WriteReport`
 
 **A directory**: `reportPath` is a directory if a directory with this path exists, or if the path
-ends in `/`. Each file is written as a whole and never changes, so the directory may be on a volume
-or a mounted object store. Sorted by name, the files are also sorted by time.
+ends in `/`. A file in this directory is never changed after it was written. So the directory may be
+on a volume, or on an object store that is mounted. The order of the file names is the order of
+their times.
 
-**Rotation**: a file of reports grows by about 2 KB with each batch. At 1 GiB the write appends no
-more reports, and logs a warning. To prevent that, use logrotate:
+**Rotation**: a file of reports grows by about 2 KB with each batch. If the file has 1 GiB, the sink
+appends no more reports to it, and logs a warning. To prevent that, use logrotate:
 
 ```text
 /var/log/kprod/*.jsonl {
@@ -126,22 +128,21 @@ more reports, and logs a warning. To prevent that, use logrotate:
 }
 ```
 
-After a rotation, `KprodListener` and `kprod report` continue with the new file. From a directory,
-delete old reports with `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule
-of the object store.
+[`KprodListener`](monitoring.md) and `kprod report` read the new file after a rotation. If
+`reportPath` is a directory, delete old reports with
+`find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
-**`reportTopic` with exactly-once**: the report is written in a separate transaction, which is
-committed together with the transactions of the batch. Consumers that read only committed records
-see the report once, and only if the batch is committed. The report is written before the commit, so
-it does not contain the duration of the commit.
+**`reportTopic` with exactly-once**: the report is a part of the batch, and is committed with it. So
+consumers with `isolation.level=read_committed` see the report only if the batch is committed. The
+report is written before the commit, so it does not contain the duration of the commit.
 
 !!! warning "A report may be in the topic twice"
-    Without exactly-once, each report is written at least once, so there may be duplicates. With
-    exactly-once, only the reports of batches that failed or had no rows may be duplicated. All
-    duplicates of a report have the same `reportId`.
+    Without exactly-once, a report may be duplicated. With exactly-once, only the report of a batch
+    that failed or had no rows may be duplicated. All copies of a report have the same `reportId`.
 
-**`reportListeners`** run in the process of Spark's commit, not in the process of your session. They
-have no Spark session, and the next micro-batch waits for them.
+**`reportListeners`**: your functions run in the Python process in which Spark commits the write.
+This is not the process of your session, so the functions have no Spark session. The next
+micro-batch waits until they return.
 
 ```python
 def to_pager(report):          # reportListeners=ops.reports:to_pager
@@ -149,86 +150,89 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
         page(report.query_name, report.outcome, report.error and report.error.message)
 ```
 
-**In a session**, classic or Spark Connect, no option is needed:
+**In a session**, you can read the last report without any option, also with Spark Connect:
 
 ```python
 from spark_kafka_sink import last_report
 
-report = last_report(query)    # of the query's last batch; last_report(spark): of any write
-if report is not None:         # nothing was written yet
+report = last_report(query)    # the last batch of this query; last_report(spark): the last write
+if report is not None:         # None: nothing was written yet
     print(report.outcome, report.rows, report.brokers)
     print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
 The driver keeps the last report of each query, for up to a hundred queries. With Spark Connect,
-`last_report(spark)` returns the last report of any client of the server. `last_report` was not
-tested on Databricks. If Databricks isolates the driver's Python processes from each other,
-`last_report` raises [KP0704](errors.md#kp0704). Then use `reportPath` or `reportTopic`.
+`last_report(spark)` returns the last report of the server, even if it is the report of another
+client. `last_report` was not tested on Databricks. If it raises [KP0704](errors.md#kp0704) there,
+use `reportPath` or `reportTopic`.
 
-[`audit`](audit.md) compares the figures of a report with the topics.
+[`kprod audit`](audit.md) compares the figures of a report with the rows in the topics.
 
-If a commit fails, Spark aborts the batch, but the batch gets only one report. If a report can't be
-written to a destination, a warning is logged ([KP0703](errors.md#kp0703)).
+If a report can't be written to a destination, the write continues, and a warning is logged
+([KP0703](errors.md#kp0703)).
 
 ## Why a batch failed
 
-The report of a failed batch has `error` (code, text, hint), the failed attempts, and the last
-response of each broker. The warning in the driver's log has the same facts in one line, and
-`kprod report show PATH` shows them as a page.
+The report of a failed batch has the error (code, text, hint), the failed attempts of tasks, and the
+last response of each broker. The warning in the driver's log has the same facts in one line.
+`kprod report show PATH` shows them in a readable form.
 
-A failed attempt of a task writes its error into a directory next to `reportPath`, and the driver
-reads the error there. Without `reportPath`, or if the disk is full, the attempt writes the
-error into a local directory, which other machines cannot read. So on a cluster, set `reportPath` to
-a path that all machines mount.
+If an attempt of a task fails on an executor, the driver must get its error. So the attempt writes
+the error into a directory next to `reportPath`, and the driver reads it there. This works only if
+`reportPath` is on a file system that all machines have mounted. Otherwise the report does not have
+the error:
 
-| how the batch ended | the report |
+| how the batch ended | the report has |
 |---|---|
-| a task failed, and the machines share the directory | the error, the failed attempts and the \
-brokers' last responses |
-| a task failed, and the machines do not share the directory | [KP0505](errors.md#kp0505) and the \
-unfinished tasks. Spark's exception has the cause; a stream's metric `kprod_query_failures_total` \
-has the error's code |
-| an executor or a Python worker was killed, for example by the OOM killer, or the query failed \
-before the write | KP0505 and the unfinished tasks, as in the row above |
-| the batch was stopped: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Connect \
-client | KP0505 and the unfinished tasks. `queryId` is missing if the option \
-`checkpointLocation` is not set and the stop came before the first task |
-| Spark refused or stopped the write while it planned | no report; nothing was sent |
-| Ctrl-C in a classic session; a killed driver; rarely, a stop at the moment when Spark begins to \
-abort | no report; transactions stay open until the next start of the query or job, or until their \
-timeout |
+| a task failed, and all machines have mounted the directory of `reportPath` | the error, the \
+failed attempts and the brokers' last responses |
+| a task failed, and the driver can't read the directory of the executor | the code \
+[KP0505](errors.md#kp0505) and the unfinished tasks. Look for the error in Spark's exception. In a \
+stream, the metric `kprod_query_failures_total` has the error's code too |
+| an executor or a Python worker was killed, for example for its memory | the code KP0505 and the \
+unfinished tasks |
+| the query failed before a row reached the sink | the code KP0505 and the unfinished tasks |
+| you stopped the batch: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Spark \
+Connect client | the code KP0505 and the unfinished tasks. `queryId` can be missing if the option \
+`checkpointLocation` is not set |
+| Spark refused or stopped the write before the first task | there is no report, and nothing was \
+sent |
+| Ctrl-C in a session without Spark Connect, or the driver was killed | there is no report. With \
+exactly-once, open transactions stay open until the next start of the query or job, or until \
+`kafka.transaction.timeout.ms` is over |
 
-If a batch succeeds after failed attempts, `failedAttempts` lists these attempts. `lostAttempts`
-counts all earlier attempts of the batch's tasks, including attempts on a killed executor, which
-leave no error.
+If an attempt failed and a later attempt succeeded, the batch succeeds, and the error is in
+`failedAttempts`. `lostAttempts` also counts attempts that left no error, for example on a killed
+executor.
 
-After a crash, the directory with the errors of attempts (`.kprod-failed-*`) can stay. A later write
-with the same `reportPath` deletes the directory when it is older than a week.
+After a crash, directories whose names begin with `.kprod-failed-` can remain next to `reportPath`.
+You need not delete them: a later write with the same `reportPath` deletes them when they are older
+than a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
 ## What progressTopic gets
 
 A Python worker that writes for more than ten seconds sends a record of JSON every ten seconds to
-the topic of the option `progressTopic`. The key of the record is the worker's name. Rows, sizes,
-retries and waits are sums over the tasks that the worker has run for the stage, including failed
-attempts. During a commit that takes more than ten seconds, the driver also sends records.
-[Monitoring](monitoring.md#work-that-runs) reads these records.\
+the topic of the option `progressTopic`. The key of the record is the worker's name. A worker runs
+several tasks of a stage one after the other. The figures of the record are sums over these tasks,
+including failed attempts. If a commit takes more than ten seconds, the driver sends records too.
+[`KprodListener` and `show_progress`](monitoring.md#work-that-runs) read these records.\
 """.splitlines()
 
 _RUNNING_TASKS = """\
 ## A task that runs
 
-Every 30 seconds a running task logs one line, `kprod writes partition=3 ...`, at INFO in the
-executor's log (stderr of its Python workers). From Spark 4.1 on, the line is also in
-`spark.tvf.python_worker_logs()` of a session with `spark.sql.pyspark.worker.logging.enabled=true`.
-If a broker is down, `waitsFor` in this line names the broker and the age of its oldest request
-without a response, and `lastAnswer` also names the broker.
+Every 30 seconds, a running task logs one line, `kprod writes partition=3 ...`, at INFO in the
+executor's log (stderr of its Python workers). From Spark 4.1 on, you can also read the line in your
+session: set `spark.sql.pyspark.worker.logging.enabled=true` before the write, and then query
+`spark.tvf.python_worker_logs()`. If a task waits for a broker, the fields `waitsFor` and
+`lastAnswer` of the line name the broker.
 
-`progressListeners` names your own functions. The argument of a function is a `TaskProgress`, which
-has the fields below with names in snake case. The functions run on the executor, on the thread that
-logs the line. If a function raises, a warning is logged ([KP0703](errors.md#kp0703)). An example
-with OpenTelemetry:
+The option `progressListeners` names your own functions, which get the same figures. A function is
+called on the executor, with a `TaskProgress`. This object has the fields below, with names in snake
+case (`elapsed_ms` for `elapsedMs`). If a function raises an error, a warning is logged
+([KP0703](errors.md#kp0703)). This function passes a rate to OpenTelemetry:
 
 ```python
 # ops/progress.py, on driver and executors: progressListeners=ops.progress:to_meter
