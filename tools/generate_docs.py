@@ -106,9 +106,11 @@ def client_files_page() -> str:
     """docs/client-files.md: the files of conf/clients."""
     lines = ["# Client files by service", "", NOTICE, ""]
     lines += [
-        "Copy a file, fill it in, and give its path in the option `configFile`, or to `kprod` with",
-        "`-c FILE`. No file holds a secret: the driver and the executors read secrets through",
-        "references ([secure listeners](security.md#recipes)).",
+        "Copy the file for your service, and fill in your addresses and names. Then set the option",
+        "`configFile` of the write to its path. For the command `kprod`, give it with `-c FILE`.",
+        "The files contain references such as `${file:/etc/secrets/password}` in place of secrets.",
+        "Put each secret into the file or variable of its reference, on the driver and on every",
+        "executor ([secrets](security.md#secrets)).",
     ]
     for path in sorted((ROOT / "conf" / "clients").glob("*.properties")):
         text = path.read_text(encoding="utf-8").rstrip("\n")
@@ -138,11 +140,12 @@ PAGES: dict[str, Callable[[], str]] = {
 def _options_lines() -> Iterator[str]:
     yield from ("# Options", "", NOTICE, "")
     yield paragraph(
-        "Options of Kafka's producer have Java's names with the prefix `kafka.`; the sink's own",
-        "options have no prefix. Upper and lower case don't matter in names. All options are",
-        "checked on the driver before a task starts. An unknown name is an error that proposes",
-        "the nearest name. [An appendix](options-refused.md) lists the options of Kafka, Spark and",
-        "other clients that are refused or have no effect.",
+        "The first part of this page has the sink's own options. Their names have no prefix. The",
+        "other parts have the options of Kafka's producer, with the names of Kafka's Java client",
+        "and the prefix `kafka.`. Upper and lower case don't matter in names. All options are",
+        "checked on the driver before a task starts. An unknown name is an error, and the error",
+        "shows the most similar name. [A second page](options-refused.md) lists the options of",
+        "Kafka, Spark and other clients that are refused or have no effect.",
     )
     yield ""
     yield from _own_options()
@@ -154,9 +157,9 @@ def _options_lines() -> Iterator[str]:
 def _refused_options_lines() -> Iterator[str]:
     yield from ("# Options that are refused or ignored", "", NOTICE, "")
     yield paragraph(
-        "An option of another client, or of an older Kafka, is either an error or has no effect.",
-        "The message names the option, and the replacement if there is one. The options that the",
-        "sink obeys are on the page [Options](options.md).",
+        "This page lists the options of Kafka clients that the sink does not use. Some are errors,",
+        "and others have no effect. The error or warning names the option to use instead, if there",
+        "is one. The page [Options](options.md) lists the options that the sink uses.",
     )
     yield ""
     yield from _refused_options()
@@ -212,8 +215,8 @@ def _later_options() -> Iterator[str]:
     what = option_texts().what
     yield from ("## Not supported by this version", "")
     yield paragraph(
-        "The sink can't do what these options request. Any value except the default is an error,",
-        "because the write would otherwise differ from its configuration.",
+        "The sink can't do the things that these options request. So any value except the default",
+        "is an error.",
     )
     yield ""
     refused = _of_status(Status.LATER_REFUSED)
@@ -234,9 +237,9 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 def _options_without_effect() -> Iterator[str]:
     yield from ("## Known, without effect", "")
     yield paragraph(
-        "Kafka's Java producer has these options. Here they have no effect: the sink checks their",
-        "values, and a warning names the options that a write sets. Exception: there is no warning",
-        "if the value switches the option off (`false`, an empty list).",
+        "Kafka's Java producer has these options. Here they have no effect. If you set them, a",
+        "warning names them, and an invalid value is an error. There is no warning if the value",
+        "switches the option off (`false`, or an empty list).",
     )
     yield ""
     what = option_texts().what
@@ -249,9 +252,9 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "No other option of TLS or SASL is ignored. If an option of TLS or SASL has no effect",
-        "with the given `kafka.security.protocol`, mechanism or key store, the write fails. See",
-        "[security](security.md#settings-that-would-have-no-effect).",
+        "All other options of TLS and SASL are used. If an option of TLS or SASL would have no",
+        "effect, for example because of the value of `kafka.security.protocol`, the write fails.",
+        "See [security](security.md#settings-that-would-have-no-effect).",
     )
     yield ""
     yield from heading(
@@ -471,24 +474,25 @@ def _exported_metrics() -> Iterator[str]:
     yield from ("## Metrics of a Spark session", "")
     yield paragraph(
         "`KprodListener` exports these metrics ([monitoring](monitoring.md)). The list has the",
-        "names in Prometheus. In OpenTelemetry the names have dots in place of underscores, and",
-        "end without the unit and `_total`: for example, `kprod_sent_bytes_total` is `kprod.sent`.",
-        "Every",
+        "names for Prometheus. The names for OpenTelemetry have dots in place of underscores, and",
+        "no unit and no `_total` at the end: for example, `kprod_sent_bytes_total` is",
+        "`kprod.sent`. Every",
         f"metric has the label `{instruments.QUERY}`. Its value is the streaming query's name, or",
         "the query's id if it has no name. Outside of streams the value is `batch`.",
     )
     yield ""
     texts = {
         instruments.Origin.REPORT: paragraph(
-            "These metrics come from the [reports](reports.md#version-1) of batches. The field of",
-            "the report that explains a metric is in brackets. A metric with `_total` is the sum",
-            "over all batches. `kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are",
-            "histograms. All other metrics show the last batch. The sum of",
-            "`kprod_broker_latency_seconds` is an upper bound: each request counts with the upper",
-            "bound of its bucket.",
+            "These metrics come from the [reports](reports.md#version-1) of batches. The brackets",
+            "name the field of the report. The page on reports explains each field. There are",
+            "three kinds of metrics: a metric with `_total` is the sum over all batches,",
+            "`kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are histograms, and",
+            "any other metric has the value of the last batch. A report has no exact latencies, so",
+            "`kprod_broker_latency_seconds_sum` is too large: it counts each request with the",
+            "upper limit of its bucket.",
         ),
         instruments.Origin.PROGRESS: "These metrics come from Spark's `StreamingQueryProgress`."
-        " The field of Spark is in brackets:",
+        " The brackets name Spark's field:",
         instruments.Origin.LISTENER: "The listener itself measures these metrics:",
         instruments.Origin.RUNNING: "These metrics describe"
         " [work that runs](monitoring.md#work-that-runs). They need the option `progressTopic`:",
