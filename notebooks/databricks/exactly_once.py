@@ -79,9 +79,9 @@ for made in (admin.create_topics(new) if new else {}).values():
 # MAGIC %md
 # MAGIC ## The queries
 # MAGIC
-# MAGIC The next cell has the function that starts the two queries. The queries differ in the guarantee and in the
-# MAGIC `transactionalIdPrefix`. An exactly-once query needs its own prefix, and the same prefix at every start, because the
-# MAGIC sink finds the decisions of the query under this prefix.
+# MAGIC The next cell has the function that starts the two queries. The queries differ in the guarantee. The exactly-once query
+# MAGIC also needs a `transactionalIdPrefix`, which no other query may have. It must be the same at every start, because the
+# MAGIC sink finds the state of the query by this prefix.
 
 # COMMAND ----------
 
@@ -219,8 +219,8 @@ assert len(rows) > before["exactly-once"]
 # MAGIC `exactly-once` has each row once. No row is missing. The topics have different numbers of rows, because each query has
 # MAGIC its own speed. Run the notebook again: the moment of the kill is random.
 # MAGIC
-# MAGIC The driver records its decisions in a compacted topic, `__kprod_commits`. The command `kprod txn describe` (extra `cli`)
-# MAGIC shows the decisions and the transactions. Delivery guarantees describes the promise.
-# MAGIC How to write exactly once has all recipes.
+# MAGIC The driver records its decisions to commit in a compacted topic, `__kprod_commits`. The command `kprod txn describe`
+# MAGIC (extra `cli`) shows the decisions and the transactions. Delivery guarantees describes
+# MAGIC the promise. How to write exactly once has all recipes.
 # MAGIC
 # MAGIC The next cell ends a Kafka that this notebook has started.

@@ -109,8 +109,9 @@ orders = spark.range(20_000).select(
 # MAGIC %md
 # MAGIC ## The report of a write
 # MAGIC
-# MAGIC The driver makes a report of each write. With the option `reportPath` it writes the report as a file. The next cell
-# MAGIC shows some fields of the report. The report notebook shows more.
+# MAGIC After each write, the driver makes a report with the outcome, the number of rows, and the times. With the option
+# MAGIC `reportPath`, the driver also writes the report into a file. The next cell shows some fields of the report. The report
+# MAGIC notebook shows more.
 
 # COMMAND ----------
 
@@ -194,9 +195,9 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC %md
 # MAGIC ## foreachBatch
 # MAGIC
-# MAGIC The next cell writes each micro-batch with a function. Use this way in two cases: for the output mode `update`, which
-# MAGIC Spark refuses for Python sinks, and for several writes of a micro-batch (two topics). The rows have
-# MAGIC no key, so each task writes its rows to one partition.
+# MAGIC The next cell writes each micro-batch with a function. Use `foreachBatch` if the query has the output mode `update`,
+# MAGIC because Spark refuses this mode for Python sinks. Also use it if each micro-batch goes to several topics (two
+# MAGIC topics). The rows in the next cell have no key, so each task writes its rows to one partition.
 
 # COMMAND ----------
 
@@ -222,5 +223,5 @@ rows_in(each_topic)
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC With the default guarantee, a stream may write rows twice after a kill and a new start.
+# MAGIC With the default guarantee, at-least-once, a stream may write rows twice if its driver is killed and started again.
 # MAGIC Exactly once prevents this.

@@ -2,9 +2,9 @@
 # MAGIC %md
 # MAGIC # Two topics, one decision
 # MAGIC
-# MAGIC In this notebook, a function of `foreachBatch` writes each micro-batch into two topics, in one `transaction`. Both
-# MAGIC writes become visible, or none of them. In the second micro-batch, the function fails between its two writes. Then the
-# MAGIC query starts again, and the notebook counts each row.
+# MAGIC In this notebook, a function of `foreachBatch` writes each micro-batch into two topics, in one `transaction` block. The
+# MAGIC block makes both writes visible, or none of them. In the second micro-batch, the function fails between its two writes.
+# MAGIC Then the query starts again, and the notebook counts each row.
 # MAGIC
 # MAGIC The quick start lists the programs and packages that you need.
 # MAGIC
@@ -92,9 +92,9 @@ for part in range(3):
 # MAGIC %md
 # MAGIC ## The function
 # MAGIC
-# MAGIC The next cell has the function. The transaction has a name, which must be the same after a restart. The function
-# MAGIC persists the batch, because it reads the batch twice. In micro-batch 1 the function fails once between the two writes,
-# MAGIC on purpose.
+# MAGIC The next cell has the function. The `transaction` block has a name. Use the same name after a restart, because the sink
+# MAGIC finds its state by the name. The function persists the batch, because it reads the batch twice. In micro-batch 1, the
+# MAGIC function fails once between the two writes, on purpose.
 
 # COMMAND ----------
 
@@ -187,8 +187,8 @@ show()
 
 # MAGIC %md
 # MAGIC The orders of micro-batch 1 are in the topic, but their transaction is aborted. So only consumers with
-# MAGIC `read_uncommitted` see them. The next cell checks that only the rows of micro-batch 0 are visible for the other
-# MAGIC consumers.
+# MAGIC `read_uncommitted` see them. The next cell checks that consumers with `read_committed` see only the rows of micro-batch
+# MAGIC 0.
 
 # COMMAND ----------
 
@@ -223,5 +223,6 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC Consumers of both topics see the two writes within milliseconds, but not at the same instant.
-# MAGIC Several writes, one decision has the rules of a block.
+# MAGIC The brokers commit the transactions of the two topics one after the other. So for some milliseconds, a consumer can see
+# MAGIC only the first write. Several writes, one decision has the rules
+# MAGIC for a `transaction` block.
