@@ -73,7 +73,7 @@ from spark_kafka_sink.transactions.steps import (
     with_write,
     without_write,
 )
-from spark_kafka_sink.transactions.sweep import is_superseded, open_runs, sweep, warn_unseen
+from spark_kafka_sink.transactions.sweep import is_superseded, open_ids, sweep, warn_unseen
 from spark_kafka_sink.transactions.table import decided_ids, decides_next, next_step
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
 
@@ -166,7 +166,8 @@ class Committer:
         """Aborts a batch whose run is unknown, because no task has sent a commit message.
 
         Searches open transactions of ``key`` for which ``mine`` is true, and aborts their runs with
-        all their open transactions. Returns the ids of the aborted transactions.
+        all their open transactions. Decided transactions do not count. Returns the ids of the
+        aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
@@ -386,8 +387,8 @@ class _Performance:
         assert isinstance(goal, AbortUnknown)
         if step.when_killed:
             self._await_killed_tasks()
-        runs = open_runs(self._client, goal.key, self._client.deadline(), goal.mine)
-        return replace(view, runs=frozenset(runs), searches=view.searches + 1)
+        found = open_ids(self._client, goal.key, self._client.deadline(), goal.mine)
+        return replace(view, found=frozenset(found), searches=view.searches + 1)
 
     def _swept(self, step: Sweep, view: View) -> View:
         """Aborts orphans, and returns the view with their ids.

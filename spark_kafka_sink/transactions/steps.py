@@ -217,8 +217,8 @@ class View:
     #: The last failed write, if it may be in the log; and whether there was any such write.
     unclear: Failed | None = None
     was_unclear: bool = False
-    #: The runs that have an open transaction of a batch whose run is not known, by each search.
-    runs: frozenset[str] = frozenset()
+    #: The open transactions of a batch whose run is not known, by the last search.
+    found: frozenset[TransactionalId] = frozenset()
     searches: int = 0
 
     # Of this opening.
@@ -384,7 +384,7 @@ class AbortAll:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Step: find the runs that have an open transaction of the batch.
+    """Step: find the open transactions of the batch.
 
     With ``when_killed``, first wait until Spark has had time to kill the batch's tasks.
     """
@@ -480,7 +480,7 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
         before.until_ms,
         before.unclear,
         before.was_unclear,
-        before.runs,
+        before.found,
         before.searches,
         is_open=True,
     )

@@ -42,15 +42,15 @@ _log = logging.getLogger(__name__)
 _S = TransactionState
 
 
-def open_runs(
+def open_ids(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
-) -> set[str]:
-    """The ids of the runs that have an open transaction of ``key`` for which ``mine`` is true.
+) -> set[TransactionalId]:
+    """The open transactions of ``key`` for which ``mine`` is true.
 
     Waits for brokers that don't respond: a run that is missing in the result would not be aborted.
     """
     return {
-        one.run
+        one
         for one, state in _listed(client, key, deadline_ms, patient=True).items()
         if state is _S.ONGOING and mine(one)
     }

@@ -8,7 +8,7 @@ Owns: :func:`next_step`, a pure function of a goal and a view. Never: a broker, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -480,32 +480,35 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The step searches for runs that have an open transaction of the batch. If there is none, it
-    searches once more after Spark has killed the tasks, because a task that had only its identity
-    may still open a transaction until then.
+    """The step searches for open transactions of the batch that are not decided. If there is none,
+    it searches once more after Spark has killed the tasks, because a task that had only its
+    identity may still open a transaction until then.
     """
-    if view.runs or view.searches > 1:
+    if _undecided(view) or view.searches > 1:
         return None
     return Search(when_killed=view.searches > 0)
 
 
 def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The abort ends."""
-    return None if view.runs else Return()
+    """The abort ends. If all open transactions are decided, no run is put into `superseded`."""
+    return None if _undecided(view) else Return()
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """The runs are put into `superseded`, as in the abort of a batch, with one write."""
-    state = _with_aborted_runs(view.state, view.runs)
-    is_done = view.has_superseded or state == view.state
-    return None if is_done else Write(state, Writing.ABORTED)
+    """The runs of these transactions are put into `superseded`, as in the abort of a batch, with
+    one write. A run that is superseded by the generation of its transactions is left out.
+    """
+    return None if view.has_superseded else _aborting(view.state, _undecided(view))
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The undecided transactions of the runs are aborted, and a second time after Spark has killed
-    the tasks.
+    """The open transactions of these and of other superseded runs are aborted, and a second time
+    after Spark has killed the tasks.
     """
-    return None if view.sweeps > 1 else Sweep(view.runs, when_killed=view.sweeps > 0)
+    # (Of more than 32 runs, those that planned at a later generation: the log has lost records.)
+    late = (one for one in _undecided(view) if not _is_superseded(one, view.state))
+    runs = frozenset(one.run for one in late)
+    return None if view.sweeps > 1 else Sweep(runs, superseded=True, when_killed=view.sweeps > 0)
 
 
 ABORT_UNKNOWN: Final = (
@@ -546,12 +549,7 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     """
     if not view.is_open or view.has_superseded:
         return None
-    left = left_by_hand(goal, view.state)
-    runs = {
-        one.run for one in map(_id, left) if _standing(one, view.state) is not Standing.SUPERSEDED
-    }
-    state = _with_aborted_runs(view.state, frozenset(runs))
-    return None if state == view.state else Write(state, Writing.ABORTED)
+    return _aborting(view.state, map(_id, left_by_hand(goal, view.state)))
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
@@ -723,15 +721,29 @@ def _standing(one: TransactionalId, state: CommitState) -> Standing:
     return state.standing(one.run, one.planned)
 
 
+def _is_superseded(one: TransactionalId, state: CommitState) -> bool:
+    return _standing(one, state) is Standing.SUPERSEDED
+
+
 def _reset(goal: Reset) -> CommitState | None:
     is_job = is_once(goal.key, goal.planned.newest_run)
     return None if is_job else goal.planned.forgotten()
 
 
-def _with_aborted_runs(state: CommitState, runs: frozenset[str]) -> CommitState:
-    for run in sorted(runs - set(state.superseded)):
-        state = state.with_aborted_run(run)
-    return state
+def _undecided(view: View) -> frozenset[TransactionalId]:
+    """The open transactions of the last search that no decision names."""
+    decided = decided_ids(view.state)
+    return frozenset(one for one in view.found if str(one) not in decided)
+
+
+def _aborting(state: CommitState, transactions: Iterable[TransactionalId]) -> Write | None:
+    """The step that puts the runs of ``transactions`` into ``superseded``. None if all of them are
+    superseded.
+    """
+    aborted = state
+    for run in sorted({one.run for one in transactions if not _is_superseded(one, state)}):
+        aborted = aborted.with_aborted_run(run)
+    return None if aborted == state else Write(aborted, Writing.ABORTED)
 
 
 def _again(view: View, failed: Failed) -> Open | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.commit_state import KEPT_RUNS, CommitState
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.simulation.scene import PLANNED, TOLD_OR_NOT, VERSIONS, Scene
@@ -320,3 +322,39 @@ def test_an_orphan_is_ended_once_and_never_touched_again(scene: Scene, warm: boo
             worker.lost = True
     assert len(touched) == 12
     assert set(touched.values()) == {1}, touched
+
+
+# -- an abort without a message --------------------------------------------------------------------
+
+
+def aborts_without_a_message(scene: Scene, of_run: str) -> tuple[str, ...]:
+    with scene.driver_side(scene.run("aborter")) as driver:
+        return driver.abort_unknown(PREFIX, lambda one: one.run == of_run)
+
+
+def test_an_abort_without_messages_leaves_a_decided_run_alone(scene: Scene) -> None:
+    """All that the run has open is decided: no transaction of the aborted batch is open."""
+    written = scene.second_batch()
+    scene.decides_and_dies(*written)
+    before = scene.logged(PREFIX)
+    assert aborts_without_a_message(scene, "run-0") == ()
+    assert scene.logged(PREFIX) == before
+    assert scene.batch(scene.run("run-1"), 1) is Commit.ALREADY_DONE
+    scene.ends_with(0, 1)
+
+
+def test_an_abort_without_messages_names_no_run_that_is_superseded(scene: Scene) -> None:
+    """The generation of the run's ids shows it. The list of runs is full: one more would raise the
+    generation, and stop the run that has planned at this one.
+    """
+    scene.batch(scene.run("run-0"), 0)
+    planned = scene.logged(PREFIX).generation
+    scene.batch(scene.run("run-1"), 1)
+    for n in range(KEPT_RUNS):
+        scene.change_log(PREFIX, partial(CommitState.with_aborted_run, run_id=f"run-old-{n}"))
+    healthy = scene.written(scene.run("run-2"), 2)
+    late = f"{PREFIX}~run-late~g{planned}.w~0"
+    scene.begin_foreign(late)
+    assert aborts_without_a_message(scene, "run-late") == (late,)
+    assert scene.commit(*healthy) is Commit.COMMITTED
+    scene.ends_with(0, 1, 2)

@@ -270,8 +270,8 @@ class Moves(Things):
             case steps.AbortAll(transactions):
                 yield from self.aborts(world, actor, transactions)
             case steps.Search():
-                runs = frozenset(i.run for i in self.open_ids(world) if actor.mind.goal.mine(i))  # type: ignore[union-attr]  # only one goal searches
-                known = self.adds(actor, runs=runs, searches=view.searches + 1)
+                found = frozenset(i for i in self.open_ids(world) if actor.mind.goal.mine(i))  # type: ignore[union-attr]  # only one goal searches
+                known = self.adds(actor, found=found, searches=view.searches + 1)
                 yield "searches", world, known
             case steps.Sweep():
                 yield from self.sweeps(world, actor, step)

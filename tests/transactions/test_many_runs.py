@@ -22,6 +22,7 @@ from spark_kafka_sink.transactions.steps import (
     with_write,
 )
 from spark_kafka_sink.transactions.table import next_step
+from spark_kafka_sink.transactions.transactional_ids import parse
 
 KEY = "p"
 RUNS = [f"run-{n}" for n in range(KEPT_RUNS + 8)]
@@ -45,7 +46,9 @@ DESCRIBED = tuple(
 )
 def test_forty_runs_are_superseded_by_one_write(goal: Goal) -> None:
     """None of those that the log does not keep may decide, either."""
-    view = replace(opened(View(), CommitState(1, "a"), 1), runs=frozenset(RUNS))
+    found = frozenset(filter(None, (parse(one.transactional_id) for one in DESCRIBED)))
+    assert len(found) == len(RUNS)
+    view = replace(opened(View(), CommitState(1, "a"), 1), found=found)
     writes = 0
     while isinstance(step := next_step(goal, view), Write) and step.why is Writing.ABORTED:
         writes += 1

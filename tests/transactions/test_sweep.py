@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.transactions.sweep import open_runs, sweep
+from spark_kafka_sink.transactions.sweep import open_ids, sweep
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.real_kafka import RealKafka
 from tests.transactions.open_transactions import open_transactions
@@ -40,7 +40,7 @@ def test_an_idle_identity_without_rows_is_ended_once(
     def is_orphan(one: TransactionalId) -> bool:
         return one.run == "run"
 
-    assert open_runs(client, key, soon(), is_orphan) == {"run"}
+    assert {str(i) for i in open_ids(client, key, soon(), is_orphan)} == {orphan}
     assert sweep(client, key, is_orphan, soon(), keep=[kept], spared="other") == ((orphan,), True)
     found = client.describe([idle, kept, orphan, *strangers], soon())
     ended = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
