@@ -215,18 +215,24 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises SupersededError if another run has taken over the key, and CommitError if the run was
-    aborted.
+    """Raises CommitError if the run was the last that was aborted and no run owns the key, and
+    SupersededError if the run is superseded otherwise.
+
+    In the second case the state does not show whether another run has taken over, or the run was
+    aborted. The error says so.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
             owner = Owner(key, run, "", generation=0)
             raise_refusal(key, owner.refusal(state))  # no other has: it was aborted
+        now = f"run {state.run_id} owns the key" if state.run_id else "no run owns the key"
         raise SupersededError(
-            f"another run has taken over '{key}': run {run} must stop, before its batch is written",
+            f"run {run} must stop before its batch is written: another run has taken over '{key}', "
+            f"or run {run} was aborted; {now}",
             hint="a query runs twice with one checkpoint, or two queries share a "
             "transactionalIdPrefix or a name of foreach_batch: use a different prefix or name for "
-            "each query",
+            "each query; if no other query runs, Spark aborted the run, or an operator did ('kprod "
+            "txn abort' or 'sweep'): start the query again",
         )
 
 

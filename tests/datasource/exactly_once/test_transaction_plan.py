@@ -85,7 +85,7 @@ def test_another_number_or_query_is_refused_with_both(number, query):
 def test_a_run_that_was_superseded_is_refused_before_it_writes():
     with pytest.raises(SupersededError, match="run old-run must stop") as raised:
         STREAM.is_done(task(7, run_id="old-run"))
-    assert "another run has taken over 'p'" in raised.value.message
+    assert "run run-2 owns the key" in raised.value.message
     assert "transactionalIdPrefix" in raised.value.hint
 
 
@@ -158,8 +158,21 @@ def test_an_aborted_run_is_told_so_unless_another_took_its_place():
     with pytest.raises(CommitError, match="was aborted, and commits nothing any more") as told:
         check_run("p", STATE.run_id, aborted)
     assert type(told.value) is CommitError
-    with pytest.raises(SupersededError, match="another run has taken over 'p'"):
+    with pytest.raises(SupersededError, match="run run-9 owns the key"):
         check_run("p", STATE.run_id, aborted.taken_over("run-9", "query", 1))
+
+
+@pytest.mark.parametrize("is_owned", [False, True])
+def test_an_aborted_run_hears_of_no_take_over_that_may_not_be(is_owned: bool) -> None:
+    """Another run was aborted after it, or the owner has been there all the time."""
+    state = STATE.with_aborted_run("run-7")
+    if not is_owned:
+        state = state.with_aborted_run("run-8").with_aborted_run(STATE.run_id)
+    with pytest.raises(SupersededError) as told:
+        check_run("p", "run-7", state)
+    assert "another run has taken over 'p', or run run-7 was aborted" in told.value.message
+    owner = "run run-2 owns the key" if is_owned else "no run owns the key"
+    assert owner in told.value.message
 
 
 def test_a_plan_travels_and_says_how_long_a_transaction_may_take():
