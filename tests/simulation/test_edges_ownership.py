@@ -110,9 +110,10 @@ def test_a_resolution_beside_drivers_goes_on(
     assert scene.open_ids() == []
 
 
-@VERSIONS
-def test_a_take_over_while_offsets_are_prepared_says_so(scene: Scene) -> None:
-    """B takes over between A's requests for its own transaction, and ends it."""
+def told_of_a_take_over(scene: Scene) -> object:
+    """B takes over between A's requests for its own transaction, and ends it: the result of A's
+    commit, or its error.
+    """
     ours, theirs = scene.second_batch(), scene.written(scene.run("run-1"), 1)
     offsets = GroupOffsets("readers", {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)})
     batch = Batch(1, tuple(ours.prepared), offsets=offsets)
@@ -126,14 +127,22 @@ def test_a_take_over_while_offsets_are_prepared_says_so(scene: Scene) -> None:
         scene.wait(lambda: met)
         return scene.commit(*theirs)
 
+    def commits() -> Commit:
+        with scene.driver_side(ours.run) as driver:
+            return driver.commit(owner_of(ours.run.id, ours.plan), batch)
+
     other, told = scene.beside(theirs.run.process, takes_over)
-    with (
-        pytest.raises(SupersededError, match="another driver has taken over"),
-        scene.driver_side(ours.run) as driver,
-    ):
-        driver.commit(owner_of(ours.run.id, ours.plan), batch)
+    (of_ours,) = scene.at_once(ours.run, commits)
     assert told == [Commit.COMMITTED]
     scene.ends_with(0, 1)
+    return of_ours
+
+
+@VERSIONS
+def test_a_take_over_while_offsets_are_prepared_says_so(scene: Scene) -> None:
+    told = told_of_a_take_over(scene)
+    assert isinstance(told, SupersededError)
+    assert "another driver has taken over" in told.message
 
 
 @VERSIONS

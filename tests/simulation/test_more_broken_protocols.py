@@ -20,12 +20,10 @@ from spark_kafka_sink.datasource.exactly_once.transaction_plan import (
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
-from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
@@ -33,7 +31,7 @@ from tests.simulation import block_mutants as of_blocks
 from tests.simulation import reviewed_mutants as reviewed
 from tests.simulation.scene import Scene, owner_of
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
-from tests.simulation.spark_world import QUERY, TIMEOUT_MS, TOPIC, Run
+from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run
 from tests.simulation.test_broken_protocols import (
     FAILURES,
     MARGIN_MS,
@@ -43,6 +41,7 @@ from tests.simulation.test_broken_protocols import (
     sleep_until,
     told_by,
 )
+from tests.simulation.test_edges_ownership import told_of_a_take_over
 
 #: The rounds after which an id that no broker lists counts as old (``TransactionClient``).
 MISSED = 3
@@ -74,24 +73,8 @@ def a_commit_by_hand_comes_late(scene: Scene) -> None:
 
 def a_take_over_ends_the_drivers_own(scene: Scene) -> None:
     """Between its InitProducerId and the offsets that it writes."""
-    ours, theirs = scene.second_batch(), scene.written(scene.run("run-1"), 1)
-    offsets = GroupOffsets("readers", {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)})
-    met = scene.before_send(
-        ours.run,
-        lambda request: request.api == ApiKey.TXN_OFFSET_COMMIT,
-        lambda: scene.wait(lambda: other.done),
-    )
-
-    def takes_over() -> Commit:
-        scene.wait(lambda: met)
-        return scene.commit(*theirs)
-
-    other, _ = scene.beside(theirs.run.process, takes_over)
-    with scene.driver_side(ours.run) as driver:
-        batch = Batch(1, tuple(ours.prepared), offsets=offsets)
-        told = told_by(lambda: driver.commit(owner_of(ours.run.id, ours.plan), batch))
+    told = told_of_a_take_over(scene)
     assert isinstance(told, SupersededError), f"it is told bare: {told}"
-    scene.ends_with(0, 1)
 
 
 def a_commit_by_hand_has_a_shorter_timeout(scene: Scene) -> None:
