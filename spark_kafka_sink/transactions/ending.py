@@ -262,12 +262,9 @@ def commit_all(
         if open_:
             client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
 
-    def those(how: Outcome) -> tuple[str, ...]:
-        return tuple(i for i in outcomes if outcomes[i] is how)
-
-    unknown = those(Outcome.UNKNOWN)
+    lost, unknown = _ids(outcomes, Outcome.LOST), _ids(outcomes, Outcome.UNKNOWN)
     expired = tuple(i for i in unknown if i in gone)
-    return CommitOutcomes(those(Outcome.LOST), unknown, tuple(open_), expired)
+    return CommitOutcomes(lost, unknown, tuple(open_), expired)
 
 
 def _with_described(
@@ -285,18 +282,18 @@ def _with_described(
         else Outcome.RETRY
         for t in left
     }
-
-    def those(wanted: Outcome) -> tuple[str, ...]:
-        return tuple(i for i, outcome in how.items() if outcome is wanted)
-
-    unknown = those(Outcome.UNKNOWN)
+    unknown = _ids(how, Outcome.UNKNOWN)
     gone = tuple(i for i in unknown if found[i].error is not ErrorCode.NONE)
     return CommitOutcomes(
-        (*ended.lost, *those(Outcome.LOST)),
+        (*ended.lost, *_ids(how, Outcome.LOST)),
         (*ended.unknown, *unknown),
-        those(Outcome.RETRY),
+        _ids(how, Outcome.RETRY),
         (*ended.expired, *gone),
     )
+
+
+def _ids(outcomes: Mapping[str, Outcome], wanted: Outcome) -> tuple[str, ...]:
+    return tuple(i for i, outcome in outcomes.items() if outcome is wanted)
 
 
 def _overdue(
