@@ -194,7 +194,8 @@ def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
     """The goal is reached: no write is in progress, no batch is DECIDED or PARTIAL, and the state
-    is not refused. (Whether a state is refused is checked again when the key is open.)
+    is not refused. A refusal because of a take-over ends the goal at once. Any other refusal is
+    checked again when the key is open.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None

@@ -78,7 +78,7 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
     block = None
     parts: list[tuple[str, ReadPayload, tuple[ReadTransaction, ...]]] = []
     if "partsOf" in fields:
-        block = (_integer(fields["partsOf"]), str(fields["partsToken"]))
+        block = (_integer(fields["partsOf"]), _text(fields["partsToken"]))
         n = 0
         while (part := _document(f"{key}#w{n}", records)) is not None:
             n += 1
@@ -86,20 +86,20 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
             if (one["batch"], one["token"]) != block:
                 continue  # a leftover
             (payload,) = _payloads([one["payload"]], [one.get("deadLetters")])
-            parts.append((str(one["name"]), payload, _transactions(key, one["transactions"])))
+            parts.append((_text(one["name"]), payload, _transactions(key, one["transactions"])))
     letters = _mapping(fields.get("deadLetters", {}))
     return ReadState(
         generation=_integer(fields["generation"]),
-        owner=str(fields["runId"]),
-        query=str(fields["queryId"]),
+        owner=_text(fields["runId"]),
+        query=_text(fields["queryId"]),
         last_done=_integer(fields["lastDone"]),
         done={
             _integer(number): _payloads(rest, letters.get(str(number)))
             for number, *rest in _array(fields["done"])
         },
-        superseded=tuple(map(str, _array(fields["superseded"]))),
+        superseded=tuple(map(_text, _array(fields["superseded"]))),
         digests={
-            int(number): str(digest)
+            int(number): _text(digest)
             for number, digest in _mapping(fields.get("digests", {})).items()
         },
         decided=_integer(fields["batch"]) if "batch" in fields else None,
@@ -107,7 +107,7 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
             _array(fields.get("payloads", [])), letters.get(str(fields.get("batch")))
         ),
         transactions=_transactions(key, fields.get("transactions", {})),
-        lost=tuple(map(str, _array(fields.get("lost", [])))),
+        lost=tuple(_text(one, 400) for one in _array(fields.get("lost", []))),
         block=block,
         parts=tuple(parts),
         unknown={n: v for n, v in fields.items() if n not in STATE_FIELDS},
@@ -131,7 +131,7 @@ def _document(name: str, records: Mapping[bytes, bytes]) -> bytes | None:
 def _transactions(key: str, stems: object) -> tuple[ReadTransaction, ...]:
     found = []
     for stem, entries in _mapping(stems).items():
-        if not (stem.startswith(f"{key}~") and stem.endswith("~")):
+        if not (_text(stem, 400).startswith(f"{key}~") and stem.endswith("~")):
             raise InvalidRecordError(f"an id of another key: {stem}")
         for n, *rest in _array(entries):
             producer_id, epoch, version = map(_integer, rest)
@@ -145,7 +145,9 @@ def _payloads(values: Iterable[object], letters: object = None) -> tuple[ReadPay
     if len(numbers) != len(written):
         numbers = [None] * len(written)
     return tuple(
-        ReadPayload(_integer(rows), _integer(size), str(topic), None if n is None else _integer(n))
+        ReadPayload(
+            _integer(rows), _integer(size), _text(topic, 249), None if n is None else _integer(n)
+        )
         for (rows, size, topic), n in zip(written, numbers, strict=True)
     )
 
@@ -163,6 +165,12 @@ def _mapping(value: object) -> dict[str, object]:
 def _array(value: object) -> list[object]:
     if not isinstance(value, list):
         raise InvalidRecordError("no array")
+    return value
+
+
+def _text(value: object, longest: int = 200) -> str:
+    if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+        raise InvalidRecordError(f"no text: {value!r}")
     return value
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
+from spark_kafka_sink.base.errors import CommitLogError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_log.log_parts import cut, documents
@@ -117,6 +118,9 @@ def test_leftovers_are_ignored() -> None:
         (b'"generation":7', b'"generation":true'),
         (b'"format":1', b'"format":3'),
         (b'"p~run~g7.w~"', b'"q~run~g7.w~"'),
+        (b'"runId":"run"', b'"runId":"%s"' % (b"r" * 201)),
+        (b'"runId":"run"', b'"runId":"run\\n"'),
+        (b'"runId":"run"', b'"runId":1'),
     ],
 )
 def test_what_the_page_calls_invalid_is_refused(written: bytes, changed: bytes) -> None:
@@ -125,6 +129,8 @@ def test_what_the_page_calls_invalid_is_refused(written: bytes, changed: bytes) 
     records[b"p"] = records[b"p"].replace(written, changed)
     with pytest.raises(InvalidRecordError):
         read_state("p", records)
+    with pytest.raises(CommitLogError):
+        CommitState.decode("p", records[b"p"])
 
 
 def test_a_missing_piece_is_refused() -> None:
