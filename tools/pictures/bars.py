@@ -106,11 +106,14 @@ def _engines(*, by_partitions: bool) -> list[Ratio]:
 def page_lines() -> Iterator[str]:
     """docs/benchmarks.md: the pictures, and the figures behind them."""
     yield (
-        "The tables compare the rows per second of `kprod` with another producer on the same machine,"
-        " with the same topic and data. In each round, both producers run. The column *kprod / peer* has the median"
-        " of the rounds' ratios, with its 96 % interval. Client and broker shared two cores of one"
-        " machine (Python 3.11.7), so only the ratios are meaningful: your cluster will have other"
-        " rows per second. `make bench` measures on your machine."
+        "The tables compare `kprod` with another producer (the *peer*) on the same machine, with the"
+        " same topic and data. In each round, both producers run one after the other. The column *kprod /"
+        " peer* shows how many times as many rows per second `kprod` writes: above 1, `kprod` is faster."
+        " The column *client CPU, kprod / peer* compares the CPU time: below 1, `kprod` needs less. Each"
+        " ratio is the median over the rounds. The brackets have its 96 % interval: if the interval"
+        " includes 1, the measurement shows no difference. Client and broker shared two cores of one"
+        " machine (Python 3.11.7), so your cluster will have other rows per second. To measure on your"
+        " machine, run `make bench`."
     )
     yield from (
         "",
@@ -120,7 +123,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "The picture compares kprod with Spark's sink with default options. In the table, *tuned* means Spark's sink with a `batch.size` of 1 MiB and a `linger.ms` of 50. *tune=True* means that kprod was registered with `register(spark, tune=True)`. *Unix socket* means that Spark and its Python workers are connected by a Unix socket.",
+        "In the picture, Spark's sink has its default options. In the table, *defaults* means the same, and *tuned* means that Spark's sink has a `batch.size` of 1 MiB and a `linger.ms` of 50 ms. *tune=True* means that kprod was registered with `register(spark, tune=True)`. *Unix socket* means that Spark sends the rows to its Python workers over a Unix socket, and not over TCP.",
     )
     yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
     yield from (
@@ -131,7 +134,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        f"With kprod, sending single records (`KafkaProducer.send`) is much slower than sending columns. A single record of kprod costs {_send('confluent-kafka')} the CPU of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU of a record of kafka-python.",
+        f"In these measurements, kprod gets the rows as Arrow batches (`send_batch`). If you send single records with `KafkaProducer.send`, kprod is much slower: a record costs {_send('confluent-kafka')} the CPU time of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU time of a record of kafka-python.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
@@ -214,7 +217,7 @@ def _table(rows: list[Ratio]) -> Iterator[str]:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "The last column has the difference of the two times, with its range. For the large job, it has the ratio of the two rates. For the driver's commits, it has the range of the times of all rounds. *n* is the number of rounds."
+    yield "The last column compares the two columns before it. For the small job and the micro-batch, it has the additional time of exactly-once. For the job of 30 M rows, it has the ratio of jobs per second: below 1, exactly-once is slower. The commits of the driver exist only with exactly-once, so the last column has the shortest and the longest time. The brackets have the range over all rounds, and *n* is the number of rounds."
     yield ""
     yield "| what | exactly once | at least once | difference |"
     yield "|---|---|---|---|"
