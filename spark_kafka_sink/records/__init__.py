@@ -7,6 +7,7 @@ Owns: a record's bytes. Never: a clock, a thread, a socket.
 ``batch_cutter`` encode the records and divide them into batches (with ``varint``, ``gather``,
 ``encoded_slice``), and ``single_record`` encodes one record. ``formats`` and ``json`` build the key
 or value of a record from several columns. For a format with a schema, ``nodes`` describes how
-columns are encoded. ``record_batch`` is the format of a batch, and ``compression`` compresses it.
-``log_records`` reads the batches of a log. ``partitioning`` chooses partitions.
+columns are encoded. ``compression`` compresses the records of a batch, and ``record_batch`` writes
+the header of a batch. ``log_records`` reads the batches of a log. ``partitioning`` chooses
+partitions.
 """

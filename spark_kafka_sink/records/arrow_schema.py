@@ -1,8 +1,8 @@
 """Converts the Arrow record batches that a caller passes to ``send_batch`` to columns of records.
 
-Owns: which column of an Arrow schema is the key, the value and so on, by the rules of the Spark
-sink and with its messages (``datasource/write/schema.py``). This module belongs to step 3 of a
-record's way (DESIGN.md). Never: values of rows (``record_columns``).
+Owns: which column of an Arrow schema is the key, the value and so on. The rules and the error
+messages are those of the Spark sink (``datasource/write/schema.py``). This module belongs to step 3
+of a record's way (DESIGN.md). Never: values of rows (``record_columns``).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
 
 
 class ArrowBatchReader:
-    """Converts Arrow record batches to columns of records. Batches with the same schema share one
-    plan, which is made for the first of them.
+    """Converts Arrow record batches to columns of records. For batches with the same schema, the
+    roles of the columns are determined only once.
     """
 
     __slots__ = ("_last",)

@@ -70,13 +70,13 @@ def cut(
     """Cuts each group of rows into slices, so that each slice fits into one record batch.
 
     Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``. ``positions[g]`` is the position in
-    the open batch of its partition, and ``raw_limits`` the size of a new batch. ``content`` is the
-    size of each record without length, attributes and deltas, in bytes. If ``timestamps`` is None,
-    all rows have the timestamp ``now_ms``.
+    the open batch of its partition. ``raw_limits`` is the number of record bytes that fit into a
+    new batch. ``content`` is the size of each record without length, attributes and deltas, in
+    bytes. If ``timestamps`` is None, all rows have the timestamp ``now_ms``.
 
     For the length, the attributes and the deltas of a record, the largest possible size is assumed.
-    So a batch never exceeds its limit, with one exception: a first record that is larger than the
-    limit alone.
+    So a batch never exceeds its limit, with one exception: if a record is larger than the limit, it
+    is the only record of its batch.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
@@ -133,12 +133,11 @@ def _times(
 
 
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
-    """An upper bound of the size of each record in bytes. It holds wherever the record is in its
-    batch.
+    """An upper bound of the size of each record in bytes, for any place of the record in its batch.
 
-    ``content`` is the record's size without length, attributes and deltas. The size of the deltas
-    follows from the other arguments: the batch already has ``before`` records, gets at most
-    ``rows`` records and ``limit`` bytes more, and its largest timestamp delta is ``spread`` ms.
+    ``content`` is the record's size without length, attributes and deltas. The other arguments
+    limit the size of the deltas. The batch already has ``before`` records. At most ``rows`` records
+    and ``limit`` bytes are added to the batch. The largest timestamp delta is ``spread`` ms.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)

@@ -1,6 +1,7 @@
 """Joins small Arrow record batches into larger ones.
 
-Owns: :class:`BatchJoiner`. Never: the number of rows to aim at (the producer chooses it), columns.
+Owns: :class:`BatchJoiner`. Never: the number of rows that a joined batch should have, because the
+producer chooses it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ class BatchJoiner:
     more memory than their bytes in Arrow. ``now_ms`` is a monotonic clock.
 
     ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
-    manager for the time in which this object waits for the next batch. In that time, the producer
-    sends open record batches ``delay_ms`` later than linger.ms. Otherwise it could send a record
-    batch just before the joined rows arrive, which would fill it.
+    manager for the time in which this object waits for the next Arrow batch. In that time, the
+    producer sends open record batches ``delay_ms`` later than linger.ms. Without this delay, the
+    producer could send a record batch that is not full, just before the rows arrive that would fill
+    the batch.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -92,8 +94,8 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """True if rows of this schema may need more memory than their bytes in Arrow, because of
-        dictionaries.
+        """True if a column of this schema has dictionaries or run-end encoded values. When they are
+        decoded, rows of such a column may need more memory than their bytes in Arrow.
 
         The result is cached, because a schema may have hundreds of columns, and most batches have
         the same schema.
@@ -108,8 +110,8 @@ class BatchJoiner:
 
 
 def _type_may_expand(type_: pa.DataType) -> bool:
-    """True if decoded values of this type may have more bytes than ``nbytes`` shows: for
-    dictionaries and run-end encoded values.
+    """True if this type has dictionaries or run-end encoded values. Decoded values of such a type
+    may have more bytes than ``nbytes`` shows.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _type_may_expand(type_.storage_type)

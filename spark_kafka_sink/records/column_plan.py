@@ -43,8 +43,10 @@ class ComposedColumns:
     * ``is_struct``: true if the only column is a struct, and the key or value has its fields. If
       the struct is null, the key or value is null.
     * ``encoding``: how to encode the columns, for a format with a schema. If ``is_bare`` is true,
-      it is for the value of the only column. Otherwise it is for a struct with all columns.
-    * ``header``: name and value of a header that each record gets whose key or value is not null.
+      ``encoding`` is for the value of the only column. Otherwise it is for a struct with all
+      columns.
+    * ``header``: name and value of a header. If the key or value is not null, the record gets this
+      header.
     * ``nulls_are_null``: true if the key or value is null when all columns are null.
     * ``json``: the options for JSON.
     * ``by_topic``: pairs of a topic and its columns, if each topic has its own schema. ``encoding``
@@ -64,8 +66,8 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:
-    """A column whose values order the changes of a change feed. With ``path``, it is a field inside
-    of the column, such as ``("lsn",)`` in the column ``source``.
+    """A column whose values order the changes of a change feed. If ``path`` is not empty, a field
+    inside of the column orders them: ``("lsn",)`` is the field ``lsn`` of the column.
     """
 
     index: int
@@ -78,8 +80,8 @@ class Envelope:
 
     ``columns`` are the table's columns, which become the fields of ``before`` and ``after``.
     ``source`` and ``time`` are the indexes of the columns with the source and the time of the
-    change, or None if there are none. Without a column ``source`` the sink builds that field, and
-    writes ``name`` into it.
+    change, or None if there are none. If ``source`` is None, the sink makes the field ``source`` of
+    the envelope, and writes ``name`` into it.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -92,14 +94,14 @@ class Envelope:
 class ChangePlan:
     """The roles of a change feed's columns. Made once on the driver.
 
-    In a task, columns are appended to the columns of Spark's batch, in this order: the fields of
-    the row (``row_fields``), the five columns of the envelope, the marks (``records/changes/``).
+    In a task, the sink appends columns to the columns of Spark's batch, in this order: the fields
+    of the row (``row_fields``), the five columns of the envelope, the marks (``records/changes/``).
 
     * ``column``: the index of the column with the types of changes.
     * ``width``: the number of columns of Spark's batch.
     * ``order``: the columns that order the changes.
-    * ``images``: the indexes of the two struct columns with the row before and after a change. None
-      if the row's columns are in Spark's batch itself.
+    * ``images``: the indexes of two struct columns: the row from before a change, and the row from
+      after the change. None if the columns of Spark's batch are the table's columns.
     * ``row_fields``: the number of fields of these structs. 0 without ``images``.
     * ``envelope``: the columns of the envelope. None if the sink writes no envelopes.
     """

@@ -360,8 +360,9 @@ class CompressionRatioEstimator:
         """Changes the topic's estimate after a batch with the ratio ``observed``. Returns the new
         estimate.
 
-        If the ratio is higher, the estimate becomes that ratio, but rises by at least 0.05. If it
-        is lower, the estimate falls by at most 0.005.
+        If ``observed`` is higher than the estimate, the new estimate is ``observed``, but at least
+        0.05 above the old one. If ``observed`` is lower, the new estimate is ``observed``, but at
+        most 0.005 below the old one.
         """
         if codec.is_none:
             return 1.0

@@ -1,6 +1,6 @@
 """The values that ``records`` and the accumulator exchange: positions in open batches, and slices.
 
-A *slice* is a number of encoded records for one record batch.
+A *slice* consists of encoded records for one record batch.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class EncodedSlice(NamedTuple):
     * ``last``: whether the batch is full after these records.
     * ``first_row``: the index of the first row, if the rows of the chunk are ordered by partition.
       Used to encode the slice again.
-    * ``largest_record``: the size of the largest record in the chunk, in bytes, estimated as in
-      Java: as a batch with only that record. 0 if it is unknown.
+    * ``largest_record``: the estimated size in bytes of a batch that has only the chunk's largest
+      record. Java makes the same estimate. 0 if it is unknown.
     """
 
     tp: TopicPartition

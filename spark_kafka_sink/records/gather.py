@@ -243,8 +243,8 @@ _scratch = _Scratch()
 class ViewGather:
     """A :class:`Gather` that builds Arrow binary views: only the final cast copies bytes.
 
-    The memory for the views belongs to the thread. So a thread must finish one instance before it
-    creates the next.
+    The memory for the views belongs to the thread. So a thread must call :meth:`join` of one
+    instance before it creates the next.
     """
 
     def __init__(self, slots: int) -> None:

@@ -150,10 +150,10 @@ class Record:
 class Items:
     """Encodes a list or a map. ``item`` encodes an item of the list, or an entry of the map.
 
-    * ``is_block``: Avro's form. The number of items is written first, unless there are none, and a
-      zero byte last.
-    * ``packed``: Protobuf's packed form, if not empty. These bytes (the tag) and the size of all
-      items in bytes are written first, unless there are no items.
+    * ``is_block``: Avro's form. It has the number of items, the items, and a zero byte. An empty
+      list is only the zero byte.
+    * ``packed``: Protobuf's packed form, if not empty. It has these bytes (the tag), the size of
+      all items in bytes, and the items. An empty list is not written.
     """
 
     item: Value
@@ -172,8 +172,8 @@ class JsonText:
 
     A path is a tuple of indexes of fields; :data:`ITEMS` stands for the items of a list or the
     values of a map. ``kept`` are the paths of fields whose nulls are written as ``null``. All other
-    null fields are left out. ``required`` are the values that must not be null: their path, their
-    name and the end of the error message. A row with such a null is refused.
+    null fields are left out. ``required`` are the values that must not be null. Each has its path,
+    its name, and the end of the error message. A row with a null in such a value is refused.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -198,11 +198,12 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that may be null: first the bytes ``branch``, then the value with ``node``.
+    """Encodes a value that may be null. For a value that is not null, the bytes ``branch`` are
+    written first, then the value with ``node``. For a null, the bytes in the field ``null`` are
+    written. If this field is None, a row with a null is refused.
 
-    ``branch`` selects the branch of an Avro union, or is the tag of a Protobuf field. A null is
-    written as the bytes ``null``. If ``null`` is None, a row with a null is refused. A value in
-    ``zeros`` is not written at all: it is the default of a Protobuf field without presence.
+    ``branch`` selects the branch of an Avro union, or is the tag of a Protobuf field. A value in
+    ``zeros`` is the default of a Protobuf field without presence, and is not written at all.
     """
 
     node: Node

@@ -76,10 +76,10 @@ def _crc32c(*buffers: Buffer) -> int:
 class BatchHeader:
     """The parsed header of a batch, after its length, magic and checksum were checked.
 
-    ``checksum`` is the CRC-32C (unsigned) of all bytes after it. It usually has the same value as
-    when the producer sent the batch, because brokers keep these bytes. They change a batch in three
-    cases: the topic has another ``compression.type`` than the batch, the topic has LogAppendTime,
-    or the topic is compacted.
+    ``checksum`` is the CRC-32C (unsigned) of all bytes after it. It is usually still the producer's
+    checksum, because brokers keep these bytes. Brokers change a batch in three cases: the topic has
+    another ``compression.type`` than the batch, the topic has LogAppendTime, or the topic is
+    compacted.
     """
 
     base_offset: int

@@ -184,7 +184,7 @@ class RecordColumns:
 
     def chunks(self, size: ChunkSize) -> Iterator[RecordColumns]:
         """Yields parts of consecutive rows, each within the limits of ``size``. A row that is
-        larger than the limits is a part alone.
+        larger than the limits is the only row of its part.
         """
         if 0 < self.rows <= size.max_rows and self.span_bytes() <= size.max_bytes:
             yield self  # as most are, after small batches were joined
@@ -214,15 +214,15 @@ def from_record_batch(
 ) -> RecordColumns:
     """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
-    ``plan`` must not name several columns for a key or value:
-    ``records/formats/composed_columns.py`` has built these before. A row with a null timestamp gets
-    ``now_ms`` (wall clock).
+    If options name several columns for the key or value, ``records/formats/composed_columns.py``
+    must have built the key or value before. A row with a null timestamp gets ``now_ms`` (wall
+    clock).
 
     A row can't be sent if its topic is null or invalid, if its partition or timestamp is negative,
     or if a header or a header's key is null. Such rows are added to ``bad``. If ``bad`` is None,
     the first of them raises DataError, with the column and the row. The result still has these
-    rows, for their dead letters: with key, value, topic, partition and the valid headers. An
-    invalid timestamp is a negative number.
+    rows, for their dead letters: with key, value, topic, partition and the valid headers. In the
+    result, an invalid timestamp is a negative number.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)

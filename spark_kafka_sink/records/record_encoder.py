@@ -8,9 +8,9 @@ records in format v2 (Java's ``DefaultRecord``). Never: the division into batche
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-Between the two calls and the append of a slice, another thread may close the open batch that the
-slice was encoded for. The accumulator then refuses the slice, and :func:`encode_slices_again`
-encodes its rows for another batch.
+A slice is encoded for the batch that was open when ``positions`` was called. Another thread may
+close this batch before the slice is appended. The accumulator then refuses the slice, and
+:func:`encode_slices_again` encodes its rows for another batch.
 
 A chunk is encoded in these steps: the lengths in the columns determine the sizes of the records,
 the sizes determine the slices, and the slices determine the offset and timestamp deltas. A record
@@ -222,12 +222,12 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encodes the rows of slices again that the accumulator has refused, because the batch that
-    they continue was closed.
+    """Encodes the rows of some slices again. The accumulator has refused these slices, because
+    their open batches were closed before the slices were appended.
 
-    ``positions`` are the current positions. ``refused`` has at most one slice for each partition,
-    but may have thousands of slices, so all are encoded in one pass. The result may have several
-    slices for a partition, if its rows no longer fit into one batch.
+    ``refused`` are these slices, at most one for each partition. There may be thousands of them, so
+    all are encoded in one pass. ``positions`` are the current positions. The result may have
+    several slices for a partition, if its rows no longer fit into one batch.
     """
     if groups.order is None:
         (only,) = refused

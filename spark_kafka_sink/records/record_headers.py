@@ -1,8 +1,8 @@
 """Encodes a column of headers: the headers of each row become the headers section of a record.
 
-Owns: this section, which is made for all rows in one pass, from Arrow's list<struct> or map. It has
-the number of headers, then for each header the key's length, the key, the value's length (-1 for
-null) and the value. Never: the rest of the record (``record_encoder``).
+Owns: the headers section. It has the number of headers, then for each header the key's length, the
+key, the value's length (-1 for null) and the value. The sections of all rows are made in one pass,
+from Arrow's list<struct> or map. Never: the rest of the record (``record_encoder``).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def encode_headers(
 def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
-    """Adds rows to ``bad`` that have a null header, or a header with a null key. Returns the mask
-    of these headers in ``column.values``, or None if there are none.
+    """Finds the rows that have a null header, or a header with a null key, and adds these rows to
+    ``bad``. Returns the mask of these headers in ``column.values``, or None if there are none.
 
     ``element`` is ``column.values`` as a struct array. It is None for a map, whose entries can't be
     null.

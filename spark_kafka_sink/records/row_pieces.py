@@ -164,9 +164,10 @@ class RowPieces:
             self.refusals.append(Refusal(rows, column, reason))
 
     def refuse_of(self, inner: Sequence[Refusal], row_of: npt.NDArray[np.integer]) -> None:
-        """Notes that rows can't be encoded because of nested values, such as items of a list.
-        ``inner`` are the refusals of the nested values, and ``row_of`` has the row of each nested
-        value.
+        """Notes that rows can't be encoded because of their nested values, such as items of a list.
+
+        ``inner`` are the refusals of the nested values. Nested value i belongs to row
+        ``row_of[i]``.
         """
         for one in inner:
             rows = np.zeros(self.rows, np.bool_)

@@ -4,9 +4,9 @@ Owns: the bytes of one record, Java's upper bound of their size, and a complete 
 records. Never: columns (``record_encoder`` writes the same bytes for thousands of rows together), a
 batch to which records are appended later.
 
-:func:`record_bytes` is called under the accumulator's lock, because only there the record's place
-in its batch is known. Encoding the headers takes the most time, so that is done before, without the
-lock (:func:`headers_section`).
+:func:`record_bytes` is called under the accumulator's lock, because the record's place in its batch
+is known only then. Encoding the headers takes the most time. So :func:`headers_section` is called
+before the lock is taken.
 """
 
 from __future__ import annotations

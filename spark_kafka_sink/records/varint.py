@@ -74,8 +74,9 @@ def read_unsigned_varint(
 ) -> tuple[int, int]:
     """Decodes the varint at ``position``. Returns its value, and the position after it.
 
-    Raises RemoteProtocolError if the data ends inside of the varint, or if the varint is longer
-    than ``max_bytes`` or has more than 32 (or 64) bits.
+    Raises RemoteProtocolError if the data ends inside of the varint, if the varint is longer than
+    ``max_bytes``, or if its value has more than 32 bits. With ``max_bytes`` 10 the value may have
+    64 bits.
     """
     value = 0
     for i in range(max_bytes):
@@ -157,7 +158,7 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
     """The size of each value as an unsigned varint, in bytes. ``largest`` is an upper bound of the
     values.
 
-    The first byte has 7 bits of the value, and each further byte has ``more`` bits.
+    The first byte has 7 bits of the value. ``more`` is the number of its bits in each further byte.
     """
     size = np.ones(len(values), np.int64)
     bits = 7

@@ -87,8 +87,8 @@ TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason, with a sentence for the error message. Several rows may share it, because the
-    sentence does not contain their values.
+    """A reason, with a sentence for the error message. Several rows may have the same finding,
+    because the sentence contains no values of rows.
     """
 
     reason: Reason
@@ -124,8 +124,8 @@ class BadRows:
         keeps it.
 
         ``text`` is the sentence for all these rows. ``column`` is the column's name for the
-        message. It is empty if ``text`` already has the name. Raises DataError for the first of the
-        rows if this object collects none.
+        message. It is empty if ``text`` already has the name. If BadRows was created with ``rows``
+        None, raises DataError for the first row in the mask instead.
         """
         if not rows.any():
             return

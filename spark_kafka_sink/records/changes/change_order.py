@@ -1,4 +1,5 @@
-"""Finds changes in an Arrow batch that come after a later change of the same key.
+"""Finds the changes in an Arrow batch that are in the wrong order: the feed has a later change of
+the same key in an earlier row.
 
 Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
 
@@ -41,13 +42,14 @@ def older_changes(
     *,
     by_kind: bool = True,
 ) -> Mask:
-    """Finds the changes that come after a later change of the same key. Returns a mask of them.
+    """Finds the changes that are in the wrong order. Returns a mask of them.
 
-    ``order`` are the columns that order changes. ``keys_of`` returns a number for each row, which
-    is equal for equal keys, and the mask of the rows that have a key. Rows in ``dropped`` become no
-    record, and are ignored, like rows that can't be sent (``marks``). If two changes of a key have
-    the same position and ``by_kind`` is true, a delete counts as earlier than an insert or update.
-    ``by_kind`` is false for Debezium's events.
+    A change is in the mask if an earlier row of the batch has a change of the same key with a
+    higher position. ``order`` are the columns with the position. ``keys_of`` returns a number for
+    each row, which is equal for equal keys, and the mask of the rows that have a key. Rows in
+    ``dropped`` become no record, and are ignored, like rows that can't be sent (``marks``). If two
+    changes of a key have the same position and ``by_kind`` is true, a delete counts as earlier than
+    an insert or update. ``by_kind`` is false for Debezium's events.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -104,7 +106,7 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def dense(numbers: Int64s) -> Int64s:
-    """Replaces the numbers by 0, 1, 2 and so on, in the same order: ``[7, 40, 7]`` becomes ``[0, 1,
+    """Replaces each number by its rank among the different numbers: ``[7, 40, 7]`` becomes ``[0, 1,
     0]``.
     """
     places: Int64s = np.unique(numbers, return_inverse=True)[1].astype(np.int64)

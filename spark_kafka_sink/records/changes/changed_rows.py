@@ -1,17 +1,16 @@
 """Converts the changes of a change feed to rows of the table. This happens before step 3 of a
 record's way (DESIGN.md).
 
-Owns: :class:`ChangedRows`. It drops the row before an update, and makes a tombstone for a delete.
-If an update changes the key, it also makes a tombstone for the old key. It adds a column with a
-*mark* for each row: the row is a record, it is a tombstone, or the reason why it can't be sent.
-Never: the choice of columns (``column_plan``), keys and values (``record_columns``,
-``composed_columns``), the order of changes in several tasks or Arrow batches
-(``datasource/jobs/upserts.py``).
+Owns: :class:`ChangedRows`. It makes a tombstone for a delete. If an update changes the key, it also
+makes a tombstone for the old key. It adds a column with a *mark* for each row: a record, a
+tombstone, or the reason why the row can't be sent. Never: the choice of columns (``column_plan``),
+keys and values (``record_columns``, ``composed_columns``), the order of changes in several tasks or
+Arrow batches (``datasource/jobs/upserts.py``).
 
-Delta Lake and Flink describe an update by two rows: the row before the update, and directly after
-it the row after the update. If an Arrow batch ends between the two, the first row is kept for the
-next batch. If a task ends between the two, the second row is missing, and the first row gets a mark
-as a row that can't be sent.
+Delta Lake and Flink describe an update by two rows. The first row is the *preimage*: the old
+values, from before the update. The second row has the new values. Only the second row becomes a
+record. If an Arrow batch ends with a preimage, the preimage is kept for the next batch. If the task
+ends before the second row, the preimage gets a mark as a row that can't be sent.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class ChangedRows:
         """Converts the changes in ``batch`` to rows of the table. Also returns, for each row, the
         index of its change in ``batch``.
 
-        The index is -1 for the change that was kept from the previous batch. Instead of the
-        indexes, the result has None if each change became exactly one row.
+        The index is -1 for the preimage that the previous call has kept. If each change became
+        exactly one row, the second result is None.
         """
         waited = self._open is not None
         if self._open is not None:
@@ -87,8 +86,8 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """Called at the end of the task. If the row before an update is still waiting for the row
-        after the update, returns it, marked as a row that can't be sent. Otherwise returns None.
+        """Called at the end of the task. If the last row of the task was the preimage of an update,
+        returns this row, with a mark that it can't be sent. Otherwise returns None.
         """
         batch, self._open = self._open, None
         if batch is None:
@@ -139,9 +138,9 @@ class ChangedRows:
     def _older(
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
-        """The mask of the changes that come after a later change of the same key, and would replace
-        it in a compacted topic. An update that changes the key (``moved``) counts as a change of
-        both keys.
+        """The mask of the changes that would replace a later change of the same key in a compacted
+        topic, because the later change is in an earlier row. An update that changes the key
+        (``moved``) counts as a change of both keys.
         """
         by_kind = self._changes.images is None
         if moved.any():
@@ -188,8 +187,8 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The index of the column that is used as the record's value. If an insert or update has a
-        null in it, its record would be a tombstone.
+        """The index of the column that is used as the record's value. An insert or update with a
+        null in this column can't be sent, because its record would be a tombstone.
 
         None if the value is built from columns as JSON or with a schema. Such a value is never
         null.
@@ -200,11 +199,12 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Finds the two rows of each update. Returns two masks: the rows before an update, which
-        become no record, and the updates that change the key and have both rows in one change
-        (Debezium).
+        """Finds the two rows of each update. Returns two masks. The first has the preimages, which
+        become no record. The second has the updates of Debezium that change the key.
 
-        Changes ``marks`` of rows whose second row is missing.
+        If an update of two rows changes the key, its preimage is not in the mask, and becomes the
+        tombstone of the old key. The kind of the second row in ``kinds`` becomes insert. If the
+        second row is missing, the preimage gets a mark in ``marks``.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:
@@ -308,8 +308,8 @@ class ChangedRows:
         return numbers, has_key
 
     def _key_columns(self, batch: pa.RecordBatch, kinds: Int8s) -> list[pa.Array]:
-        """The columns of the key. In Debezium's events, the key of a delete comes from the row
-        before the change, and every other key from the row after the change.
+        """The columns of the key. In Debezium's events, the key of a delete comes from the struct
+        column ``before``, and every other key from ``after``.
         """
         changes, key = self._changes, self.plan.key
         indices = [self.plan.key_column] if key is None else [one.index for one in key.columns]

@@ -25,15 +25,15 @@ from spark_kafka_sink.records.varint import Int64s
 class TableRows:
     """Rows of the table that were made from the changes of a change feed.
 
-    ``batch`` has these rows, and ``whole`` the changes. ``kinds`` and ``marks`` have the kind and
-    the mark of each row (``marks.py``). One change can become several rows, for example a tombstone
-    of the old key and the new row.
+    ``batch`` has these rows, and ``whole`` has the changes. ``kinds`` and ``marks`` have the kind
+    and the mark of each row (``marks.py``). One change can become several rows, for example a
+    tombstone of the old key and the new row.
 
     * ``is_moved``: whether the row comes from an update that changes the key.
     * ``old``: whether the row is for the old key of such an update.
     * ``copies``: 0 for the first row that a change became, 1 for the second, and so on.
-    * ``was``: the index in ``whole`` of the row before the update, or -1 if there is none. None if
-      the feed never has such rows.
+    * ``was``: the index in ``whole`` of the preimage of the row's update, or -1 if there is none.
+      ``was`` is None if the feed never has preimages.
     """
 
     batch: pa.RecordBatch
@@ -56,7 +56,7 @@ def fields_of(images: pa.StructArray) -> list[pa.Array]:
 
 
 def valid(column: pa.Array) -> Mask:
-    """True for each row with a value that is not null."""
+    """The mask of the rows whose value is not null."""
     found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
@@ -64,8 +64,8 @@ def valid(column: pa.Array) -> Mask:
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
     """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``.
 
-    ``before`` has the old row for a delete. For an update it has the row before the update if the
-    feed contains it, and is null otherwise.
+    For a delete, the column ``before`` has the deleted row. For an update, it has the values from
+    before the update if the feed contains them. Otherwise it is null.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None

@@ -1,7 +1,8 @@
 """The kinds of changes, and the marks for changes that can't be sent.
 
-A *kind* is a number for insert, update, delete or the row before an update. A *mark* is a number
-for the result: a record, a tombstone, or the reason why the change can't be sent.
+A *kind* is a number for insert, update, delete, or preimage (a row with the old values of an
+update). A *mark* is a number for the result: a record, a tombstone, or the reason why the change
+can't be sent.
 
 Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: which rows get a mark
 (``changed_rows``), the handling of these rows (``bad_rows``).
@@ -101,8 +102,8 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Adds the changes whose mark is a reason to ``bad``. If ``bad`` collects no rows, raises
-    DataError for the first of them.
+    """Finds the changes that can't be sent by their marks, and adds them to ``bad``. If ``bad``
+    collects no rows, raises DataError for the first of them.
     """
     changes = plan.changes
     if changes is None:

@@ -335,8 +335,8 @@ def _match(kind: _Type, column: ColumnType, path: str) -> Value:
 def _decimals(
     branches: Sequence[tuple[bytes, _Type]], column: ColumnType, path: str
 ) -> tuple[tuple[bytes, nodes.Decimal], ...]:
-    """The decimal types in a union, for a union with at least two of them. Each has the bytes that
-    select its branch. Empty for any other union.
+    """The decimal types of a union, each with the bytes that select its branch. Empty if the union
+    has fewer than two of them.
 
     Each value is encoded with the first of these types that can hold it. A type with the column's
     own precision and scale comes first.

@@ -1,9 +1,9 @@
 """Builds the key, the value and the headers of each row from the columns that options name.
 
-Owns: :func:`with_composed`, which adds one column for each of them to a batch, and
-:func:`parts_of`, which limits the memory for that. It happens before step 3 of a record's way
-(DESIGN.md). Never: the text of values (``json_text``), the bytes of a format (its encoder), the
-bytes of headers (``record_headers``), the handling of refused rows.
+Owns: :func:`with_composed`, which adds one column to a batch for the key, the value and the headers
+each, and :func:`parts_of`, which limits the memory for these columns. This happens before step 3 of
+a record's way (DESIGN.md). Never: the text of values (``json_text``), the bytes of a format (its
+encoder), the bytes of headers (``record_headers``), the handling of rows that can't be encoded.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def with_composed(
     Returns the new batch, and a plan that uses the new columns.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, the first of them raises
-    DataError. In such a row, the new column has JSON of the columns, for the dead letter. If each
-    topic has its own schema, that is also so for a row with a null topic.
+    DataError. For the dead letter of such a row, the new column has the row's columns as JSON. If
+    each topic has its own schema, the new column also has JSON for a row with a null topic.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -106,9 +106,8 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Sets the values of the tombstones ``gone`` to null. If encoding has refused one of these
-    rows, that does not count: a deleted row may have values for its key only, which need not fit
-    the schema.
+    """Sets the values of the tombstones ``gone`` to null, and removes their refusals. A deleted row
+    may have values for its key only. So it need not fit the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -136,8 +135,8 @@ def _payloads_by_topic(
     """Builds the keys or values if each topic has its own schema. Also returns the name and the
     values of the header.
 
-    A row whose topic has no schema is refused. A row with a null topic gets null: a later check
-    refuses it.
+    A row whose topic has no schema can't be encoded. A row with a null topic gets a null key or
+    value. A later check finds this row.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
@@ -261,7 +260,7 @@ def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
     """Replaces the keys or values of the rows in the mask ``rows`` by JSON of their columns. If a
-    column's type can't be encoded as JSON, they become empty.
+    column's type can't be encoded as JSON, these keys or values become empty.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:

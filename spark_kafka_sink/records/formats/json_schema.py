@@ -127,9 +127,9 @@ class _Check:
             self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
 
     def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
-        """Finds the values in ``column`` whose nulls are not left out: they are refused, or written
-        as ``null``. Yields the path, the name for messages, and the reason of the refusal for each.
-        The reason is empty if ``null`` is written.
+        """Finds the values in ``column`` whose nulls are not left out. Such a null is written as
+        ``null``, or its row can't be sent. Yields for each value its path, its name for messages,
+        and the reason why its row can't be sent. The reason is empty if ``null`` is written.
 
         ``declared`` is the schema of the column, and ``at`` its place. Raises SchemaError if the
         column does not fit the schema.

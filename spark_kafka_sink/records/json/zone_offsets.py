@@ -1,12 +1,13 @@
 """The offsets of a time zone from UTC, for many instants in one pass.
 
-Owns: :class:`Offsets` and :func:`offsets_at`. Never: the name of a zone (``base/time_zones.py``),
-text.
+Owns: :class:`Offsets` and :func:`offsets_at`. Never: the time zone of a name
+(``base/time_zones.py``), the text of an offset (``json_times``).
 
-Arrow's own conversion is wrong after the last transition that the file of the time zone database
-lists (in 2037, or years ago in newer files). Python's zoneinfo also uses the rule for the time
-after it (RFC 8536, section 3.3). So this module reads the offsets of each year in a column from
-zoneinfo, once per process. Then it finds the offset of each row in a sorted table.
+The file of the time zone database lists transitions up to 2037, or up to an earlier year in newer
+files. For later instants, the file has a rule (RFC 8536, section 3.3). Arrow's own conversion
+ignores the rule, so it is wrong after the last transition. Python's zoneinfo uses the rule. So this
+module reads the offsets of each year in a column from zoneinfo, once per process. Then it finds the
+offset of each row in a sorted table.
 """
 
 from __future__ import annotations
@@ -88,8 +89,8 @@ def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
 
 
 def _year(millis: int) -> int:
-    """The year of an instant (in ms since 1970), or the first year with a table if the instant is
-    earlier.
+    """The year of the instant ``millis`` (in ms since 1970). For instants before the first year
+    that has a table, returns this first year.
     """
     year = int(np.datetime64(millis, "ms").astype("M8[Y]").astype(np.int64)) + 1970
     return max(year, _FIRST_YEAR)
@@ -113,8 +114,8 @@ def _table(zone: dt.tzinfo, year: int) -> tuple[Int64s, Int64s]:
 
 
 def _transition(zone: dt.tzinfo, before: int, after: int) -> int:
-    """Finds the second at which the zone's offset changes, between ``before`` and ``after``. The
-    offset must change exactly once between these.
+    """Finds the second at which the zone's offset changes, between the seconds ``before`` and
+    ``after``. The offset must change exactly once between them.
     """
     offset = _offset(zone, before)
     while after - before > 1:

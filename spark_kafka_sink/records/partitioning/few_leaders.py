@@ -7,8 +7,8 @@ leaders (``producer/accumulator/partition_load.py``).
 A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
 leaders, these are 400,000 connections, although a task needs only one.
 
-The leaders of all tasks together must be spread evenly. A task does not have the number of tasks,
-only its own number t. So a task with k leaders uses the points t*k, ..., t*k + k - 1 of the
+The leaders of all tasks together must be spread evenly. But a task knows only its own number t, and
+not the number of tasks. So a task with k leaders uses the points t*k, ..., t*k + k - 1 of the
 golden-ratio sequence. These points lie between 0 and 1, and the first n of them are spread evenly,
 for every n (Knuth, The Art of Computer Programming, volume 3, 6.4). All partitions are ordered by
 their leaders, and a point selects the partition at that fraction of the list, and so its leader. A
@@ -69,13 +69,12 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """The partitions of a topic that this task may write to: those of its leaders, among
-        ``available``.
+        """The partitions among ``available`` that are led by this task's leaders.
 
-        Leaders in ``slow`` are not used, and leaders for which ``is_near`` returns False, unless
-        there are no other leaders. If the topic has no more leaders than the task may use, all
-        partitions are returned. The second item of the result are weights for the partitions, or
-        None for equal weights.
+        A leader is not used if it is in ``slow``, or if ``is_near`` returns False for it. If no
+        other leader is left, such leaders are used as well. If the topic has no more leaders than
+        the task may use, all partitions of these leaders are returned. The second item of the
+        result are weights for the partitions, or None for equal weights.
         """
         found = self._found.get(infos.topic)
         if (

@@ -1,4 +1,5 @@
-"""How partitioners choose a partition by the key: for a key, for an empty key and for a null key.
+"""The rule by which each partitioner treats a record with a key, with an empty key, or with a null
+key.
 
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
 (:data:`KEY_RULES`). This module belongs to step 5 of a record's way (DESIGN.md). The same rules are

@@ -38,8 +38,8 @@ def murmur3_of(key: bytes) -> int:
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """Iceberg's hash of every key that is an integer. The key's bytes are the integer with 4 or 8
-    bytes, big-endian. A key of another length gets the hash of the number 0.
+    """Iceberg's hash of every key, if the keys are integers. The key's bytes are the integer with 4
+    or 8 bytes, big-endian. A key of another length gets the hash of the number 0.
 
     As in Iceberg, the hash of an int is the hash of the equal long: of its 8 bytes, little-endian.
     """

@@ -6,9 +6,9 @@ Never: metadata (passed in as a :class:`TopicView`), accumulator state (read thr
 If a row names its partition, that partition is used. Otherwise, if it has a key, the partition is
 the hash of the key modulo the number of *all* partitions (``key_rules`` defines the hash).
 Otherwise the row is *sticky* (KIP-794): rows without a key are written to one partition until it
-has received the bytes of a batch, then to another partition. Java checks that before each row. Here
-the sizes of many rows are added up, so that one check decides about a run of rows for one
-partition.
+has received the bytes of a batch, then to another partition. Java compares the bytes before each
+row. Here the sizes of many rows are added up, so that one comparison decides about a run of rows
+for one partition.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class _Sticky:
 
 class BuiltInPartitioner:
     """Java's default partitioner (``BuiltInPartitioner``, KIP-794): rows with a key are distributed
-    by the key's murmur2 hash, and rows without a key are sticky. ``rule`` can replace this by the
-    key rule of another partitioner.
+    by the key's murmur2 hash, and rows without a key are sticky. With ``rule``, rows are
+    distributed by the key rule of another partitioner.
     """
 
     def __init__(
@@ -222,11 +222,10 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     """The number of bytes that a sticky partition still gets before another partition is chosen
     (KIP-794, ``updatePartitionInfo``).
 
-    ``produced`` are the bytes that it has received, ``room`` the bytes that still fit into its open
-    batch, and ``limit`` the bytes of a full batch (batch.size). Java chooses another partition if
-    ``produced`` has reached ``limit`` and no open batch has room, and always if ``produced`` has
-    reached twice the ``limit``. From these numbers the row is computed after which Java would do
-    so.
+    ``produced`` are the bytes that the partition has received. ``room`` are the bytes that still
+    fit into its open batch. ``limit`` are the bytes of a full batch (batch.size). Java chooses
+    another partition if ``produced`` has reached ``limit`` and no open batch has room. Java always
+    chooses another partition if ``produced`` has reached twice the ``limit``.
     """
     if room is None:
         if produced >= limit:
@@ -293,8 +292,8 @@ class RoundRobinPartitioner:
 def chosen_by_place(
     name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
 ) -> Bools:
-    """The mask of the rows for which the partitioner ``name`` uses neither key nor column: their
-    partition depends on the rows before them, or on chance.
+    """The mask of the rows for which the partitioner ``name`` uses neither a key nor the column
+    ``partition``. The partition of such a row depends on the rows before it, or on chance.
     """
     rule, keys = key_rule(name, ignore_keys=ignore_keys), columns.key
     mask: Bools | None = None

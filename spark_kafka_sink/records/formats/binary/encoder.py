@@ -5,7 +5,7 @@ a loop over rows, except for rows that are not UTF-8.
 
 The bytes of all rows are built piece by piece (``RowPieces``). The fields of a nested record that
 is never null are pieces of the row itself. Lists, and nested records with nulls, are first encoded
-alone. Their bytes then become one piece of the row.
+into a separate ``RowPieces``. Their bytes then become one piece of the row.
 """
 
 from __future__ import annotations
@@ -237,8 +237,8 @@ def _decimals(
 
 
 def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
-    """Converts decimals to the schema's scale. Rows that the schema's type can't hold are
-    refused.
+    """Converts decimals to the schema's scale. If a decimal does not fit into the schema's type,
+    notes in ``out`` that its row can't be encoded.
     """
     large, scaled, lost = _rescaling(node, column)
     out.refuse(large, path, f"has more digits than decimal({node.precision},{node.scale})")
@@ -360,10 +360,13 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """Joins the pieces of each row of ``inner``, and appends them to ``out`` as one piece. If
-    ``valid`` is a mask, row i of ``inner`` belongs to the i-th row in the mask.
+    """Joins the pieces of each row of ``inner``, and appends the result to a row of ``out`` as one
+    piece.
 
-    With ``length``, the size of the piece in bytes is written first.
+    If ``valid`` is None, row i of ``inner`` is appended to row i of ``out``. Otherwise the rows of
+    ``inner`` are appended to the rows in the mask, in order: with ``valid`` ``[False, True,
+    True]``, row 0 of ``inner`` is appended to row 1 of ``out``, and row 1 to row 2. With
+    ``length``, the size of the piece in bytes is written first.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -393,17 +396,19 @@ def _message(
 
 
 def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
-    """The rows of ``column`` that are not null, and an empty ``RowPieces`` for their bytes.
+    """The rows of ``column`` in the mask ``valid``, and an empty ``RowPieces`` for their bytes. If
+    ``valid`` is None, all rows.
 
-    Null rows are left out, because in Arrow a null row may have any values in its children.
+    Null rows must not be in the mask, because in Arrow a null row may have any values in its
+    children.
     """
     there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
     return there, RowPieces(len(there))
 
 
 def _add_nested(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool) -> None:
-    """Appends the rows of ``inner`` to the ``valid`` rows of ``out``. Rows that ``inner`` refuses
-    are refused in ``out``.
+    """Appends each row of ``inner`` to its row of ``out``, as :func:`_add_joined` does. If a row of
+    ``inner`` can't be encoded, notes the same for its row of ``out``.
     """
     out.refuse_of(inner.refusals, np.arange(out.rows) if valid is None else valid.nonzero()[0])
     _add_joined(inner, out, valid, length=length)

@@ -45,13 +45,14 @@ def matched_fields(
     owner: str,
     written: Callable[[F, ColumnType | None, str], Value | bytes],
 ) -> tuple[Field, ...]:
-    """Finds the column for each field of a record. Returns the encoded fields, in the order of
-    ``fields``.
+    """Finds the column for each field of a record. Returns the encodings of the fields, in the
+    order of ``fields``.
 
     ``fields`` are pairs: the names of a field (its name and aliases), and the field itself.
-    ``written`` is called with a field and its column, or None if it has no column. It returns the
-    field's encoding. If that is empty bytes, the field is left out. ``owner`` is the name of the
-    record for messages. Raises SchemaError if a column has no field, or if it fits two fields.
+    ``written`` is called with a field, its column and its path. The column is None if the field has
+    none. ``written`` returns the field's encoding. If the encoding is empty bytes, the field is
+    left out. ``owner`` is the name of the record for messages. Raises SchemaError if a column has
+    no field, or if a column fits two fields.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
