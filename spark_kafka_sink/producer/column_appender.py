@@ -2,13 +2,14 @@
 
 Owns: the size of a chunk, the steps for each chunk, and the writer's wait for input. The steps are:
 wait for metadata, choose partitions, group the rows by partition, allocate memory, read the
-positions in the open batches, encode, append, and encode refused slices again (DESIGN.md, steps 4
-to 7). A *slice* is the encoded rows of one partition for one batch. Runs on the thread that writes,
-one thread at a time. Never: bytes, queues, the effect of an error on the producer.
+positions in the open batches, encode, append, and encode the rows of slices again that were not
+appended (DESIGN.md, steps 4 to 7). A *slice* is the encoded rows of one partition for one batch.
+Only one thread at a time may write columns. Never: encoding, queueing a batch, failing the producer
+after an error.
 
 Memory for the whole chunk is allocated *before* the positions in the open batches are read. The
-reason: allocating may wait long, and meanwhile the sender closes open batches to free memory. Rows
-that were encoded for positions in these batches would then be refused, and encoded again.
+reason: an allocation may wait for memory, and meanwhile the sender closes open batches to free
+memory. Rows that were encoded for positions in these batches would have to be encoded again.
 """
 
 from __future__ import annotations
@@ -168,11 +169,12 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes the slices ``refused`` again, for the current positions in the open batches.
+        """Encodes the rows of the slices ``refused`` again, which could not be appended because the
+        open batches had changed.
 
-        Only the first slice of each partition is encoded again, because it may continue an open
-        batch. Each later slice of the partition begins a new batch (generation 0). Its bytes do not
-        depend on a position, so they are used again.
+        Only the first slice of each partition is encoded again, for the current position in the
+        open batch. Each later slice of the partition begins a new batch. So the bytes of a later
+        slice do not depend on the open batch, and are used again.
         """
         if not refused:
             return EncodedSlices.of(())
@@ -231,8 +233,8 @@ class ColumnAppender:
 
 
 class WaitingForInput:
-    """A context manager around the writer's wait for its next rows. The time of linger.ms counts
-    only within this context.
+    """A context manager around the writer's wait for its next rows. For batches with only rows of
+    columns, linger.ms is counted only during this wait.
 
     Example: ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
     """

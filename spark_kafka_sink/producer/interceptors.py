@@ -4,9 +4,9 @@
 Owns: the interface of an interceptor, the import of the classes in ``interceptor.classes``, and the
 calls of ``configure`` and ``close`` for interceptors, serializers and partitioners (Java's
 ``Configurable`` and ``Closeable``). If an interceptor raises an exception, it is logged, and the
-next interceptor gets the record that the failed interceptor got. Never: the content of a record in
-a log line; any cost without interceptors; the values of secret options, which ``configure`` does
-not receive.
+next interceptor gets the record that the failed interceptor got. Never: logging the content of a
+record, passing a secret option to ``configure``. A producer without interceptors does none of this
+work.
 
 Interceptors run before metadata, serializers and partitioner, and again after the record was
 acknowledged or has failed.
@@ -123,9 +123,9 @@ class Interceptors:
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """Checks that each path of ``paths`` can be imported, and that it has a method of an
-        interceptor. Creates no interceptor. The driver calls this before the tasks start. Raises
-        ConfigError otherwise.
+        """Raises ConfigError unless each path of ``paths`` is a class that can be imported and that
+        has a method of an interceptor. Creates no interceptor. The driver calls this method before
+        the tasks start.
         """
         for path in paths:
             found = import_paths.find(path, OPTION)

@@ -156,10 +156,10 @@ class KafkaProducer:
         record that is too large, an unknown topic, no free memory within max.block.ms, and an error
         that a broker returned.
 
-        Raises SerializationError, DataError, and the error of a failed transaction. Raises
-        IllegalStateError if the producer is closed, if the process was forked, or if no transaction
-        was begun. Raises DeliveryError if the producer failed earlier, in :meth:`send_columns` or
-        because of an authentication error.
+        Raises SerializationError or DataError if the record is invalid. If the transaction has
+        failed, raises its error. Raises IllegalStateError if the producer is closed, if the process
+        was forked, or if transactional.id is set and no transaction was begun. Raises DeliveryError
+        if the producer has failed, in :meth:`send_columns` or because of an authentication error.
         """
         try:
             return self._records.append(record, callback)
@@ -415,8 +415,8 @@ class KafkaProducer:
         the transaction has ended, :meth:`forget_prepared` makes this producer usable again. Java's
         producer has no such method.
 
-        Raises DeliveryError if a row is not acknowledged, the error of the transaction if it has
-        failed, and IllegalStateError if nothing was written in the transaction.
+        Raises DeliveryError if a row is not acknowledged. If the transaction has failed, raises its
+        error. Raises IllegalStateError if nothing was written in the transaction.
         """
         manager = self._transactional("prepare")
         start = self._clock.now_ms()
@@ -595,10 +595,10 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """A context manager in which the caller waits for its next rows. The time of linger.ms for
-        columns counts only within this context (docs/design/batches.md).
+        """A context manager in which the caller waits for its next rows. For batches with only rows
+        of columns, linger.ms is counted only during this wait (docs/design/batches.md).
 
-        ``delay_ms`` is the time from the begin of the context until linger.ms begins to count.
+        ``delay_ms`` is the time from the beginning of the wait until linger.ms begins.
         """
         self._parts.waiting.delay_ms = delay_ms
         return self._parts.waiting
@@ -606,7 +606,7 @@ class KafkaProducer:
     # ---- failures ----------------------------------------------------------------------------
 
     def _fail_producer(self, error: KafkaError) -> None:
-        """Fails the open transaction, or otherwise the producer, with ``error``.
+        """Fails the open transaction with ``error``. If no transaction is open, fails the producer.
 
         In a transaction, only the transaction fails, and can then be aborted. Without a
         transaction, queued batches are not sent, and every method except :meth:`close` raises

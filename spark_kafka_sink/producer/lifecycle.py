@@ -2,8 +2,8 @@
 detection of forks.
 
 Owns: :class:`Lifecycle`, which decides whether records are accepted, and which error the methods
-raise after a failure. Never: the decision whether an error fails the producer, the work of the
-thread (``sender.py``).
+raise after a failure. Never: the decision whether an error fails the producer, the loop of the
+network thread (``sender.py``).
 
 A forked child process has copies of its parent's producers, but not their threads. So a producer
 can't be used in a forked child.

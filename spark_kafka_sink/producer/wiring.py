@@ -55,8 +55,8 @@ NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """The checked options of a producer, with the serializer and interceptor objects. The user has
-    given these as objects, or as names from which they were created.
+    """The checked options of a producer, with its serializer and interceptor objects. If the user
+    has given the name of a serializer or interceptor, the object was created from it.
     """
 
     config: ProducerConfig

@@ -1,11 +1,11 @@
-"""Selects the nodes to which a request can be sent now, and takes the batches for it out of the
-queues.
+"""Selects the nodes to which a Produce request can be sent now, and takes the batches of these
+requests out of the queues.
 
-Owns: the conditions under which a batch is sent before it is full; the delay until the next check;
-the fair order of partitions in a request; the backoff of retried batches. Runs on the network
-thread. Never: the filling of batches (``batch_filler.py``), the load of partitions
-(``partition_load.py``), sequence numbers (the transaction manager decides, see
-:class:`DrainControl`), a clock, a socket.
+Owns: the conditions under which a batch is sent before it is full; the time until the sender must
+check the queues again; the fair order of partitions in a request; the backoff of retried batches.
+Runs on the network thread. Never: filling a batch (``batch_filler.py``), weights of partitions
+(``partition_load.py``), assigning a sequence number (the transaction manager does this, see
+:class:`DrainControl`), reading a clock, using a socket.
 
 A batch is sent before it is full if one of these conditions holds: the writer has waited for input
 for linger.ms; the batch has been open for too long; a flush, a commit or an abort waits for the
@@ -53,8 +53,8 @@ class ReadyCheckResult(NamedTuple):
     """The result of :meth:`BatchDrainer.ready` (Java's ReadyCheckResult).
 
     * ``ready_nodes``: the ids of the nodes to which a request can be sent now.
-    * ``next_ready_check_delay_ms``: the time in ms until the next check. It is NEVER if no batch
-      waits for its linger.ms or its backoff.
+    * ``next_ready_check_delay_ms``: the time in ms after which :meth:`BatchDrainer.ready` must be
+      called again. It is NEVER if no batch waits for its linger.ms or its backoff.
     * ``unknown_leader_topics``: topics with queued batches for a partition without a known leader.
     """
 
@@ -133,15 +133,15 @@ class BatchDrainer:
     # ---- the sender: ready, drain ------------------------------------------------------------
 
     def ready(self, cluster: Cluster, now: int) -> ReadyCheckResult:
-        """Finds the nodes to which a request can be sent now, and the delay in ms until the next
-        check.
+        """Finds the nodes to which a Produce request can be sent now, and the time in ms after
+        which this method must be called again.
 
-        A node is ready if it leads a partition whose first batch may be sent now. The transaction
-        manager may forbid this batch. For example, the first batch of a producer must be
-        acknowledged before a second batch is sent. If all partitions of a node are in this
-        situation, the node is not ready, and the sender waits for the response to the batch in
-        flight. (In Java's producer, the node is ready. The sender's loop then repeats without a
-        batch to send.)
+        A node is ready if it leads a partition whose first queued batch may be sent now. The
+        transaction manager can forbid sending a batch. For example, the first batch of a partition
+        must be acknowledged before the second batch is sent. If the transaction manager forbids the
+        first batch of every partition of a node, the node is not ready. The sender then waits for
+        the response to a batch in flight. (In Java's producer, the node is ready. The sender's loop
+        then repeats without a batch to send.)
         """
         nodes: set[int] = set()
         delay = NEVER
@@ -292,9 +292,9 @@ class BatchDrainer:
         """Returns the first batch of ``queue`` if it can be sent now, otherwise None. Called under
         the lock.
 
-        If the batch is open, it is closed first. If a batch must be compressed for this, the method
-        appends it to ``claimed`` and returns None. The caller then releases the lock, compresses
-        the batch and calls this method again.
+        An open batch is closed first. If the batch must be compressed, the method only appends the
+        batch to ``claimed`` and returns None. The caller then releases the lock, compresses the
+        batch and calls this method again.
         """
         if not queue.batches or queue.muted:
             return None

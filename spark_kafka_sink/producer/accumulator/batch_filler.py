@@ -1,10 +1,11 @@
 """Appends encoded rows to batches, and closes full batches. Batches are compressed without the
 accumulator's lock.
 
-Owns: the largest size of a batch, appending slices, the two steps from OPEN to READY, and the
-recovery after an interrupt of a thread that closes a batch. A *slice* is the encoded records of one
-partition for one batch (``EncodedSlice``). Never: records of ``send`` (``record_appender.py``), the
-sender's reason to close a batch (``batch_drainer.py``), a clock.
+Owns: the maximum size of a batch, appending slices, closing a batch (OPEN, CLOSING, READY), and the
+recovery after KeyboardInterrupt while a batch is being closed. A *slice* is the encoded records of
+one partition for one batch (``EncodedSlice``). Never: appending records of ``send``
+(``record_appender.py``), the sender's decision to close a batch (``batch_drainer.py``), reading a
+clock.
 
 **Closing an open batch.** Encoding and compressing take long, so neither happens under the lock.
 But the encoder needs the open batch's record count and base timestamp, and another thread may close
@@ -16,9 +17,10 @@ which has 100 records:
 2. Meanwhile the sender finds that batch 7 must be sent before it is full. It *claims* the batch
    under the lock: the state changes from OPEN to CLOSING, and nothing more is appended. Then it
    compresses the batch without the lock, and sets the state READY.
-3. The writer calls :meth:`BatchFiller.append`. The method finds that batch 7 is not open any more,
-   and refuses the slice. It also refuses every later slice of that partition, so that the rows keep
-   their order. The writer requests new positions, and encodes the refused rows again.
+3. The writer calls :meth:`BatchFiller.append`. The method finds that batch 7 is not open any more.
+   So it does not append the slice, and returns the slice to the writer as *refused*. It also
+   refuses every later slice of that partition, so that the rows keep their order. The writer
+   requests new positions, and encodes the refused rows again.
 
 The writer claims a batch in the same way when the batch is full. The thread that claims a batch
 also closes it. The other thread skips a CLOSING batch, until the first thread sets it READY and
@@ -134,10 +136,10 @@ class BatchLimits:
 class AppendResult:
     """The result of :meth:`BatchFiller.append`.
 
-    * ``refused``: the slices that were not appended. The caller must encode them again.
+    * ``refused``: the slices that were not appended, because the open batch of their partition has
+      changed. The caller must encode their rows again.
     * ``taken``: the number of bytes of the BufferPool that now belong to batches. If a batch keeps
-      a view of a buffer, the whole buffer counts, even if other bytes of the buffer were copied or
-      refused.
+      a view of a buffer, the whole buffer counts, even if the batch uses only a part of the buffer.
     """
 
     refused: tuple[EncodedSlice, ...]
@@ -147,9 +149,10 @@ class AppendResult:
 class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the calling thread.
 
-    Before :meth:`append`, the caller allocates memory for the slices in the BufferPool. The batches
-    then own this memory. If a batch must be sent now, or if there was no open batch before,
-    :meth:`append` wakes the sender by ``wakeup``, which is called without a lock.
+    The caller allocates memory for its slices in the BufferPool, and then calls :meth:`append`.
+    From then on, the batches own this memory. The method wakes the sender by ``wakeup`` if a batch
+    must be sent now, or if no batch was open when the method was called. No lock is held during the
+    call of ``wakeup``.
     """
 
     __slots__ = (
@@ -230,15 +233,16 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
-        """Appends ``slices`` to the batches of their partitions. Returns the slices that were
-        refused, because their batch has changed since :meth:`positions` (see the module docstring).
+        """Appends ``slices`` to the open batches of their partitions. If the open batch of a
+        partition has changed since :meth:`positions`, its slices are not appended, and the result
+        lists them as ``refused`` (see the module docstring).
 
-        The caller has allocated memory in the BufferPool: the size of each slice, plus the size of
-        a batch header for each slice that opens a batch. Batches that are full now are compressed
-        and closed by this call.
+        The caller must first allocate memory in the BufferPool: the size of each slice, plus the
+        size of a batch header for each slice that opens a batch. Batches that are full now are
+        compressed and closed by this call.
 
-        Raises the error of a producer that has failed, and IllegalStateError if the producer is
-        closed.
+        If the producer has failed, raises its error. If the producer is closed, raises
+        IllegalStateError.
         """
         sizes, chunks, viewed = self._chunks(slices)
         refused: list[EncodedSlice] = []
@@ -294,14 +298,12 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """Decides for each slice whether its bytes are copied or viewed. Returns three lists with
-        an entry for each slice: its size, its bytes (as a copy or as a memoryview), and the viewed
-        buffer (None for a copy).
+        """Decides for each slice whether its bytes are copied, or used by a view of their buffer.
 
-        A view keeps the whole buffer of the encoded chunk in memory (DESIGN.md, rule R5). So a
-        slice is viewed only if two conditions hold. First, it fills a good part of a batch, because
-        such a batch is soon sent. Second, most bytes of all slices are in such large slices.
-        Otherwise it is copied.
+        Returns three lists with one entry for each slice: the sizes, the bytes (a copy or a
+        memoryview), and the viewed buffers (None for a copy). A view keeps the whole buffer in
+        memory (DESIGN.md, rule R5). So a slice is viewed only if it is large, because a batch with
+        a large slice is soon sent. Also, most bytes of ``slices`` must be in large slices.
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
@@ -345,10 +347,11 @@ class BatchFiller:
         """The time in ms until the open ``batch`` must be sent, even if it is not full.
 
         For a batch with a record of ``send``, the limit is linger.ms, counted from the batch's
-        creation, as in Java. For a batch that has only rows of columns, the limit is longer. It is
-        doubled after the writer has called :meth:`positions` and until it calls :meth:`append`. If
-        the batch were sent during this time, the writer would have to encode its rows again. The
-        limit is never removed, because the writer may fail before it calls :meth:`append`.
+        creation, as in Java. For a batch that has only rows of columns, the limit is longer. This
+        longer limit is doubled while the writer encodes rows, between :meth:`positions` and
+        :meth:`append`. If the batch were sent during this time, the writer would have to encode the
+        rows again. There is always a limit, because the writer may fail before it calls
+        :meth:`append`.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
@@ -376,9 +379,9 @@ class BatchFiller:
         """Compresses the batches ``claimed`` without the lock, and sets their state to READY.
 
         ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. It is
-        used only if this call is interrupted. The caller then frees all memory that it has
-        allocated, and the batches later free the same ``taken`` bytes again. To balance this, the
-        method allocates ``taken`` bytes once more.
+        used only if this call is interrupted. In this case ``taken`` bytes are freed twice: by the
+        caller now, and by the batches later. To balance this, the method allocates ``taken`` bytes
+        once more.
         """
         done = 0
         try:

@@ -1,8 +1,8 @@
 """One record batch of the producer, from its creation to its completion.
 
 Owns: the batch's encoded records, its header, and its states. The accumulator queues the batch, and
-the sender sends it. Never: a lock (the accumulator's lock guards every change of the state up to
-DONE), a queue, a clock, a decision to retry.
+the sender sends it. Never: taking a lock, queueing a batch, reading a clock, the decision to retry.
+The accumulator's lock guards every change of the state up to DONE.
 
 The record bytes do not change after the batch is closed (DESIGN.md, rule R1). They are immutable
 ``bytes``, or views of a buffer that nobody writes again. The header has the producer id, the epoch
@@ -109,7 +109,8 @@ class ProducerBatch:
     Sizes are in bytes. Fields that end in ``_ms``, except ``log_append_time_ms``, are monotonic
     milliseconds. Record timestamps and ``log_append_time_ms`` are milliseconds since the epoch.
 
-    * ``generation``: a number that no other batch of this producer has.
+    * ``generation``: the number of the batch. A producer numbers its batches 1, 2, 3 and so on, in
+      the order of their creation.
     * ``lineage``: the ``generation`` of the batch from which this batch was split. If the batch was
       not split from another batch, its own ``generation``.
     * ``pool_size``: the bytes of the BufferPool that belong to this batch, including the bytes that
@@ -295,8 +296,8 @@ class ProducerBatch:
         return size
 
     def release_claim(self) -> None:
-        """Moves the batch from CLOSING back to OPEN, because the thread that closed it was
-        interrupted. Does nothing if an abort has already completed the batch (DONE).
+        """Moves the batch from CLOSING back to OPEN, because the thread that was closing the batch
+        was interrupted. Does nothing if the batch is already DONE because of an abort.
         """
         if self.state is BatchState.CLOSING:
             self.move(BatchState.OPEN)
@@ -417,8 +418,8 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Stores the leader epoch of the partition. If the epoch is higher than before, also stores
-        the current number of attempts. -1 means that the epoch is unknown.
+        """Stores ``epoch``, the leader epoch of the partition, or -1 if it is unknown. If ``epoch``
+        is higher than the stored epoch, also stores the current number of attempts.
         """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
@@ -448,9 +449,9 @@ class ProducerBatch:
         """Marks the batch as acknowledged, and completes its futures. Returns False if the batch
         had already failed, for example because it was aborted or expired.
 
-        ``base_offset`` is -1 if it is unknown: with acks=0, or for a duplicate. The caller must
-        then call the listener, once for all batches of the response. Raises IllegalStateError if
-        the batch was already acknowledged.
+        ``base_offset`` is -1 if the offset is unknown, which is so with acks=0 and for a duplicate.
+        This method does not call the listener: the caller calls it once for all batches of the
+        response. Raises IllegalStateError if the batch was already acknowledged.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -497,8 +498,8 @@ class ProducerBatch:
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """Handles the completion of a batch that is already DONE. Returns False if the batch has
-        failed. Raises IllegalStateError if the batch was acknowledged.
+        """Handles a second completion, of a batch that is already DONE. If the batch has failed,
+        returns False. If the batch was acknowledged, raises IllegalStateError.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")

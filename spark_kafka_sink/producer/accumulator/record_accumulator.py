@@ -4,7 +4,8 @@ Owns: a queue for each partition, the list of incomplete batches, the flushes th
 the lock of all these, and the actions for failure and close. The thread that writes puts encoded
 rows into the queues, and the network thread takes batches out. Never: filling and closing batches
 (``batch_filler.py``), selecting batches to send (``batch_drainer.py``), retries and expiry
-(``batch_returns.py``), sockets, reading a clock. (Only a flush waits, with the clock's ``wait``.)
+(``batch_returns.py``), using a socket, reading a clock. Only a flush waits, by the clock's
+``wait``.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class PartitionQueues:
         """Groups the queues by the leaders in ``cluster``. Called once for each new ``Cluster``
         object (snapshot of the metadata).
 
-        Only partitions that had a batch have a queue, because the metadata may have millions of
-        partitions.
+        The method visits only the partitions that have a queue. A partition has a queue after its
+        first batch. The metadata may have millions of other partitions.
         """
         self.by_node = {}
         self.leaderless = []
@@ -137,7 +138,7 @@ class PartitionQueues:
             del self.closed_heads[queue]
 
     def insert(self, queue: PartitionQueue, index: int, batch: ProducerBatch) -> None:
-        """Inserts ``batch``, which was in ``queue`` before, at the position ``index``."""
+        """Inserts the closed ``batch`` into ``queue`` at the position ``index``."""
         queue.batches.insert(index, batch)
         self._classify(queue)
 
@@ -171,8 +172,9 @@ def _partition(queue: PartitionQueue) -> TopicPartition:
 class Flush:
     """One call of ``flush``. ``remaining`` is the number of batches for which the call still waits.
 
-    A flush waits for the batches that existed when it began: their generation is at most ``upto``.
-    If one of them is split, the flush waits for the new batches.
+    A flush waits for the batches that existed when it began. The last of these batches has the
+    number ``upto`` (:class:`ProducerBatch`, ``generation``). If one of these batches is split, the
+    flush waits for the new batches.
     """
 
     __slots__ = ("remaining", "upto")
@@ -183,11 +185,12 @@ class Flush:
 
 
 class IncompleteBatches:
-    """All batches that are not complete, by generation, and the flushes that wait for them (Java's
+    """All batches that are not complete, and the flushes that wait for them (Java's
     IncompleteBatches).
 
-    A batch is incomplete from its creation until its memory is freed. Except for ``__bool__``,
-    every method is called under the accumulator's lock.
+    The batches are kept by number (:class:`ProducerBatch`, ``generation``). A batch is incomplete
+    from its creation until its memory is freed. Except for ``__bool__``, every method is called
+    under the accumulator's lock.
     """
 
     __slots__ = ("_batches", "flushed", "flushes", "generation")
@@ -213,7 +216,12 @@ class IncompleteBatches:
         self._batches[batch.generation] = batch
 
     def take_generations(self, count: int) -> int:
-        """Reserves ``count`` consecutive generations for new batches. Returns the first of them."""
+        """Reserves the numbers of the next ``count`` batches, and returns the first of these
+        numbers.
+
+        If the last batch of this producer had the number 7, ``take_generations(2)`` reserves 8 and
+        9, and returns 8.
+        """
         first = self.generation + 1
         self.generation += count
         return first
@@ -244,7 +252,7 @@ class IncompleteBatches:
                         self.flushed.wake_all()
 
     def all(self) -> list[ProducerBatch]:
-        """Returns a new list of the incomplete batches, in the order of their generations."""
+        """Returns a new list of the incomplete batches, in the order of their numbers."""
         return list(self._batches.values())
 
     def begin_flush(self) -> Flush:
@@ -312,8 +320,7 @@ class RecordAccumulator:
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
         """Sets the time (monotonic ms) since which the writer has been waiting for its next rows.
-        None means that it is not waiting. Returns True if there is an open batch, for which
-        linger.ms now counts.
+        None means that it is not waiting. Returns True if there is an open batch.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
@@ -349,8 +356,8 @@ class RecordAccumulator:
     # ---- under the lock ------------------------------------------------------------------------
 
     def queued(self, created_ms: int) -> None:
-        """Updates the time of the next check for expired batches, for a batch that was created at
-        ``created_ms`` (monotonic ms) and is queued now.
+        """Notes that a batch is queued, which was created at ``created_ms`` (monotonic ms). If this
+        batch expires before the next check for expired batches, moves the check to this time.
         """
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
@@ -431,8 +438,8 @@ class RecordAccumulator:
         """Marks the producer as failed with ``error``: it accepts no more records. Fails the
         batches that were never sent, and wakes all waiting threads.
 
-        The batches fail with ``cause``, or with ``error`` if ``cause`` is None. Batches that were
-        sent before stay until their responses arrive, or until the sender is closed.
+        The batches that were never sent fail with ``cause``, or with ``error`` if ``cause`` is
+        None. The other batches stay until their responses arrive, or until the sender is closed.
         """
         with self.lock:
             self.failed(error)

@@ -1,9 +1,9 @@
 """Counts rows, requests, retries and failures of a task attempt, for the attempt's report.
 
-Owns: :class:`ProduceRecorder`. The sender calls it for each request, response and retry, and each
-completed batch notifies it. It decides whether a failed batch fails the attempt. The counts become
-a ``produce_report.ProduceReport``. Never: any cost per row, the outcome of a batch
-(``producer_batch.py``).
+Owns: :class:`ProduceRecorder`. The sender calls the recorder for each request, response and retry.
+Each completed batch notifies the recorder, which decides whether a failed batch fails the attempt.
+The counts become a ``produce_report.ProduceReport``. Never: work for each row, the outcome of a
+batch (``producer_batch.py``).
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ProduceRecorder:
             self._failed_alone_of = None
 
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
-        """Counts the acknowledged and the failed batches of ``batches``. Called once for each
-        batch, without a lock.
+        """Counts the acknowledged and the failed batches of ``batches``. Each batch is reported in
+        only one call. No lock is held during the call.
         """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:

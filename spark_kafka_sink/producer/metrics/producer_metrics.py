@@ -456,8 +456,8 @@ class ProducerMetrics:
             self._producer[measurement].record(value, now)
 
     def buffer_waited(self, waited_ms: int, now: int, *, exhausted: bool) -> None:
-        """Adds the time for which a writer waited for memory to the metrics. ``exhausted`` is True
-        if the wait timed out.
+        """Counts one wait of a writer for memory. ``waited_ms`` is its duration. ``exhausted`` is
+        True if the wait timed out.
         """
         with self._lock:
             self._producer[Measurement.POOL_WAIT].record(waited_ms, now)

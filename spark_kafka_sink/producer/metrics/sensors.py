@@ -52,7 +52,7 @@ class Sensor:
     Times are monotonic milliseconds. The caller holds a lock. The rules are those of Java's
     SampledStat. The first measurement after the end of a window begins a new window. Windows whose
     measurements are too old are reset. One window more than ``samples`` is kept, because the oldest
-    one overlaps the begin of the time span. In Java each statistic has its own windows. Here all
+    window is only partly within the time span. In Java each statistic has its own windows. Here all
     statistics share them, so that a measurement is recorded with one call.
     """
 

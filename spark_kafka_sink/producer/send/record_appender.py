@@ -130,8 +130,8 @@ class RecordFiller:
           choose the partition again.
         * A number of bytes. The caller must allocate these bytes, and call this method again.
 
-        Raises the error of a producer that has failed, and IllegalStateError if the producer is
-        closed.
+        If the producer has failed, raises its error. If the producer is closed, raises
+        IllegalStateError.
         """
         accumulator = self._accumulator
         claimed: list[ProducerBatch] = []

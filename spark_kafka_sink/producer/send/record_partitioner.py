@@ -3,13 +3,13 @@
 
 Owns: the choice for one record of ``send``, and the sticky partition of each topic. (Records
 without a key go to the topic's sticky partition until enough bytes are sent. Then another partition
-becomes the sticky partition.) Never: columns (``records/partitioning`` has the same rules for many
-rows), a lock.
+becomes the sticky partition.) Never: the partitions of columns (``records/partitioning`` has the
+same rules for many rows), taking a lock.
 
 Between the choice of the sticky partition and the append of the record, another thread may have
-changed the topic's sticky partition. So the append checks this under the accumulator's lock
-(:meth:`StickyPartition.changed`). If the sticky partition has changed, the partition of the record
-is chosen again.
+changed the topic's sticky partition. So the append calls :meth:`StickyPartition.changed` under the
+accumulator's lock. If the sticky partition has changed, the partition of the record is chosen
+again.
 """
 
 from __future__ import annotations
@@ -70,10 +70,9 @@ class StickyPartition:
         """Returns True if this object is not the topic's sticky partition any more. The caller must
         then choose the partition of its record again.
 
-        Either the record of another thread has caused the change, or this call makes it. This call
-        changes the sticky partition if enough bytes were sent to it and ``all_full`` is True.
-        ``all_full`` means that no batch in the partition's queue accepts more records. Called under
-        the accumulator's lock.
+        If enough bytes were sent to this partition and ``all_full`` is True, this method first
+        chooses another sticky partition for the topic. ``all_full`` means that no batch in the
+        partition's queue accepts more records. Called under the accumulator's lock.
         """
         if not self._owner.is_current(self._topic, self):
             return True

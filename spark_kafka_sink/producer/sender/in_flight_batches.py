@@ -3,8 +3,8 @@
 
 Owns: the batches in flight with their nodes; the batches that got OUT_OF_ORDER_SEQUENCE_NUMBER and
 may nevertheless be in the log; the last response to each batch; the time at which the next batch
-expires. Never: a decision (``sender.py``), sequence numbers, memory. Only the sender thread may use
-it.
+expires. Never: the decision to retry or fail a batch (``sender.py``), assigning sequence numbers,
+freeing memory. Only the sender thread may use it.
 """
 
 from __future__ import annotations

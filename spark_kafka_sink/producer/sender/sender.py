@@ -304,9 +304,9 @@ class Sender:
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
         """Fails the batches of an aborted or failed transaction that were never sent.
 
-        Returns the poll timeout in ms. It is NEVER if a batch or request is left: the abort
-        (EndTxn) then waits for the responses. It is 0 if nothing is left, so that a close that
-        waits for this continues without delay.
+        Returns the poll timeout in ms. If a batch or request still waits for its response, the
+        timeout is NEVER: EndTxn is sent only after the response. Otherwise the timeout is 0, so
+        that a thread in ``close`` need not wait longer.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -470,9 +470,10 @@ class Sender:
     ) -> KafkaTimeoutError:
         """The error of ``batch`` after delivery.timeout.ms.
 
-        The message names the last response to the batch. If there was none, it names the response
-        to an earlier expired batch of the same partition, because later batches wait for earlier
-        ones. ``causes`` collects these responses by partition.
+        The message names the last response to the batch. If ``batch`` had no response, the message
+        names the response to an earlier expired batch of the same partition, for which ``batch``
+        has waited. ``causes`` has the last response to an expired batch of each partition, and this
+        method adds to it.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
@@ -624,8 +625,11 @@ class Sender:
             self._retry(batch, verdict.action, code, now)
 
     def _retry(self, batch: ProducerBatch, action: Action, code: ErrorCode, now: int) -> None:
-        """Prepares a retry of ``batch``. The action RESEND puts it back into its queue with a
-        backoff. The action MOVE keeps it until its partition changes to its next producer epoch.
+        """Prepares to send ``batch`` again, as ``action`` says: RESEND or MOVE.
+
+        RESEND puts the batch back into its queue, and the batch is sent again after a backoff. MOVE
+        does not put the batch into its queue now: :meth:`_move_on` does this later, when the
+        partition of the batch changes to its next producer epoch.
         """
         if action is Action.MOVE:
             self._in_flight.await_proof(batch)

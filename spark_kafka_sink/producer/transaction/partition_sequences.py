@@ -203,8 +203,7 @@ class _InFlight(Generic[BatchT]):
     it may reach the broker.
 
     ``in_doubt`` is True if a copy may be in the log, although the batch is not acknowledged.
-    ``unanswered`` is True if a copy got no response. The broker may then append this copy even
-    later.
+    ``unanswered`` is True if a copy got no response. The broker may still append this copy.
     """
 
     batch: BatchT
@@ -222,8 +221,8 @@ class _InFlight(Generic[BatchT]):
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """Stores the response ``answer`` to the batch. The batch then waits to be sent again.
-        :meth:`PartitionSequences.answer` may change this state afterwards.
+        """Stores the response ``answer`` to the batch. The batch then waits to be sent again,
+        unless :meth:`PartitionSequences.answer` decides otherwise.
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:

@@ -254,8 +254,8 @@ class TransactionManager:
     def abort_on_close(self) -> None:
         """Begins an abort because the producer is closed. The sender calls it.
 
-        Unlike :meth:`begin_abort`, it is also possible while another call, such as a commit, waits
-        for its result.
+        This method may be called while another call, such as a commit, waits for its result. In
+        this situation :meth:`begin_abort` would raise an error.
         """
         with self._identity.lock:
             self._begin_abort(TransactionalResult("close"))
@@ -278,8 +278,9 @@ class TransactionManager:
         (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends it,
         brokers abort it after transaction.timeout.ms.
 
-        Raises IllegalStateError if there is no transaction, if nothing was written in it, or if a
-        record is not acknowledged (flush first). Raises the error of a failed transaction.
+        Raises IllegalStateError if there is no transaction, if nothing was written in the
+        transaction, or if a record is not acknowledged (flush first). If the transaction has
+        failed, raises its error.
         """
         identity = self._identity
         with identity.lock:
@@ -329,17 +330,20 @@ class TransactionManager:
             self._identity.require(State.IN_TRANSACTION, "send")
 
     def maybe_add_partition(self, tp: TopicPartition) -> None:
-        """Adds the partition of an appended record to the transaction, unless it is already in it.
+        """Adds the topic partition ``tp`` to the transaction, unless the transaction already has
+        it.
 
-        A batch of the partition is sent only after the partition was added. Raises
-        IllegalStateError if no transaction was begun, and the error of a failed transaction.
+        A batch of ``tp`` is sent only after ``tp`` was added. For a producer without transactions,
+        only checks that the producer has not failed. The errors are:
+
+        * IllegalStateError, if no transaction was begun, or if an earlier call such as a commit
+          timed out and still runs.
+        * The error of the transaction or of the producer, if it has failed.
         """
         self.maybe_add_partitions((tp,))
 
     def maybe_add_partitions(self, tps: Iterable[TopicPartition]) -> None:
-        """Adds the partitions ``tps`` of appended rows to the transaction, like
-        :meth:`maybe_add_partition`.
-        """
+        """Adds the partitions ``tps`` to the transaction, like :meth:`maybe_add_partition`."""
         identity = self._identity
         if not self.is_transactional:
             self.maybe_fail_with_error()
@@ -401,8 +405,8 @@ class TransactionManager:
     def _check_call(self, operation: str) -> TransactionalResult | None:
         """Checks whether ``operation`` can begin. Returns None if it can.
 
-        If the same operation still runs after an earlier call timed out, returns its result. If
-        another operation still runs, raises IllegalStateError.
+        If an earlier call of ``operation`` timed out, and the operation still runs, returns the
+        result of that call. If another operation still runs, raises IllegalStateError.
         """
         if not self.is_transactional:
             raise IllegalStateError(

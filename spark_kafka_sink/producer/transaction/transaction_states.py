@@ -204,8 +204,8 @@ class ProducerIdentity:
 
     @property
     def can_raise_epoch(self) -> bool:
-        """True if the coordinator supports raising the epoch of a producer (KIP-360). This is
-        needed after the outcome of a batch is unknown.
+        """True if the coordinator supports raising the epoch of a producer (KIP-360). The epoch
+        must be raised when the outcome of a batch is unknown.
         """
         return self.transaction.version >= 2 or self._may_raise_epoch
 
@@ -213,8 +213,8 @@ class ProducerIdentity:
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
         """Stores the transaction version of the cluster, from the ApiVersions responses of the
-        connected brokers. If brokers report different features, the response with the highest
-        features epoch counts.
+        connected brokers. If the responses differ, the response with the highest
+        ``finalized_features_epoch`` is used.
         """
         for versions in brokers:
             if versions.finalized_features_epoch > self._features_epoch:

@@ -160,8 +160,8 @@ class TxnRequestQueue:
             self._in_flight.result.fail(error)
 
     def fail_end(self, error: KafkaError) -> None:
-        """Removes a queued EndTxn, and fails it with ``error``. Used before another EndTxn is
-        queued, which aborts the transaction.
+        """Removes a queued EndTxn, and fails it with ``error``. Used before the EndTxn of an abort
+        is queued.
         """
         for request in [r for r in self._pending if r.kind is TxnRequestKind.END_TXN]:
             self._pending.remove(request)
@@ -173,12 +173,12 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """Returns the request to send now and 0. If there is none, returns None and the time in ms
-        until the next check.
+        """Returns a pair: the request to send now, and 0. If no request can be sent now, the pair
+        is None and the time in ms after which this method must be called again.
 
-        The returned request counts as in flight. The time is NEVER if a request can be sent only
-        after a response or after a call of the application. EndTxn is returned only after every
-        batch has its outcome.
+        The returned request counts as in flight. The time is NEVER if the next request can be sent
+        only after a response or after a call of the application. EndTxn is returned only after
+        every batch has its outcome.
         """
         identity, has_incomplete = self._identity, bool(self._incomplete)
         # 0 after an empty transaction was completed without a request: a close that waited for
