@@ -1,7 +1,7 @@
 """Connections to brokers. One thread serves all connections of a client with non-blocking sockets.
 
-Owns: sending requests to brokers and receiving their responses. Never: the meaning of a request for
-a producer.
+Owns: sending requests to brokers and receiving their responses. Never: the content of a request or
+a response.
 
 ``transport_layer`` (reads and writes bytes) and ``frame_reader`` (reads responses) are used by all
 subpackages. ``tls`` and ``auth`` are for the security of a connection. ``channel`` has one

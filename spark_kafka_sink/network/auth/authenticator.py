@@ -2,8 +2,8 @@
 
 Owns: the interface :class:`Authenticator`; the authenticator of the protocols PLAINTEXT and SSL,
 which does nothing; the authenticator for SASL, which reads and writes the frames.
-``sasl_authenticator.py`` creates the content of the frames. Never: sockets (it uses a
-``TransportLayer``), the content of a frame.
+``sasl_authenticator.py`` creates the content of the frames. Never: the content of a frame, using a
+socket directly (a ``TransportLayer`` reads and writes the bytes).
 """
 
 from __future__ import annotations

@@ -52,18 +52,20 @@ class Login(ABC):
         """Creates the SASL mechanism for an authentication at the broker ``host``. Returns None
         while the credential is being fetched.
 
-        After None, the function of :meth:`attach` is called when the caller can try again. Raises
-        AuthenticationError if no credential can be obtained, and ConnectionError after a failure
-        that may be temporary.
+        After the result None, the caller waits until the login calls the function that
+        :meth:`attach` has set. Then the caller calls this method again. Raises ConnectionError
+        after a failure that may be temporary. Raises AuthenticationError after any other failure.
         """
 
     def attach(self, wakeup: Callable[[], None]) -> None:  # noqa: B027 - not for all
-        """Sets a function that the login calls after it has fetched a credential. Any thread may
-        call it.
+        """Sets the function that the login calls after it has fetched a credential. The login may
+        call ``wakeup`` on any thread.
         """
 
     def close(self) -> None:  # noqa: B027 - as above
-        """Ends the calls of the function that was set by :meth:`attach`."""
+        """Removes the function that :meth:`attach` has set, so that the login does not call it any
+        more.
+        """
 
 
 class StaticLogin(Login):
@@ -158,7 +160,7 @@ class Fetcher(Generic[T]):
         self._wakeups: list[Callable[[], None]] = []
 
     def add_wakeup(self, wakeup: Callable[[], None]) -> None:
-        """Adds a function that is called after each fetch. Any thread may call it."""
+        """Adds a function that the fetcher calls after each fetch, on the thread of the fetch."""
         with self._lock:
             self._wakeups.append(wakeup)
 
@@ -183,11 +185,12 @@ class Fetcher(Generic[T]):
         return None
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
-        """Returns the cached credential, or None if a new one must be fetched first. The second
-        value is True if the caller must start this fetch. Called under the lock.
+        """Returns a pair. The first value is the cached credential, or None if a new credential
+        must be fetched first. The second value is True if the caller must start this fetch. Called
+        under the lock.
 
-        Raises the error of the last fetch, if this has failed a short time ago and the old
-        credential has expired.
+        Raises the error of the last fetch, if this fetch failed a short time ago and no earlier
+        credential is still valid.
         """
         since = cached.fetching_since
         if since is not None and now - since < _LONGEST_FETCH_MS:
@@ -262,8 +265,8 @@ class FetchingLogin(Login, Generic[T]):
         self._fetcher.add_wakeup(wakeup)
 
     def close(self) -> None:
-        """Ends the wakeups of this producer. If a fetch is running, it continues, and other
-        producers can use its credential.
+        """Ends the wakeups of this producer. A running fetch continues, because other producers can
+        use the fetched credential.
         """
         if self._wakeup is not None:
             self._fetcher.remove_wakeup(self._wakeup)

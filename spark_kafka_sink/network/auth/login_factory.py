@@ -1,6 +1,7 @@
 """Creates the login for the settings of a SASL mechanism.
 
-Owns: :func:`new_login`, and the fetchers that producers of a process share. Never: a message.
+Owns: :func:`new_login`, and the fetchers that producers of a process share. Never: the messages of
+a mechanism.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ class Token:
 
 
 def checked_token(text: str, where: str) -> str:
-    """Returns ``text`` without surrounding white space. Raises AuthenticationError if this is not
-    the text of a token. ``where`` names the source of the token in the error.
+    """Returns the token ``text`` without surrounding white space. Raises AuthenticationError if the
+    text is too long for a token, or has characters that no token has. ``where`` names the source of
+    the token in the error.
     """
     token = text.strip()
     if len(token) > _LONGEST or _TOKEN.fullmatch(token) is None:

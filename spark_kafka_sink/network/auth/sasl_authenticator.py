@@ -86,8 +86,8 @@ class SaslClientAuthenticator:
 
     ``remote`` is the address of the broker, for error messages. ``encrypted`` is True if the
     connection uses TLS. :meth:`start` returns the first frame to send. Then the caller passes each
-    received frame (without its length) to :meth:`receive`, and sends the frame that this returns,
-    until :attr:`state` is COMPLETE. After an error the connection must be closed.
+    received frame (without its length) to :meth:`receive`, and sends the frame that :meth:`receive`
+    returns, until :attr:`state` is COMPLETE. After an error the connection must be closed.
     """
 
     def __init__(

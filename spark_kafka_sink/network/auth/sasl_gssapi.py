@@ -1,8 +1,8 @@
 """The mechanism GSSAPI (Kerberos, RFC 4752). The package ``gssapi`` calls the Kerberos libraries of
 the operating system.
 
-Owns: the order of the messages. GSSAPI could also encrypt the data, but this is not used: only TLS
-encrypts a connection. Never: getting the first ticket of the client (by ``kinit``, or by the
+Owns: the order of the messages. GSSAPI could also encrypt the data. Kafka does not use this: only
+TLS encrypts a connection. Never: getting the first ticket of the client (by ``kinit``, or by the
 library from a keytab).
 """
 

@@ -1,7 +1,7 @@
 """Functions that fetch OAuth tokens: from an endpoint, a file, or the user's code.
 
-Owns: :func:`token_fetcher`. Never: a thread. The functions may block, so they must run on the
-thread of a login.
+Owns: :func:`token_fetcher`. Never: starting a thread. The functions may block, so they must run on
+the thread of a login.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class ChannelBuilder:
         return KafkaChannel(node_id, remote, transport, authenticator, FrameReader())
 
     def attach(self, wakeup: Callable[[], None]) -> None:
-        """Sets a function that is called when a channel can continue because its credential is
-        available. Any thread may call it.
+        """Sets the function that the login calls when a credential has been fetched, so that a
+        waiting channel can continue. The login may call ``wakeup`` on any thread.
         """
         if self._login is not None:
             self._login.attach(wakeup)

@@ -2,7 +2,7 @@
 the frame that is being received (Java's KafkaChannel).
 
 Owns: the transport layer, the authenticator, the progress of the two frames, and the reason of a
-disconnect. Never: the events of the selector, more than one frame to send at a time.
+disconnect. Never: waiting for events, a queue of frames. A channel sends one frame at a time.
 
 The record batches of a Produce request are passed to ``sendmsg`` without a copy. If the socket
 accepts only a part of a frame, the rest is sent later from the same buffers.
@@ -161,8 +161,9 @@ class KafkaChannel:
         is now complete, otherwise None.
 
         If the SASL session expires soon, the channel first authenticates again (KIP-368), before it
-        sends the frame. It does not wait for the responses to earlier requests. The broker handles
-        requests in order, so these responses arrive before the responses of the authentication.
+        sends the frame. The channel does not wait for the responses to earlier requests. The broker
+        handles requests in order, so these responses arrive before the responses of the
+        authentication.
         """
         send = self.sending
         if send is None or self.reauthenticating:
@@ -194,8 +195,8 @@ class KafkaChannel:
         return send
 
     def flush(self) -> None:
-        """Writes bytes that the transport layer could not write before: the rest of an earlier
-        write, or a message of TLS itself (after a key update).
+        """Writes the bytes that are still in a buffer of the transport layer: the rest of an
+        earlier write, or a message of TLS itself (after a key update).
         """
         if self.transport.has_pending_writes:
             self.transport.write(())

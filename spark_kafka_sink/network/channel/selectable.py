@@ -1,7 +1,7 @@
 """The interface by which ``NetworkClient`` uses connections (Java's ``Selectable``).
 
-Owns: the interface and its values. ``Selector`` implements it with sockets. Tests implement it with
-a simulated network.
+Owns: the interface, and the classes of its arguments and results. ``Selector`` implements it with
+sockets. Tests implement it with a simulated network.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Selectable(Protocol):
 
     @property
     def completed_receives(self) -> Sequence[NetworkReceive]:
-        """The responses that the last poll has read, in the order of their arrival. A connection
-        has at most one of them.
+        """The responses that the last poll has read, in the order of their arrival. Each connection
+        has at most one response in the result.
         """
         ...
 

@@ -238,8 +238,8 @@ class Selector:
                 self._watch(channel)
 
     def _select(self, timeout_ms: int) -> tuple[bool, int]:
-        """Waits for events once, and handles them. Returns True if one event was a wakeup, and the
-        current time.
+        """Waits for events once, and handles them. Returns a pair. The first value is True if one
+        event was a wakeup. The second value is the current time.
         """
         if timeout_ms == 0:
             events = self._poller.poll(0)

@@ -56,8 +56,8 @@ class WakeupPipe:
             self._pending = False
 
     def begin_close(self) -> bool:
-        """Ends the wakeups: later calls of :meth:`wakeup` do nothing. Returns False if this was
-        called before.
+        """Ends the wakeups: later calls of :meth:`wakeup` do nothing. Returns False if an earlier
+        call has already done this.
         """
         with self._lock:
             closed, self._closed = self._closed, True

@@ -69,8 +69,9 @@ class ApiVersions:
         ApiVersions response of the node has not arrived, the highest version of the client.
 
         Raises UnsupportedVersionError if there is no common version. For an ApiVersions request,
-        returns the version to which the node has already responded. The reason: a node may offer a
-        higher version of ApiVersions and nevertheless close the connection when it gets it.
+        returns the version to which the node has already responded. The reason: some nodes list a
+        higher version of ApiVersions, but close the connection when they receive an ApiVersions
+        request of that version.
         """
         known, ours = self._known.get(node_id), request.versions
         if known is None:

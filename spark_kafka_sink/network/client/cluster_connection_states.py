@@ -140,8 +140,9 @@ class ClusterConnectionStates:
     # ---- events ----
 
     def connecting(self, node_id: int, now: int, host: str) -> None:
-        """Notes that a connection attempt to a node begins. It uses the next address of ``host``,
-        or the first address if the node had another host before.
+        """Notes that a connection attempt to a node begins. The attempt uses the next address of
+        ``host``. If the host of the node has changed since the last attempt, the attempt uses the
+        first address of ``host``.
         """
         state = self._states.get(node_id)
         if state is not None and state.addresses.host == host:

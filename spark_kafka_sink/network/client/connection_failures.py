@@ -1,8 +1,8 @@
 """The broker addresses to which connections have failed, each with the reason. Used in messages
 when no broker responds.
 
-Owns: the address of each node's last connection attempt, and the last reason of each address until
-the node responds. Never: a decision.
+Owns: the address of the last connection attempt to each node. Also, for each address, the reason of
+the last failure, until the node responds. Never: the decision to try again.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class ConnectionFailures:
     def record(self, node_id: int, reason: str) -> None:
         """Stores the reason why the connection to a node has failed, and logs it.
 
-        The first time a reason is logged as a warning. Until the node responds to a request, the
-        same reason is then logged only at the level DEBUG. Numbers in a reason, such as times, are
-        ignored in this comparison.
+        A new reason is logged as a warning. If the next failures have the same reason, they are
+        logged only at the level DEBUG, until the node responds to a request. Two reasons are the
+        same if they differ only in numbers, such as times.
         """
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
@@ -97,8 +97,8 @@ class ConnectionFailures:
         """Stores the reason why a connection was closed. A connection that was closed because it
         was idle is not a failure.
 
-        ``before`` is the state of the connection before it was closed. ``oldest`` is the API of its
-        oldest request in flight.
+        ``before`` is the state that the connection had until it was closed. ``oldest`` is the API
+        of the connection's oldest request in flight.
         """
         detail = state.detail
         if state.kind is ChannelStateKind.EXPIRED or detail is None:
@@ -132,9 +132,10 @@ class ConnectionFailures:
         """Notes that a node responded to ApiVersions. Its failures then no longer appear in
         messages.
 
-        But the reasons that were logged are still remembered, and not logged again. Example: a SASL
-        listener responds to ApiVersions of a client without SASL, and then closes the connection at
-        the next request. Without this rule, each attempt would log a warning.
+        But the reasons that were logged are still remembered, so that the same warning is not
+        logged again. Example: a SASL listener responds to ApiVersions of a client without SASL, and
+        then closes the connection at the next request. Without this rule, each attempt would log a
+        warning.
         """
         if self.by_node.pop(node_id, None) is not None:
             self._publish()

@@ -97,11 +97,12 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """True if another request can be sent to the node: the last request is written completely,
-        and the number of requests in flight is below the limit.
+        """True if another request can be sent to the node. Two conditions must hold: the number of
+        requests in flight is below the limit, and the last request is written to the socket
+        completely.
 
-        If the socket has not accepted the last request yet, another request could not be sent
-        earlier anyway.
+        If a part of the last request is not written yet, the bytes of another request would have to
+        wait.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
@@ -160,8 +161,8 @@ class InFlightRequests:
             request.throttle_ms += throttle_ms
 
     def time_to_next_timeout(self, now: int) -> int:
-        """The time in ms until the next request times out, at the earliest. NEVER if no request is
-        in flight.
+        """The time in ms until the first of the requests in flight can time out. NEVER if no
+        request is in flight.
         """
         if self._count == 0:
             self.earliest_deadline_ms = NEVER

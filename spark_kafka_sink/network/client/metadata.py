@@ -15,8 +15,8 @@ Each request has a number, the request version. If an update is requested while 
 flight, the version is raised. The response to the older request then does not count as the
 requested update.
 
-The driver can send a :class:`Cluster` to the tasks. Given at the creation of this object, it counts
-as a response, so the tasks need no request at their start. While the metadata are parked
+The driver can send a :class:`Cluster` to the tasks. A task creates its :class:`Metadata` with this
+cluster, and then needs no Metadata request at its start. While the metadata are parked
 (:meth:`Metadata.set_parked`), no request is sent.
 """
 
@@ -549,8 +549,8 @@ class Metadata:
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
-        """Stores the brokers and topics of a response. Returns False if they are the same as
-        before.
+        """Stores the brokers and topics of a response. Returns False if the response has changed
+        nothing.
         """
         old = self.cluster
         found = merge(

@@ -42,9 +42,9 @@ def merge(
     """Merges a Metadata response into the cluster ``old``, and returns the new cluster.
 
     ``epochs`` has for each topic the last known leader epochs, one for each partition. -1 means
-    unknown. It is updated in place. If the response has a lower epoch for a partition, the known
-    leader is kept. ``partial`` is True if only some of the topics in use were requested. Then
-    topics that the response does not contain are kept.
+    unknown. This function updates ``epochs`` in place. If the response has a lower epoch for a
+    partition, the known leader is kept. ``partial`` is True if only some of the topics in use were
+    requested. Then topics that the response does not contain are kept.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)

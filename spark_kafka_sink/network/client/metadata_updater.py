@@ -77,11 +77,11 @@ class MetadataUpdater:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
 
     def maybe_update(self, now: int) -> int:
-        """If an update is needed now, sends a Metadata request, or begins a connection attempt for
-        it.
+        """Sends a Metadata request if the metadata must be updated now. If no request can be sent
+        yet, begins a connection attempt to a broker instead.
 
-        Returns the time in ms until the next call. It is NEVER if an event of the network or a
-        wakeup will come first.
+        Returns the time in ms after which this method must be called again. It is NEVER if the
+        caller must first wait for an event: a response, a change of a connection, or a wakeup.
         """
         if self._in_progress is not None:
             return NEVER

@@ -244,8 +244,8 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Begins a connection attempt to ``node``. A later poll reports if it fails, even if it
-        fails at once.
+        """Begins a connection attempt to ``node``. A later poll reports a failure of the attempt,
+        even if the attempt fails at once.
         """
         if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)
@@ -307,8 +307,8 @@ class NetworkClient:
 
     @staticmethod
     def _complete_responses(responses: Sequence[ClientResponse]) -> None:
-        """Calls the callbacks of all responses. If a callback raises an exception, the others are
-        still called. Then the first exception is raised.
+        """Calls the callbacks of all responses. If a callback raises an exception, the other
+        callbacks are still called, and then this method raises the first exception.
         """
         first: Exception | None = None
         for response in responses:

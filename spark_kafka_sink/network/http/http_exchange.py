@@ -119,8 +119,9 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
 def _tunnel(
     sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
 ) -> None:
-    """Requests a connection to the server from a proxy, by the HTTP method CONNECT (RFC 9110,
-    9.3.6). After that, ``sock`` is connected to the server.
+    """Asks the proxy to which ``sock`` is connected for a connection to the server ``address``, by
+    the HTTP method CONNECT (RFC 9110, 9.3.6). From then on, bytes that are written to ``sock``
+    reach the server.
     """
     connection = http.client.HTTPConnection(proxy.host, proxy.port)
     connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)

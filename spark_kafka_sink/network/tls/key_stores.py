@@ -1,5 +1,5 @@
-"""Reads certificates and private keys from Kafka's ``ssl.`` options. They are PEM (a file, or the
-text itself) or PKCS12.
+"""Reads certificates and private keys from Kafka's ``ssl.`` options. Their format is PEM or PKCS12.
+A PEM text may also be the value of an option.
 
 Owns: the detection of a store's type, and its conversion to PEM. A JKS store is rejected, because
 its format is documented only by Java's code, and its encryption is weak. The error contains the

@@ -1,8 +1,8 @@
 """Creates the TLS context for each new connection, and reads certificate files again if they were
 renewed.
 
-Owns: :class:`RenewedContext`, which remembers the last valid context. Never: the reading of a file
-(``ssl_context.py``, ``key_stores.py``); open connections, which keep their certificates.
+Owns: :class:`RenewedContext`, which remembers the last valid context. Never: reading a file itself
+(``ssl_context.py`` and ``key_stores.py`` do this). Open connections keep their certificates.
 
 A Spark stream may run for months, while its certificates are valid for only a few days.
 """
@@ -77,8 +77,8 @@ class RenewedContext:
         return tuple(map(_state, self._files.values()))
 
     def _refuse_halves(self) -> None:
-        """Raises ConfigError for a PEM file that ends in the middle of a block, because it is
-        probably still being written.
+        """Raises ConfigError if a PEM file ends in the middle of a block. Probably another program
+        is still writing the file.
 
         (Other incomplete files are found anyway: a PKCS12 store can't be opened, and a key can't be
         used without its certificate.)
