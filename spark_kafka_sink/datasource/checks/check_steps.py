@@ -27,11 +27,11 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The result of a step, which is a row of the table of ``kprod check``.
+    """The result of one step. ``kprod check`` shows each result as a row of a table.
 
-    ``said`` is the finding, or the reason why the step was skipped. ``change`` is the advice.
-    ``code`` is an error code such as ``KP0301``, which the docs explain. A failed step and a
-    warning have an advice and a code.
+    ``said`` is the finding, or the reason why the step was skipped. ``change`` is advice. ``code``
+    is an error code such as ``KP0301``, which the docs explain. A failed step and a warning have
+    both advice and a code.
     """
 
     name: str

@@ -49,8 +49,8 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
     """Measures the difference to the active controller's clock. Returns None if the controller does
     not report its time.
 
-    Raises AuthorizationError without DESCRIBE on the cluster, and UnsupportedVersionError for
-    brokers before 3.3 and for clusters with ZooKeeper.
+    Raises AuthorizationError if the principal lacks the right DESCRIBE on the cluster. Raises
+    UnsupportedVersionError for brokers older than Kafka 3.3, and for clusters with ZooKeeper.
     """
     clock, asked_ms, begun_ms = client.clock, 0, 0
     for _ in range(_ROUNDS):  # the first one may have to connect

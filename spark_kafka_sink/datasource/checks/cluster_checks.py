@@ -1,9 +1,8 @@
 """Checks every condition of a write, step by step, for ``kprod check``.
 
-Owns: the steps, their order, and the steps for this machine and for the registry. Never: the
-requests. Connections are in ``network``. The topic's rights and configs are in ``topic_checks``,
-which the preflight also uses. The rights of exactly-once are in ``transactions``, which planning
-also uses.
+Owns: the list of all steps and their order, and the steps that check this machine or the registry.
+Never: the requests to brokers. Connections are in ``network``. The topic's rights and configs are
+in ``topic_checks``, and the rights of exactly-once are in ``transactions``.
 
 The check changes nothing: it creates no topic, and writes no record. It initializes a transactional
 id or a producer id, but does not use it.

@@ -55,7 +55,7 @@ def create_if_missing(
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
     """Returns the state of the dead-letter topic as a sentence for ``kprod check``. Raises ApiError
-    if the topic can't be created or written to, and ConfigError if it is compacted.
+    if the topic can't be created or written to. Raises ConfigError if the topic is compacted.
     """
     topic = options.topic
     found = create_if_missing(admin, options, timeout_ms, validate_only=True)

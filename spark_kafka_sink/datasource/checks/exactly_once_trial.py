@@ -1,18 +1,22 @@
 """Tries the operations that exactly-once needs on the real service: ``kprod check --exactly-once``.
 
-Owns: the trial, in its own topic and with its own transactional id, and the removal of both, even
-if the trial fails or is interrupted. Never: rights and settings of the write itself
-(``transaction_steps.py``), a user's topic.
+Owns: the trial, in its own topic and with its own transactional id, and the clean-up, even if the
+trial fails or is interrupted. Never: the rights of the user's write (``transaction_steps.py``), or
+a write to a user's topic.
 
 Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
-list open transactions. The trial runs three transactions with one id::
+list open transactions. The trial runs three transactions with one id, and checks each result::
 
-    1  a row, open: not visible, listed with its age    aborted    not visible, described as aborted
-    2  a row                                            committed  visible, described as committed
-    3  a row, then the id is initialized again          its commit is refused; not visible
+    1  write a row               not visible; ListTransactions lists the open transaction
+       abort                     not visible; the coordinator reports the abort
+    2  write a row, commit       visible; the coordinator reports the commit
+    3  write a row,
+       initialize the id again,
+       commit                    not visible; the coordinator refuses the commit
 
-If a check is killed, its topic stays. The topic's name has the start time. A later trial names the
-topic, or deletes it if no trial of that time can still be running (:data:`_DEAD_S`).
+If a check is killed, its topic stays. The topic's name contains the start time of the trial. If
+that time is more than a day ago, a later trial deletes the topic. Otherwise the later trial shows
+the topic's name in a warning.
 """
 
 from __future__ import annotations
@@ -142,8 +146,8 @@ class _Trial:
             yield from step_of(name, partial(_if_permitted, name, check))
 
     def clean_up(self) -> Step:
-        """Ends the open transaction and deletes the topic, even after an error. Works if nothing
-        was created.
+        """Ends the open transaction and deletes the topic, even after an error. Does nothing if no
+        topic was created.
         """
         deadline_ms = self._client.deadline(_CLEAN_MS)
         if not self._created:
@@ -347,7 +351,7 @@ class _Trial:
         return ended
 
     def _visible(self, ended: int) -> list[bytes]:
-        """Returns the rows that a read_committed consumer sees, as values.
+        """Returns the values of the rows that a read_committed consumer sees.
 
         First waits until ``ended`` transactions have ended: the log has their markers, and the last
         stable offset is after these markers.

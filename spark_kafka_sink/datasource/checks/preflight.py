@@ -120,8 +120,8 @@ class PreflightCheck:
     def _kept(
         self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
     ) -> _Answer | None:
-        """The cached result for ``key``, or None if there is none. With ``required``, a cached
-        failure is not returned either, so that the check runs again.
+        """The cached result for ``key``, or None if there is none. With ``required``, also returns
+        None if the cached result is a failure, so that the check runs again.
         """
         with self._lock:
             answer = self._answers.get(key)

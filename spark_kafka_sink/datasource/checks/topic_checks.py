@@ -104,8 +104,8 @@ def check_topics(
     conflicts with the producer's options. Also logs a warning if the report topic may reject a
     report.
 
-    If brokers don't support or don't allow a request, its check is left out. The tasks then find
-    the error.
+    A check is left out if brokers don't support or don't allow its request. If the left-out check
+    would have failed, the tasks raise the error.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -215,8 +215,8 @@ def check_write(topic: str, operations: int | None) -> None:
     """Raises AuthorizationError if the principal may not write to ``topic``. ``operations`` is
     Kafka's bit field of authorized operations, or None if it is unknown.
 
-    A bit field without DESCRIBE comes from a broker that does not support this field. In that case
-    no error is raised.
+    A broker that does not support this field sends a bit field without DESCRIBE. No error is raised
+    for such a bit field.
     """
     if operations is None:
         return

@@ -179,11 +179,12 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """Reads the configs of a topic. Returns the configs and a function.
+    """Reads the configs of a topic. Returns the configs, and a function for the steps whose config
+    is missing.
 
-    The configs are None if the request failed. If a config is missing, the steps that need it call
-    the function with their name. The function returns the result of such a step: no broker has
-    responded, or the principal lacks the right DESCRIBE_CONFIGS.
+    The configs are None if the request failed. The function takes the name of a step, and returns a
+    skipped result with the reason: no broker has responded, or the principal lacks the right
+    DESCRIBE_CONFIGS.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -227,7 +228,7 @@ def _replicas(
     """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    ``unknown`` is the result if ``settings`` is empty or None, and all replicas are in sync.
+    If ``settings`` is empty or None, and all replicas are in sync, returns ``unknown``.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
