@@ -84,8 +84,8 @@ class ForeachBatch:
     options: tuple[tuple[str, OptionText], ...] = field(repr=False)
 
     def __repr__(self) -> str:
-        """Shows option names only: a value may be a secret, and a notebook shows the value of a
-        cell.
+        """Shows the names of the options without their values. A notebook prints this text, and an
+        option's value may be a secret.
         """
         names = ", ".join(name for name, _ in self.options)
         return f"foreach_batch({self.name!r}, with the options {names})"

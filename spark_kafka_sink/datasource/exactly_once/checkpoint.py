@@ -5,9 +5,10 @@ Never: the allowed files (``offset_log.py``), the use of the digest.
 
 The digest is a hash of the query's id, the batch's number and the end offsets of the sources. Spark
 writes the offsets before the batch begins and never changes them, so a batch that runs again has
-the same digest, even if its rows have changed. A batch of another checkpoint, or of a copy with
-another history, has another digest. The offset of a file source only counts the source's batches,
-so the list of the batch's files is hashed as well.
+the same digest, even if its rows have changed. A batch of another checkpoint has another digest. If
+a checkpoint was copied, a batch of the copy and a batch of the original have different digests if
+their offsets differ. The offset of a file source only counts the source's batches, so the list of
+the batch's files is hashed as well.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class Checkpoint:
         self._texts: dict[str, str] = {}
 
     def offsets(self, number: int) -> dict[TopicPartition, int]:
-        """The next offset of every partition of the batch's Kafka sources. Raises ConfigError if
-        the batch's file in Spark's offset log can't be read.
+        """The end offset of the batch, for every partition of its Kafka sources. The query's next
+        batch begins at these offsets. Raises ConfigError if the batch's file in Spark's offset log
+        can't be read.
         """
         try:
             return source_offsets(self._text(f"offsets/{number}"))

@@ -1,11 +1,12 @@
-"""The named writes of this process: their runs, the running writes, and the last writes.
+"""The named writes of this process: their run ids, the running writes, and the last writes.
 
 Owns: :class:`NamedWrites`. Never: the writing (``foreach_batch.py``), or the writes of other
 processes, which are recorded in the commit log.
 
-A named write is a write of ``foreach_batch(name)`` or ``transaction(name)``. If two writes have the
-same name, the commit log detects this only if their runs differ. Two writes of one process may have
-the same run. So this module detects two writes of one process with the same name.
+A named write is a write of ``foreach_batch(name)`` or ``transaction(name)``. All writes with one
+name, in one run of a streaming query, share a run id. If two writes with the same name have
+different run ids, the commit log detects this. But two writes of one process may have the same run
+id. So this module detects two writes of one process with the same name.
 """
 
 from __future__ import annotations
@@ -31,9 +32,8 @@ class Place(NamedTuple):
     """The identity of a named write: the bootstrap servers, the topic of the commit log, and the
     key in the commit log.
 
-    The bootstrap servers are compared as text. If two writes have different addresses of one
-    cluster, this process treats them as different. The commit log still compares their offsets or
-    rows, as for a replay.
+    The bootstrap servers are compared as text. So two writes with different addresses of one
+    cluster have different identities.
     """
 
     servers: str
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 class Written:
     """The DataFrames of a micro-batch that was written under a name. ``number`` is the
     micro-batch's id. ``plans`` has a hash of each DataFrame's plan and options. ``query_run`` is
-    the run of the query, or empty if it is unknown.
+    the id of the query's run, or empty if the query is unknown.
     """
 
     query_run: str
@@ -134,10 +134,12 @@ class NamedWrites:
         """Raises ConfigError if this process has already written other DataFrames under this name
         and batch id.
 
-        Without this error, the sink would see a replay of a finished batch, and would not write the
-        new DataFrames. ``whole`` is true if ``written`` has all DataFrames of the batch. After a
-        restart of a query the plans of its DataFrames differ, so they are not checked here. The
-        commit log then compares its batches.
+        Without this error, the sink would treat the write as a replay of the finished batch, and
+        would not write the new DataFrames. ``whole`` is true if ``written`` has all DataFrames of
+        the batch.
+
+        A restart of the query changes the plans of its DataFrames. So two writes of different runs
+        of the query are not compared here, but by the commit log.
         """
         with self._lock:
             before = self._last.get(place)

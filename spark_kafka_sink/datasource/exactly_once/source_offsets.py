@@ -36,8 +36,8 @@ _AFTER_FILES = 2**62
 
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
-    """The next offset to read of every partition of the batch's Kafka sources. Empty without a
-    Kafka source.
+    """The offset at which the next batch begins, for every partition of the batch's Kafka sources.
+    Empty without a Kafka source.
 
     Sources other than Kafka are skipped, because their offsets have another form. If two sources of
     a query read the same partition, the lower offset counts, because both sources have read up to
@@ -51,8 +51,8 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def file_sources(text: str) -> Iterator[tuple[str, int]]:
-    """Yields the folder name of each file source below ``sources``, and the number of the source's
-    last batch. Raises DataError as :func:`source_offsets` does.
+    """For each file source, yields the name of its folder in the checkpoint's ``sources``, and the
+    number of the source's last batch. Raises DataError as :func:`source_offsets` does.
     """
     for name, offset in _offsets(text):
         if isinstance(offset, dict) and offset.keys() == {_OF_FILES}:

@@ -5,9 +5,9 @@ Owns: the checks of the transactions in commit messages, and the calls to
 the protocol (``transactions/committer.py``).
 
 To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
-the micro-batch's id. The run id, the query id and the generation come from the messages. If an
-abort gets no message, the open transactions are found by the driver's token, which is a part of
-each transactional id (``driver_identity``).
+the micro-batch's id. The run id, the query id and the commit log's generation come from the
+messages. If an abort gets no message, the open transactions are found by the driver's token, which
+is a part of each transactional id (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _transaction(message: TaskCommitMessage) -> TaskTransaction:
 def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
-    """The run that commits. A batch job's run comes from the plan, and a stream's run comes from
+    """The run that commits the batch. For a batch job it comes from the plan, and for a stream from
     the tasks' messages.
     """
     if plan is not None:
@@ -241,8 +241,8 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """The ``transaction`` block of this write, with the number of rows and of dead letters. The
-    limit of dead letters applies to all writes of the block together.
+    """The ``transaction`` block of this write. If dead letters are on, each write adds its numbers
+    of dead letters and rows to the block. The last write checks the sums against the limit.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters

@@ -11,22 +11,22 @@ InitProducerId of one attempt would abort the prepared transaction of another. S
 worker process: ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per
 process, and again after a fork. ``driver`` is the driver's token (``driver_identity``), and
 ``generation`` is the commit log's generation at planning (``transactional_ids``). ``k`` is the
-smallest number that is free. A number is free again when its last use has surely ended: the batch
-of that use is done in the driver's plan (``last_done``). A use begins when the id is acquired. The
+smallest number that is free. A number is in use from the moment when a task acquires its id. It is
+free again when the batch of that task is done, according to the driver's plan (``last_done``). The
 id of a failed attempt is never used again.
 
 **An id is only reused if its coordinator reports that its last transaction was committed.**
 InitProducerId would abort an open transaction without a check of the partitions' leaders. An id may
-have an open transaction if it belonged to the losing attempt of a speculative pair, and the sweep
-after the commit did not end the transaction. The sweep misses a transaction if its partition had no
-leader, if its coordinator was moving, or if it was prepared after the sweep. The coordinator may
-also have aborted the transaction because of its age. If a partition has no leader, Kafka 4.3.1
-drops the marker of the abort. The marker of the id's next commit would then commit the loser's rows
-as well::
+have an open transaction if it belonged to the losing attempt of a speculative pair. After each
+commit, a sweep aborts such transactions, but may miss one. The sweep misses a transaction if its
+partition had no leader, if its coordinator was moving, or if it was prepared after the sweep. The
+coordinator may also have aborted the transaction because of its age. If a partition has no leader,
+Kafka 4.3.1 drops the marker of the abort. The marker of the id's next commit would then commit the
+loser's rows as well::
 
     1  Two attempts of one task prepare. The driver commits one of them.
     2  The coordinator of the loser's id, which also leads its partition, stops: no sweep sees it.
-    3  The next batch takes the loser's id: InitProducerId at the new coordinator drops a marker.
+    3  The next batch takes the loser's id: InitProducerId aborts, and the abort's marker is lost.
     4  The commit of the next batch makes the loser's rows visible, too.
 
 An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planning.
@@ -112,8 +112,9 @@ class WorkerIds:
     def acquire(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> tuple[TransactionalId, bool]:
-        """Acquires the transactional id for the next task of ``batch_id``. Returns the id, and
-        whether this process has used it before.
+        """Acquires a transactional id for a task of the batch ``batch_id``. Returns the id, and
+        whether this process has used the id before. Batches up to ``last_done`` are done, so their
+        ids are free.
         """
         generation = plan.state.generation
         worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
@@ -138,8 +139,8 @@ class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
     A task acquires one transactional id for one transaction, when its first row arrives. ``warm``
-    is the cache of producers that this process keeps for later tasks. It is None if no later task
-    can use the id.
+    is the cache of producers that this process keeps for later tasks. If no later task can use the
+    transactional id, ``warm`` is None.
     """
 
     def __init__(
