@@ -392,10 +392,11 @@ class _Call:
 def _step_lines(
     spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
 ) -> StepLines | None:
-    """Where the user sees the steps. None if the log has their lines, and nobody looks at stderr.
+    """The output that shows the user each written step. None if the log shows the steps, and stderr
+    is neither a terminal nor a notebook.
 
-    A terminal gets one line that is rewritten, unless others write to it between two steps: the
-    user's function, or Spark's progress bar, which would overwrite the line.
+    In a terminal, one line is rewritten for each step. But if the user's function or Spark's
+    progress bar writes to the terminal too, each step gets a line of its own.
     """
     stream = sys.stderr
     if stream.isatty():

@@ -5,8 +5,8 @@ process that runs it. Never: Spark, or the state of the key under which the rows
 commits and a takeover (:meth:`Ledger.fence`) change that state.
 
 **Place.** The records are in the commit log's topic, under two keys of their own. Each record has
-the form of a state without a batch (docs/design/commit-protocol.md, "The state"). Every reader
-keeps the fields of a state that it does not know::
+the form of a state without a batch (docs/design/commit-protocol.md, "The state"). If a reader of a
+state does not know a field, it keeps the field unchanged::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
@@ -23,10 +23,10 @@ version of every earlier step.
 A new call may find a recorded step of an earlier call. It must find out whether that step is
 written, and no later event may change the result. So :meth:`Ledger.fence` takes over the key of the
 rows. It first completes the commit of a decided batch. From then on, the commit log refuses the
-commits of all runs that were planned before::
+commits of all runs that were planned before the takeover::
 
     the key's lastDone >= the step's version    the step is written: its end is the new ``at``
-    otherwise                                   it will never be: a new step begins at ``at``
+    otherwise                                   it is never written: a new step begins at ``at``
 
 So the new step may be smaller or larger than the step that was not written.
 
@@ -241,8 +241,8 @@ class Ledger:
         """Records the plan, and its digest in the progress. Raises IllegalStateError if a plan is
         already recorded.
 
-        The owner is checked while the plan's key is open. So if another caller has taken over since
-        the check, and has recorded its plan, then it has opened the key as well, and this write
+        The plan's key is opened before the owner is checked. If another caller takes over after the
+        check and records its plan, it opens the key too. That fences this caller, so its write
         fails.
         """
 
@@ -410,12 +410,13 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """Opens ``key`` in the commit log, and returns the result of ``attempt``, which reads or
-        writes in the opened session.
+        """Opens ``key`` in the commit log, which fences all other processes that have opened it.
+        Returns the result of ``attempt``, which reads or writes in the opened session.
 
         Opens the key and calls ``attempt`` again in two cases: another process has opened the key
-        before the write, or the write got no clear response. In the second case the first write may
-        have succeeded, so ``attempt`` may find its own record. Retries last at least max.block.ms.
+        before the write, or the write got no clear response. In the second case the earlier write
+        may have succeeded, so ``attempt`` may find its own record. Retries last at least
+        max.block.ms.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():

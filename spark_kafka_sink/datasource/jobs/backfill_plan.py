@@ -164,8 +164,8 @@ class BackfillPlan:
 class StepSizes:
     """Computes the size of the next step from the seconds that earlier steps took.
 
-    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants.
-    It determines the size of the first step. If ``steps`` is 0, a default number is used.
+    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants,
+    which determines the size of the first step. If ``steps`` is 0, a default number is used.
     """
 
     def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:

@@ -77,8 +77,8 @@ def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
 class StepLines:
     """Writes the lines of steps to ``stream``.
 
-    If ``rewrites`` is true, ``stream`` is a terminal, and each line takes the place of the line
-    before. Otherwise each step has a line of its own.
+    If ``rewrites`` is true, ``stream`` is a terminal, and each line takes the place of the previous
+    line. Otherwise each step has a line of its own.
     """
 
     stream: TextIO

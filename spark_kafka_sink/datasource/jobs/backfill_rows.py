@@ -146,8 +146,9 @@ def _named(name: str) -> Column:
 
 
 def _text_of(column: Column, of: types.DataType) -> Column:
-    """The text of a value. Null for bytes that are no text, such as of a binary column that was
-    cast: Python would read other characters, whose order differs. Such a value begins no range.
+    """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8, for
+    example a binary column that was cast. Python would read such a string as other characters, so
+    no range begins at it.
     """
     if isinstance(of, types.TimestampType):
         column = F.unix_micros(column)

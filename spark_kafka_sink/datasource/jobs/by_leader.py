@@ -8,9 +8,9 @@ writes to all brokers. ``by_leader`` computes each row's Kafka partition before 
 partitioner of the write, and moves the row to the task that writes this partition. The partitions
 are sorted by their leaders, and each task gets a few consecutive partitions.
 
-**A row's partition depends on the row alone.** Without a key, a partitioner chooses the partition
-by the rows before, or by chance. But if an executor is lost, Spark computes a part of the shuffle
-again::
+**A row's partition depends on the row alone.** For a row without a key, a partitioner chooses the
+partition at random, or depending on the previous rows. But if an executor is lost, Spark computes a
+part of the shuffle again::
 
     first run     row r goes to task 3, which reads it, writes it and ends
     executor lost, with the output that tasks 4 to 9 have not read yet
@@ -19,8 +19,9 @@ again::
 And a row that moves from task 5 to task 3 is lost. So rows without a key are placed by a hash of
 the row. (Spark's ``repartition`` sorts its rows for the same reason.)
 
-The driver reads the columns' roles and the topic's leaders, because a Connect client may not reach
-the brokers. The user's process passes the driver's answer to the executors unchanged.
+The driver finds the columns of the key and of the partition, and requests the topic's leaders,
+because a Connect client may not reach the brokers. The user's process passes the driver's answer to
+the executors unchanged.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
         by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()
 
     ``options`` are the options of the write, and must contain ``topic``. The function adds a column
-    ``partition``, or fills it in rows where it is null. The number is the Kafka partition that the
-    write's partitioner would choose. All rows of a Kafka partition are in one task, so there are at
-    most as many tasks as Kafka partitions. The rows of a key are written in the order that they
-    have in the task: sort them with ``sortWithinPartitions``. The partition of rows without a key
-    is chosen by a hash of the row, so equal rows go to the same partition.
+    ``partition`` with the Kafka partition that the write's partitioner would choose. If ``df`` has
+    that column already, only its nulls are replaced. All rows of a Kafka partition are in one task,
+    so there are at most as many tasks as Kafka partitions. The rows of a key are written in the
+    order that they have in the task: sort them with ``sortWithinPartitions``. The partition of rows
+    without a key is chosen by a hash of the row, so equal rows go to the same partition.
 
     For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about
     2000 connections (tasks x brokers). If many rows have the same key, one task takes long.
@@ -263,8 +264,9 @@ def _placing(
 def with_partitions(
     batches: Iterator[pa.RecordBatch], places: str, tasks: int
 ) -> Iterator[pa.RecordBatch]:
-    """Replaces the column ``partition`` of each Arrow batch, and replaces the last column, which is
-    a hash of each row, by the number of the task that writes the row.
+    """Computes the Kafka partition and the task of each row in the Arrow batches. The partition is
+    in the column ``partition`` of the result. The number of the task is in the last column, which
+    contains a hash of the row in ``batches``.
 
     Raises DataError for a row whose key or partition the write would refuse.
     """
@@ -305,8 +307,8 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """A callback for a partitioner, which calls it to get the free bytes in the open record batch
-    of a partition. Returns None, because no record batch is open here.
+    """A callback for partitioners. It should return the free bytes in the open record batch of a
+    partition. It returns None, because no record batch is open here.
     """
     del tp
 

@@ -5,10 +5,10 @@ change (``records/changes/``), the names of a feed (``config/changelog.py``).
 
 A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
 ranks the changes of each key by one window, which is one shuffle, and keeps the last change. A feed
-may have two rows for an update: the row before and the row after. The row before counts as a delete
-of its key, and its rank is lower than the rank of the row after. If the row before is the last
-change of its key, the update has changed the key, and the old key gets a tombstone. (Flink's
-upsert-kafka does the same.)
+may have two rows for an update: the pre-image has the table's values before the update, and the
+post-image has the values after it. The pre-image counts as a delete of its key, and its rank is
+lower than the rank of the post-image. If the pre-image is the last change of its key, the update
+has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka does the same.)
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The change type of a key's last change, as a column. If the last change is the row before an
-    update, the type is a delete. If several changes come last and their rows differ, the type is
+    """The change type of a key's last change, as a column. If the last change is the pre-image of
+    an update, the type is a delete. If several changes come last and their rows differ, the type is
     ``TIED``.
     """
     from pyspark.sql import functions as F
@@ -156,12 +156,12 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Adds columns to ``last``: the number of last changes of each key, a row number, and whether
-    their rows are equal.
+    """Adds columns to ``last``. They contain the number of last changes of the row's key, the
+    number of the row among these changes, and whether all these changes have equal rows.
 
-    ``last`` has the last changes of each key. If a key has several last changes with equal rows,
-    its source has sent a change twice. If their rows differ, it is unknown which change is the
-    last.
+    ``last`` has the last changes of each key. A key has several if they have the same position in
+    the feed. If their rows are equal, the source has sent a change twice. If their rows differ, it
+    is unknown which change is the last.
     """
     from pyspark.sql import functions as F
 
@@ -177,8 +177,8 @@ def _compared(
 def _row_text(
     df: DataFrame, log: Changelog, order_by: Sequence[str | Column], type_: Column
 ) -> Column:
-    """A column with the row after each change, as JSON. Null for a delete, and for the row before
-    an update.
+    """A column with the table's row as JSON, as it is after the change. Null for a delete, and for
+    the pre-image of an update.
     """
     from pyspark.sql import functions as F
 
@@ -232,7 +232,7 @@ def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Co
     """A column that ranks the changes of a key with the same position in the feed. The later change
     has the greater rank.
 
-    The row before an update is earlier than the row after it. A row of a snapshot is earlier than a
+    The pre-image of an update is earlier than its post-image. A row of a snapshot is earlier than a
     change of that row. If the position is the version of the table, a delete is earlier than an
     insert, because one commit has replaced the row. If ``order_by`` is another column, for example
     a time, a delete and an insert with the same value have the same rank.
