@@ -74,14 +74,15 @@ class Instrument:
 
     - ``field`` is the field of the report or of the progress. ``a.b`` is the field ``b`` of the
       object ``a``. ``a[].b`` is the field ``b`` of each object in the list ``a``: each object gives
-      a value. If the field is an object of numbers, each member gives a value. If ``field`` is
-      empty, each document counts as 1.
+      a value. If the field is an object of numbers, each of its members gives a value. If ``field``
+      is empty, the value of each report or progress is 1.
     - ``label_field`` is the field with the label's value. If ``field`` is in a list, so is
-      ``label_field``. If ``label_field`` is empty, the label's value is the member's name.
+      ``label_field``. If ``label_field`` is empty, the label's value is the name of the member that
+      gave the value.
     - ``scale`` converts a value to ``unit``.
-    - ``bounds`` are the upper bounds of a histogram's buckets, before that conversion. A field that
-      is a list of numbers holds the counts of these buckets, and last the count of values above the
-      last bound.
+    - ``bounds`` are the upper bounds of a histogram's buckets, before the conversion by ``scale``.
+      If the field is a list of numbers, they are the counts of these buckets. The last number is
+      the count of the values above the last bound.
     """
 
     name: str

@@ -61,8 +61,8 @@ class KprodListener(StreamingQueryListener):
     """A listener that makes metrics from the streaming queries of a session:
     ``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
 
-    - ``libraries`` receive every value. They are ``PrometheusMetrics``, ``OpenTelemetryMetrics``,
-      or any object that has their method ``record``.
+    - ``libraries`` receive every value. Each is a ``PrometheusMetrics``, an
+      ``OpenTelemetryMetrics``, or another object with a method ``record`` like theirs.
     - ``reports`` is the ``reportPath`` of the session's writes, as a path of this process. It can
       also be a function that returns the new reports since its last call, as dictionaries of their
       JSON.
@@ -103,7 +103,7 @@ class KprodListener(StreamingQueryListener):
             ).start()
 
     def close(self) -> None:
-        """Ends the thread that reads ``running``. The thread closes ``running``."""
+        """Ends the thread that reads ``running``. Before it ends, the thread closes ``running``."""
         self._closed.set()
 
     def _watch(self, running: RunningWrites) -> None:

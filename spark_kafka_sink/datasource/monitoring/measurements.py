@@ -1,7 +1,9 @@
-"""Reads the values of metrics from a report or a progress, and passes them to metrics libraries.
+"""Reads the values of metrics from a report or from Spark's progress, and passes them to metrics
+libraries.
 
-Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to the libraries,
-and the limit on the number of a label's values. Never: a metric's meaning (``instruments``).
+Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to metrics
+libraries, and the limit on the number of a label's values. Never: a metric's meaning
+(``instruments``).
 
 A label's value is never taken from a payload or an error's message: it is the name of a query or a
 topic, an id, a broker's number, a member of a fixed set, or an error code.
@@ -134,8 +136,8 @@ def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator
 
 
 def source_lag(progress: Document) -> float | None:
-    """The largest lag of a source's partition, in offsets. None if no source reports a lag.
-    (Spark's sources report their metrics as text.)
+    """The largest lag of a partition of the query's sources, in offsets. None if no source reports
+    a lag.
     """
     sources = progress.get("sources")
     found = [
@@ -155,8 +157,8 @@ def query_of(document: Document) -> str:
 
 @dataclass(slots=True)
 class Metrics:
-    """Passes the values of reports and progresses to the metrics libraries, with a limited number
-    of label values.
+    """Passes the values of reports and of Spark's progress to the metrics libraries, with a limited
+    number of label values.
 
     Spark calls a listener's methods one after the other. Only the figures of running tasks come
     from a separate thread.
@@ -167,26 +169,27 @@ class Metrics:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, document: Document, query: str) -> None:
-        """Passes the values of one report (docs/reports.md) to the libraries. ``document`` is the
-        report's JSON.
+        """Passes the values of one report (docs/reports.md) to every metrics library. ``document``
+        is the report's JSON.
         """
         self._record(measure(document, Origin.REPORT, query))
 
     def progress(self, document: Document, query: str) -> None:
-        """Passes the values of one progress event of a streaming query to the libraries.
+        """Passes the values of one progress event of a streaming query to every metrics library.
         ``document`` is the JSON of Spark's progress.
         """
         self._record(measure(document, Origin.PROGRESS, query))
 
     def running(self, document: Document, query: str) -> None:
-        """Passes the figures of a query's running tasks to the libraries. ``document`` has the
-        figures as JSON.
+        """Passes the figures of a query's running tasks to every metrics library. ``document`` has
+        the figures as JSON.
         """
         self._record(measure(document, Origin.RUNNING, query))
 
     def event(self, name: str, value: float, query: str, *label: str) -> None:
-        """Passes a value that the listener itself has measured to the libraries. ``label`` is the
-        value of the metric's second label, if it has one.
+        """Passes one value to every metrics library, for a metric that the listener measures
+        itself. ``name`` is the metric's name. ``label`` is the value of the metric's second label,
+        if the metric has two.
         """
         self._record([MetricValue(BY_NAME[name], value, (query, *label))])
 

@@ -1,8 +1,8 @@
 """OpenLineage events of writes (extra ``lineage``): the jobs, and their rows and bytes by topic.
 
 Owns: :func:`emit`, a report listener, and the conversion of a report to events. Never: the
-destination of events, which is in the library's configuration (``OPENLINEAGE_URL``,
-``OPENLINEAGE_CONFIG``, ...), in the environment of the driver.
+destination of events. OpenLineage's library reads it from environment variables of the driver, such
+as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``.
 
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
 
@@ -65,7 +65,7 @@ PAUSE_S: Final = 60.0
 
 
 class Collector:
-    """Sends OpenLineage events with the library's client."""
+    """Sends OpenLineage events with OpenLineage's client."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Collector:
         self._quiet_until = -math.inf
 
     def emit(self, report: WriteReport) -> None:
-        """Sends the events of ``report``. Raises an error if they can't be sent. After an error,
-        sends no events for a minute.
+        """Sends the events of ``report``. Raises an error if the events can't be sent. After an
+        error, drops all events for a minute.
         """
         if self._monotonic_s() < self._quiet_until:
             _log.debug("the events of report %s are left out", report.report_id)

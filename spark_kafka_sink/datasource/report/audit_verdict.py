@@ -163,8 +163,8 @@ def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
 
 
 def _not_read(found: RangeCount) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a range that could not be read to its end. None if it was read, or if the log
-    itself ends within the range.
+    """The verdict on a range that could not be read to its end. None if the range was read to its
+    end, or if the log itself ends within the range.
     """
     if found.damaged_at >= 0:
         return AuditVerdict.DAMAGED, _damage(found)

@@ -53,8 +53,8 @@ _FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
     """The directories for the reports of a batch's failed attempts. ``named`` is a directory next
-    to reportPath, and ``local`` is a directory in the application's local directory. Empty if there
-    is no such directory.
+    to reportPath, and ``local`` is a directory in the application's local directory. Each is empty
+    if there is no such directory.
     """
 
     named: str = ""
@@ -103,8 +103,8 @@ class FailedAttempts:
         """Stores the identity of the write in a file, at the start of the first task. Never raises.
 
         If a user stops a write, Spark kills every attempt, and a killed attempt stores nothing. The
-        report of the write then gets its identity from this file. The file is written to the
-        application's directory only, because that is cheapest.
+        report of such a write gets the identity from this file. The file is only in the
+        application's local directory, because a write to that directory is cheapest.
         """
         if self._sees_local():
             with contextlib.suppress(UnusableFileError):
@@ -141,9 +141,9 @@ class FailedAttempts:
 
     @property
     def begun_ms(self) -> int | None:
-        """The time when the batch was planned, in milliseconds since the epoch. None if it is
-        unknown. It is the modification time of the batch's directories, which :meth:`begin`
-        created.
+        """The time when the batch was planned, in milliseconds since the epoch. None if this time
+        is unknown. The modification time of the batch's directories shows it, because :meth:`begin`
+        creates them at planning.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 

@@ -102,8 +102,9 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether the report with this id is stored. Two reports have the same id if they are about the
-    same task attempts, such as a failed commit and the abort that follows.
+    """Whether ``report``, or another report with the same id, is stored. Two reports have the same
+    id if they are about the same task attempts. An example is the report of a failed commit and the
+    report of the abort that follows.
     """
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))

@@ -267,9 +267,9 @@ def with_failures(
     """Completes the report of an aborted batch: adds the failed attempts, their error, and the
     identity of the write.
 
-    ``told`` is the identity that the first task stored, or None. The batch's elapsed time begins at
-    ``begun_ms``, when the batch was planned. If an attempt began earlier, it begins with that
-    attempt.
+    ``told`` is the identity that the first task stored, or None. The batch was planned at
+    ``begun_ms``. Its elapsed time begins at the planning or at the start of the first attempt,
+    whichever is earlier.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
