@@ -164,8 +164,8 @@ class PlannedBatch:
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Aborts a batch of exactly-once, unless its commit is already decided. With at-least-once,
-        logs the number of rows that stay in Kafka.
+        """With exactly-once, aborts the batch, unless its commit is already decided. With
+        at-least-once, logs the number of rows that stay in Kafka.
 
         Never raises: Spark would show the error of this method in place of the error that caused
         the abort. Spark may also call this method after a commit that succeeded partly or
@@ -211,7 +211,9 @@ class PlannedBatch:
         return report
 
     def _identified(self, report: WriteReport) -> WriteReport:
-        """Adds data that the driver has to a report: the name of the query and the application."""
+        """Adds the name of the query and the application to a report, as far as the driver knows
+        them and the report lacks them.
+        """
         name = report.query_name or safe_text(self.plan.query_name) or None
         application = report.application_id, report.application_name
         if report.application_id is None:

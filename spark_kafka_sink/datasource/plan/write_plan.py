@@ -2,8 +2,8 @@
 of the commit log.
 
 Owns: :class:`WritePlan`, which the driver creates, and which Spark sends to each task and to the
-commit. Never: a task of the plan (``planned_task``), its commit and abort in another process of the
-driver (``planned_batch``), or the names of Spark's writer classes (``source``).
+commit. Never: a task of the plan (``planned_task``), the commit or abort of the batch
+(``planned_batch``), or the names of Spark's writer classes (``source``).
 
 Spark pickles the plan separately for each task and for the commit. So a change that a task makes in
 its copy of the plan never reaches ``commit``: only commit messages are sent back.

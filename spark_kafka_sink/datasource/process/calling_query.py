@@ -35,9 +35,9 @@ _CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
 class CallingQuery:
     """The streaming query that has called a foreachBatch function.
 
-    ``id`` is the query's id. It is empty if it is unknown. ``run`` is an id for this process that
-    differs for each run of a query. It is empty outside of a query. ``session`` is the same for all
-    DataFrames of a session.
+    ``id`` is the query's id, or empty if the query is unknown. ``run`` differs for each run of a
+    query, and is the same for all writes of one run. It is empty outside of a query. ``session``
+    identifies the DataFrame's session.
     """
 
     id: str = ""

@@ -33,8 +33,8 @@ def driver_token(options: Mapping[str, str]) -> str:
     """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. The hash
     leaves out ``kafka.*`` options, a registry's options, the version of a job, and secrets.
 
-    Empty if no ancestor process is a JVM. In that case an abort can't find the orphans of its
-    driver, and each version of a job is a separate run.
+    Empty if no ancestor process is a JVM. In that case, an abort can't find open transactions that
+    no task has reported, and each version of a job is a separate run.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

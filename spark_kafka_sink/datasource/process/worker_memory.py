@@ -8,8 +8,9 @@ Spark makes ``spark.executor.pyspark.memory`` a limit of the worker's *address s
 ``spark.sql.planner.pythonExecution.memory`` does the same for the processes that plan and commit. A
 process maps much more memory than it uses: libraries, stacks of threads, the arenas of Arrow and of
 the C library. So an import or a small array fails while the machine has free memory. numpy, Arrow,
-the loader of libraries and the start of a thread each raise another error, and none of these errors
-names a setting. This module is imported before memory is short, because an import may fail then.
+the loader of libraries and the start of a thread each raise a different error, and none of these
+errors names a setting of Spark. This module is imported before memory is short, because an import
+may fail then.
 """
 
 from __future__ import annotations

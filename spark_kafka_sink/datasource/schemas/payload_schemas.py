@@ -69,8 +69,8 @@ _Ask = Callable[[Registry], RegisteredSchema]
 
 
 def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
-    """The client of the registry that ``options`` name. (A client for Glue or Azure would be chosen
-    here.)
+    """The client of the registry that ``options`` name. A client for another kind of registry, such
+    as Glue or Azure, would be chosen here.
     """
     return ConfluentRegistry(dict(options.registry), limit_ms)
 
@@ -317,7 +317,7 @@ class _Way:
 
 def _columns(part: ComposedColumns, schema: StructType) -> ColumnType:
     """The type of a key or value: a struct with a field for each of its columns. If the key or
-    value is made from the fields of one struct column, it is the type of that column.
+    value is made from the fields of one struct column, the result is the type of that column.
     """
     from pyspark.sql.types import StructType
 

@@ -94,8 +94,8 @@ class SchemaCache:
             _log.info("schemas can't be cached for an outage of the registry: %s", why)
 
     def is_first_use(self) -> bool:
-        """Whether this is the first use of the stored response since the registry last responded. A
-        call counts as a use, in every process of this user.
+        """Whether the stored response is used for the first time since the registry last responded.
+        Each call of this method counts as a use, also in this user's other processes.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:

@@ -59,8 +59,8 @@ def _foreach_batch(
     def with_default_mode(batch: object, batch_id: int) -> None:
         """Installs the patches in the server's process, and calls the user's foreachBatch function.
 
-        Spark pickles this function by value, because it is local. So the server can run it without
-        this package. The patches are then not installed.
+        Spark pickles this function by value, because it is local. So a server without this package
+        can run the function too. On such a server, no patches are installed.
         """
         try:
             from spark_kafka_sink.datasource.session.default_mode import PATCHES

@@ -225,7 +225,8 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
     names.
 
     ``upserts`` adds the names of its keys to the metadata of the key columns and of the column with
-    the change type. The keys are compared only if both have the same names in their metadata.
+    the change type. The keys are compared only if the key columns have the same names in their
+    metadata as the column with the change type.
 
     - A renamed column keeps its metadata, so it is checked.
     - A cast removes the metadata, so a column that was cast after ``upserts`` is not checked.

@@ -1,8 +1,8 @@
 """Finds the columns that keyColumns, valueColumns and headersColumns name in a DataFrame's schema.
 
-Owns: the resolution of names, the types that can be written, their errors, and the properties of
-types that Arrow lacks. Never: values of rows (``records/json/json_text.py``), Arrow. Runs on the
-driver, before any task.
+Owns: the resolution of names, the types that can be written, the errors for other types, and the
+properties of Spark's types that Arrow's types lack. Never: values of rows
+(``records/json/json_text.py``), Arrow. Runs on the driver, before any task.
 
 A name is resolved as Spark does with ``spark.sql.caseSensitive=false``: letter case does not
 matter. An exact match is preferred, so that a DataFrame of a case-sensitive session can be written

@@ -4,10 +4,10 @@ Owns: :class:`RateLimit`, a token bucket in units of time, and the number of tas
 rate. Never: the sending (``write_task``), a clock.
 
 **The bucket.** At the task's share of the rate, each row takes some time: its cost. A row is sent
-when its cost has passed since the previous row. The bucket of a new task is empty: the first row
-also waits for its cost, from the arrival of the first rows. With a full bucket, each task would
-begin with a burst, and a write of many short tasks would exceed the rate. If the task later waits
-for input, the waiting time is saved as credit, at most a second.
+when its cost has passed since the previous row. The bucket of a new task is empty: the first row is
+sent when its cost has passed since it arrived. With a full bucket, each task would begin with a
+burst, and a write of many short tasks would exceed the rate. If the task later waits for input, the
+waiting time is saved as credit, at most a second.
 
 **The share.** A Python writer can't find out how many partitions its write has, and where Spark
 runs them. But tasks can read Spark's configuration. It determines how many tasks the application

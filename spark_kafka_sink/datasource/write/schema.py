@@ -235,9 +235,9 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if valueColumns is set, but does not name an existing column ``value``.
-    The same holds for keyColumns and ``key``, and for headersColumns and ``headers``. Without this
-    error, the sink would ignore that column silently.
+    """Raises SchemaError if the DataFrame has a column ``value``, and the option valueColumns is
+    set but does not name that column. Without this error, the sink would ignore the column
+    silently. The same holds for keyColumns and ``key``, and for headersColumns and ``headers``.
     """
     used = _named_indices(plan)
     replaced = {

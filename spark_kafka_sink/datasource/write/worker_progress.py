@@ -1,8 +1,8 @@
 """Sends the progress of a Python worker and of a commit to the topic of the option progressTopic.
 
 Owns: :class:`WorkerProgress`, the record that is sent, and the time of sending. Never: reading a
-record (``monitoring/running_writes.py``), a delay of a task, because the thread of
-``task_progress`` sends.
+record (``monitoring/running_writes.py``). The thread of ``task_progress`` sends the records, so
+that no task waits for them.
 
 A task can send nothing to the driver before its end: a Python data source has no accumulators, and
 Spark's own status has no figures of a running Python task. Every task and every driver can reach
@@ -196,7 +196,7 @@ _clients: ProcessLocal[list[tuple[ProducerConfig, TransactionClient]]] = Process
 @contextmanager
 def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
     """Lends a client to one thread at a time. Afterwards the client is kept for the next thread, or
-    closed after an error. (No lock is needed, because a list's pop and append are atomic.)
+    closed after an error. No lock is needed, because ``pop`` and ``append`` of a list are atomic.
     """
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 

@@ -23,12 +23,12 @@ class WriteContext:
     offsets.
 
     - ``run`` identifies the writer: one run of a query, as far as Python can see it.
-    - ``query_id`` is the query's id. It is empty if it is unknown.
+    - ``query_id`` is the query's id, or empty if the query is unknown.
     - ``digest`` is a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). If
-      the micro-batch runs again, its digest is the same. It is empty if it is unknown.
-    - ``known`` is true if this write is surely the same write as an earlier write with this batch
-      id, and not another write. The query, the digest, or an equal write of this process shows it.
-      If the batch id is already done, the write is then a replay.
+      the micro-batch runs again, its digest is the same. The digest is empty if it is unknown.
+    - ``known`` is true if an earlier write with this batch id was surely the same write. The query,
+      the digest, or an equal write of this process shows it. If ``known`` is true and the batch id
+      is already done, the write is a replay.
     - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
 
     In a block of writes that are committed together:
