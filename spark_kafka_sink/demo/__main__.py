@@ -193,7 +193,7 @@ def _create_topics(bootstrap: str) -> None:
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
     """Writes the batch and the stream. Returns the seconds that each of them took. With ``kill``,
     the driver is killed during the stream and started again. The seconds of the stream then count
-    from that start.
+    from the second start.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

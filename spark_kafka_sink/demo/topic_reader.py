@@ -31,8 +31,8 @@ class Contents:
 
 @contextmanager
 def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
-    """While the block runs: a function that decodes the id of a row from its Avro value. The schema
-    comes from the registry.
+    """A context manager that yields a function. The function decodes the id of a row from the row's
+    Avro value, with the schema in the registry.
     """
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
