@@ -1,5 +1,5 @@
-"""Change feeds: which column shows whether a row is an insert, an update, the row before an update,
-or a delete.
+"""Change feeds: which column shows whether a row is an insert, an update, a preimage or a delete. A
+preimage is a row with the old values of an update.
 
 Owns: :class:`Changelog`, the feeds that have a name, and the reading of the option ``changelog``.
 Never: the columns of a DataFrame (``datasource/write/change_columns.py``), values of rows
@@ -34,12 +34,12 @@ class Changelog:
 
     * ``column``: the name of the column with the type of each change.
     * ``inserts``, ``updates``, ``deletes``, ``preimages``: the values of this column for each type.
-      A preimage is the row before an update.
+      A preimage is a row with the old values of an update.
     * ``order``: the names of the columns that order the changes. A later change has greater values.
       The name of a nested field has dots.
     * ``metadata``: the names of the columns that belong to the feed, and not to the table.
-    * ``images``: the names of the two columns that hold the row before and after a change. None if
-      the other columns of the DataFrame are the row.
+    * ``images``: the names of two struct columns: the row from before a change, and the row from
+      after the change. None if the other columns of the DataFrame are the row.
     * ``time``: the name of the column with the time of the commit.
     * ``snapshots``: the types of inserts that come from a snapshot. If such an insert and a change
       have the same position, the insert is older.

@@ -390,8 +390,8 @@ class _Checks:
         return self.values[name] if content is None else content
 
     def _refuse_what_spark_shows(self) -> None:
-        """Raises ConfigError if an option contains a secret as plain text, and Spark would show it
-        in plans and event logs, because it does not match Spark's redaction pattern.
+        """Raises ConfigError if an option contains a secret as plain text that Spark would show in
+        plans and event logs. Spark shows an option that does not match its redaction pattern.
         """
         if not self.prefix:
             return

@@ -124,11 +124,10 @@ def any_case(text: str) -> str:
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
     """A rule that accepts one of ``choices`` (Java's ``ValidString``).
 
-    ``same`` converts a text to a form in which accepted differences are gone. For example, with
-    :func:`any_case` both ``Gzip`` and ``gzip`` become ``GZIP``. If the form of the user's text is
-    the form of a choice, the effective value is that choice. The rule with :func:`any_case` is
-    Java's ``CaseInsensitiveValidString``. With ``letters``, ``exactly_once`` and ``exactlyOnce``
-    are accepted for ``exactly-once``.
+    ``same`` converts a text to another form. If the user's text and a choice have the same form,
+    the effective value is that choice. For example, :func:`any_case` converts both ``Gzip`` and
+    ``gzip`` to ``GZIP``. The rule is then Java's ``CaseInsensitiveValidString``. With
+    :func:`letters`, ``exactly_once`` and ``exactlyOnce`` are accepted for ``exactly-once``.
 
     ``empty`` is the meaning of the empty text, for the docs. If it is None, the empty text is
     invalid. If it is "", the empty text passes this rule, and the code that reads the option checks

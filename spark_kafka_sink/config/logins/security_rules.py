@@ -176,8 +176,9 @@ class LoginModule:
 def _of_endpoint() -> Iterator[Option]:
     """The TLS options of a login module for the token endpoint.
 
-    They have the names of the brokers' TLS options. Two rules are stricter, because the endpoint
-    gets a secret: its host name is always verified, and an option without an effect is an error.
+    They have the names of the brokers' TLS options. The endpoint gets a secret. So two rules are
+    stricter than for brokers: its host name is always verified, and an option without an effect is
+    an error.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -235,17 +236,18 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """The names of options in the login module ``text`` whose secrets Spark would show.
+    """The names of the options in the login module ``text`` that are secrets and that Spark would
+    show.
 
-    Spark hides the whole text if it contains a word such as "password" (``spark.redaction.regex``).
-    Then the result is empty. Otherwise it is the result of :func:`inline_secrets`.
+    If ``text`` contains a word such as "password" (``spark.redaction.regex``), Spark hides the
+    whole text, and the result is empty. Otherwise it is the result of :func:`inline_secrets`.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
 
 def refuse_inline(value: object, spelled: str, file: str) -> None:
-    """Raises ConfigError if ``value`` is a secret as plain text, not a reference to it. Called only
-    for options whose values Spark shows in plans and event logs.
+    """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
+    Called only for options whose values Spark shows in plans and event logs.
 
     ``file`` is a part of the hint: it describes the content to put into a file instead.
     """

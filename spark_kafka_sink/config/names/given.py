@@ -81,10 +81,11 @@ class GivenOptions:
 
 
 def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
-    """Adds an option to ``found.producer`` if ``name`` is an option of the producer. Otherwise
-    returns False.
+    """Adds an option to ``found.producer``, and returns True, if ``name`` is an option of the
+    producer. Otherwise returns False.
 
-    Raises ConfigError for an option that the sink refuses, such as ``transactional.id``.
+    If the option has no effect in this package, adds only a warning. Raises ConfigError for an
+    option that the sink refuses, such as ``transactional.id``.
     """
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
@@ -104,9 +105,9 @@ def folded(
 ) -> Iterator[tuple[str, str, object]]:
     """Yields each option as (name in lower case without ``prefix``, name as written, value).
 
-    Raises ConfigError if two names are equal or differ only in case: it would be arbitrary which
-    value counts. (Options of Spark have passed a map without regard to case before. There the later
-    value has already replaced the earlier one.)
+    Raises ConfigError if two names are equal or differ only in case, because it would be arbitrary
+    which value counts. For the options of a write this can't happen: Spark has put them into a map
+    that ignores case, where a later value replaces an earlier one.
     """
     seen: dict[str, str] = {}
     for name, value in options:

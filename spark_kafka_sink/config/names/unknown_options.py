@@ -39,7 +39,9 @@ class OptionSource:
 
     @property
     def takes_own(self) -> bool:
-        """Whether the sink's own options may be in this place: in a write, and in every file."""
+        """Whether the sink's own options may be in this place. True for a write, and for every
+        file.
+        """
         return self.sink or bool(self.where)
 
 
