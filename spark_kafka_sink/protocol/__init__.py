@@ -6,8 +6,9 @@ number of its bytes. Never: I/O, the handling of an error code.
 ``messages`` is generated from Kafka's definitions. Its encoders of requests use ``wire_writer``,
 and its decoders of responses use ``wire``. Two APIs are written by hand: ``produce``, because
 batches must not be copied, and ``metadata``, whose response is read into columns. ``answers``
-decodes a response, and checks that it fits its request. ``transaction_requests``, ``log_requests``,
-``group_requests`` and ``topic_requests`` create requests that several packages send. ``request`` is
-the interface between a request and the network client. ``cluster``, ``node_api_versions`` and
-``producer_ids`` are plain values. ``frames`` adds and removes headers and lengths.
+decodes a response, and checks that the response fits the request. ``transaction_requests``,
+``log_requests``, ``group_requests`` and ``topic_requests`` create requests that several packages
+send. ``request`` is the interface between a request and the network client. ``cluster``,
+``node_api_versions`` and ``producer_ids`` are plain values. ``frames`` adds and removes headers and
+lengths.
 """

@@ -323,8 +323,8 @@ def _higher_epoch(
 ) -> None:
     """Checks that the epoch in the response is higher than the epoch in the request.
 
-    If it were the same, the next transaction would have the same producer id and epoch as this one,
-    and brokers would treat both as one transaction.
+    If the two epochs were equal, the producer's next transaction would have the same producer id
+    and epoch as its previous one. Brokers would then treat both as one transaction.
     """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:
@@ -393,7 +393,7 @@ def _items_of(
     ``requested`` has the keys of the request.
 
     Raises MalformedError if a requested key is missing, or occurs twice. ``what`` is the name of
-    the items for its message.
+    the items for the error message.
     """
     missing = set(requested)
     wanted = frozenset(missing)

@@ -35,7 +35,9 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker. A bootstrap address, whose broker is not known yet, has a negative id."""
+    """A broker. A node with a negative id stands for a bootstrap address: it is not known yet which
+    broker has this address.
+    """
 
     id: int
     host: str
@@ -87,11 +89,11 @@ def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
 class PartitionInfos(Sequence[PartitionInfo]):
     """The partitions of one topic, by number, without gaps. Immutable.
 
-    ``rows`` has five integers for each partition: the leader, the leader epoch, the error code, and
-    two indexes in ``ids``. The partition's replicas in ``ids`` end at the first index, and its
-    offline replicas at the second. They begin where the previous partition's ids end. So a
-    partition takes 20 bytes, and 4 bytes for each id. Comparisons ignore the error code, because it
-    describes a response and not the partition.
+    ``ids`` has the node ids of all replicas: first the replicas of partition 0, then its offline
+    replicas, then those of partition 1, and so on. ``rows`` has five integers for each partition:
+    the leader, the leader epoch, the error code, the end of its replicas in ``ids``, and the end of
+    its offline replicas in ``ids``. So a partition takes 20 bytes, and 4 bytes for each id.
+    Comparisons ignore the error code, because it describes a response and not the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")

@@ -67,10 +67,10 @@ def frame(
     """Builds the whole frame of ``request``. Returns its buffers in order, and their total size in
     bytes.
 
-    Both include the length at the beginning. The header is joined with the first buffer of the body
-    if that is small. The other buffers are not copied. The client id is a string with an int16
-    length even in header v2, because the broker reads it before it has the version
-    (RequestHeader.json).
+    The buffers and the size include the length at the beginning. If the first buffer of the body is
+    small, the header is joined with this buffer. The other buffers are not copied. The client id is
+    a string with an int16 length even in header v2, because the broker reads it before it has the
+    version (RequestHeader.json).
     """
     body = request.encode(version)
     name = None if client_id is None else client_id.encode()
@@ -95,9 +95,9 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
     """Reads the length of a frame from its first four bytes, and checks it before memory is
     allocated.
 
-    Raises RemoteProtocolError if the length is above ``limit``, or is a length that no broker
-    sends. The hint then guesses which program listens on the port. Raises WrongListenerError if
-    these are the first bytes of a connection (``first``) and clearly the beginning of TLS.
+    Raises RemoteProtocolError if the length is above ``limit``, or if no broker sends such a
+    length. The error's hint guesses which program listens on the port. ``first`` is true for the
+    first frame of a connection. Raises WrongListenerError if such a frame begins like TLS.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:

@@ -5,8 +5,6 @@ from Kafka's message (``protocol/messages/metadata.py``) and checked: no caller 
 brokers with one id, or a partition number of two billion. Never: the use of metadata
 (``network/client/metadata.py``), the handling of an error code.
 
-Metadata are needed first for each record, because its partition is chosen from them.
-
 A hostile broker could make each part of a Metadata response very large: brokers, topics,
 partitions, replicas. So each part is decoded directly into the columns that a :class:`Cluster`
 keeps (:class:`Nodes`, :class:`PartitionInfos`). A topic that was not requested is dropped. (Some

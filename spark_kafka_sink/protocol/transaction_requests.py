@@ -58,9 +58,9 @@ def init_producer_id(
 ) -> InitProducerIdRequest:
     """Creates the InitProducerId request, for a new producer or a new epoch.
 
-    With ``current``, the broker raises the epoch only if that is still the newest producer id and
-    epoch (v3, KIP-360). Without it, the broker raises the epoch in any case, and so fences an
-    earlier producer with this transactional id.
+    With ``current``, the broker raises the epoch only if ``current`` is still the newest producer
+    id and epoch of this transactional id (v3, KIP-360). Without ``current``, the broker raises the
+    epoch in any case, and so fences an earlier producer with this transactional id.
     """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -74,10 +74,10 @@ def add_partitions_to_txn(
     transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
     """Creates the request that adds ``partitions`` to the producer's open transaction. If no
-    transaction is open, it opens one.
+    transaction is open, the coordinator opens one.
 
-    Only transactions of version 1 need it. With version 2, the leader of a partition adds the
-    partition itself, when it gets the first batch (KIP-890).
+    Only transactions of version 1 need this request. With version 2, the leader of a partition adds
+    the partition when it gets the first batch (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -117,8 +117,8 @@ def list_transactions(
     for this filter, so ``states`` should be given as well. ``states`` and ``producer_ids`` are the
     request's fields.
 
-    The broker leaves out ids that the principal may not describe. While one of its coordinator
-    partitions is loading, it returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
+    The broker leaves out ids that the principal may not describe. While a broker loads one of the
+    partitions that it coordinates, it returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
     """
     return ListTransactionsRequest(
         state_filters=list(states),
@@ -142,9 +142,10 @@ def versions_of(transaction_version: int) -> VersionRange:
     (1 or 2, KIP-890).
 
     The broker applies the rules for the version of the request, even if the transaction was written
-    with another version. So both must fit. For example, if EndTxn v4 is sent again for a
-    transaction of version 2, the broker returns PRODUCER_FENCED, although the transaction was
-    committed. And only TxnOffsetCommit v5 adds the group to a transaction of version 2.
+    with another version. So the version of the request must fit the version of the transaction. For
+    example, if EndTxn v4 is sent again for a transaction of version 2, the broker returns
+    PRODUCER_FENCED, although the transaction was committed. And only TxnOffsetCommit v5 adds the
+    group to a transaction of version 2.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 
