@@ -1,5 +1,5 @@
-"""The topic of the driver's decisions. It has one state for each key, and each state is written in
-a transaction.
+"""The commit log: a topic with the driver's decisions. It has one state for each key, and each
+state is written in a transaction.
 
 Owns: the topic and its records. Never: the meaning of a state (``transactions/commit_state.py``).
 

@@ -5,7 +5,8 @@ key. Never: a decision (``transactions/committer.py``), bytes of records (``log_
 requests (``log_reader.py``, ``log_writer.py``).
 
 The log is in the same cluster as the data. So the log is available whenever the data is, and needs
-no other credentials. InitProducerId fences its writers, so no further service is needed.
+no other credentials. A new writer fences earlier writers with InitProducerId. So no lock service is
+needed.
 """
 
 from __future__ import annotations
@@ -141,8 +142,9 @@ class CommitLog:
     def remove(self, key: str, deadline_ms: int) -> None:
         """Fences the writers of ``key``, and removes all records of the key, without decoding them.
 
-        Writes at least one tombstone, because only a write shows that the key was not read from a
-        deposed leader. Raises the same errors as :meth:`LogSession.write`.
+        Writes at least one tombstone. A former leader of the partition may have returned old
+        records of the key, and only a write shows this. Raises the same errors as
+        :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
 
@@ -204,9 +206,9 @@ class CommitLog:
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
             """Whether the session has read the newest state of ``key``.
 
-            ``first_offset`` is the offset of the session's first own record. If the log has a
-            record of ``key`` before it that the session has not read, the session has read an old
-            state.
+            ``first_offset`` is the offset of the first record that the session itself writes. If
+            the log has a record of ``key`` below this offset that the session has not read, the
+            session has read an old state.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -400,7 +402,9 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Raised inside :meth:`LogSession.confirm` to abort its write, which has served its purpose."""
+    """Raised inside :meth:`LogSession.confirm` to abort its write. By then the write has shown that
+    the state is the newest.
+    """
 
 
 class LogSession:
@@ -459,8 +463,8 @@ class LogSession:
 
         Writes at least one record. Parts of the state that have not changed are not written again.
         ``check`` is called when the records are in the log, but not committed yet. If ``check``
-        raises an exception, nothing is written. The transaction has a timeout of seconds
-        (``lease_ms``): if this process stops in between, a broker aborts it.
+        raises an exception, nothing is written. If this process stops before it ends the
+        transaction, a broker aborts the transaction after a timeout of seconds (``lease_ms``).
 
         Raises LogChangedError if another session has opened the key, or if :attr:`state` came from
         a deposed leader and is not the newest. Raises LogOutcomeUnknownError if it is unknown

@@ -1,8 +1,8 @@
 """The format of a state in the commit log: the keys and the values of its records.
 
-A state consists of *documents*: one for the state itself, and one for each recorded write of its
-block (the writes in a ``spark_kafka_sink.transaction``, which are decided together). A large
-document is split into several records.
+A state consists of *documents*. One document is the state itself. The writes in a
+``spark_kafka_sink.transaction`` block are decided together, and each write that was recorded has a
+document of its own. A large document is split into several records.
 
 Owns: the keys and the values of these records (docs/design/commit-protocol.md, "The topic"); pure
 functions. Never: the meaning of a state (``transactions/commit_state.py``), a topic.
@@ -33,16 +33,17 @@ def key_of(record_key: bytes) -> bytes:
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
     """The documents of a state, by the record key of each document's first record.
 
-    For the key ``b"orders"``, the state itself is under ``b"orders"``, and the recorded writes of
-    its block (``parts``) are under ``b"orders#w0"``, ``b"orders#w1"`` and so on.
+    For the key ``b"orders"``, the state itself is under ``b"orders"``. ``parts`` are the recorded
+    writes of a ``spark_kafka_sink.transaction`` block. They are under ``b"orders#w0"``,
+    ``b"orders#w1"`` and so on.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """Reads from ``records`` the documents of the key's recorded writes, in order: those that
-    :func:`documents` calls ``parts``.
+    """Finds the documents of the key's recorded writes in ``records``, and returns them in order.
+    :func:`documents` has the same documents as its argument ``parts``.
 
     Raises the same errors as :func:`join`.
     """
@@ -61,7 +62,7 @@ def changes(
     """The records to write, by record key, so that the log has exactly ``documents`` afterwards.
 
     ``records`` are the records of the key that the log has now. Unchanged documents are not written
-    again. A value of None is a tombstone for a record that must go.
+    again. A value of None is a tombstone, which removes a record from the log.
     """
     written: dict[bytes, bytes | None] = {}
     kept: set[bytes] = set()

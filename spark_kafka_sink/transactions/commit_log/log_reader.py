@@ -75,8 +75,8 @@ class KeyFilter:
 
 
 class LogReader:
-    """Reads the commit log's topic. ``rights`` is the text about the needed rights for an
-    AuthorizationError.
+    """Reads the commit log's topic. ``rights`` is a text that lists the rights that a reader needs.
+    It becomes a part of the hint of an AuthorizationError.
     """
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
@@ -115,8 +115,8 @@ class LogReader:
         """Reads the partition from the end of ``snapshot`` up to ``end``, and returns the new
         snapshot.
 
-        ``fetched`` is the Fetch response that was requested together with ``end``. It has the first
-        batches, which are not fetched again.
+        ``fetched`` is the response to the Fetch that was sent together with the request for
+        ``end``. The batches in it are not fetched again.
         """
         records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}

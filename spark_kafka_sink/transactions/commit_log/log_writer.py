@@ -155,9 +155,9 @@ class LogWriter:
         """Waits until the coordinator has written the markers of this writer's previous
         transaction.
 
-        They usually take a few milliseconds. A broker lets the next transaction wait for them as
-        well, but in steps of 20 ms (Kafka's add.partitions.to.txn.retry.backoff.ms). This wait is
-        shorter.
+        The coordinator usually needs a few milliseconds. A broker also lets the next transaction
+        wait for these markers, but in steps of 20 ms (Kafka's
+        add.partitions.to.txn.retry.backoff.ms). The wait in this method is shorter.
         """
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0
