@@ -113,8 +113,10 @@ def _here(
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
     """The result of ``--exactly-once``: whether exactly-once works, and the reason if it is not
-    True. The first value is None if a check failed that is not about transactions, or if the trial
-    did not finish.
+    True.
+
+    The first value is False if a check of transactions failed. It is None if only another check
+    failed, or if the check of transactions did not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):

@@ -90,11 +90,11 @@ def entries() -> Mapping[Kind, Entry]:
 
 def explanation(code: str) -> str:
     """The explanation of an error. ``code`` is an error code, a message that contains an error
-    code, or a broker's name of an error.
+    code, or Kafka's name of an error.
 
-    Otherwise ``code`` is searched as words, and the result is a list of the codes whose texts have
-    most of the words. If no text has any of the words, raises LookupError, which names the most
-    similar code or name.
+    Any other ``code`` is searched as words, and the result is a list of the error codes whose texts
+    have most of the words. If no text has any of the words, raises LookupError, which names the
+    most similar code or name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()

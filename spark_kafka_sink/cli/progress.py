@@ -26,8 +26,8 @@ class Bar:
     """A progress bar. It is called with the number of finished requests and the number of all
     requests, such as ``bar(3, 12)``.
 
-    The bar disappears when all requests are finished. It is drawn only during such a call, and not
-    by a thread. So it is never drawn while the command prints a line.
+    The bar disappears when all requests are finished. No thread draws the bar: it changes only
+    while it is called. So it never changes while the command prints a line.
     """
 
     def __init__(

@@ -225,7 +225,7 @@ def resolve(
 
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
     """Forgets the batches of a key of the commit log, after a confirmation. The commit log keeps
-    the key's generation.
+    the key's generation, a number that rises with each reset and with each new run.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         if force and (damage := operator.damage(key)) is not None:
