@@ -146,8 +146,8 @@ class KafkaNode:
             raise self._error(f"did not stop within {timeout:g} s of SIGTERM.") from None
 
     def kill(self) -> None:
-        """Kills the broker (SIGKILL), without a shutdown. Unlike after a power failure, data that
-        the broker has written to the page cache is not lost.
+        """Kills the broker (SIGKILL), without a shutdown. Data that the broker has written to the
+        page cache is not lost. (After a power failure it would be.)
         """
         process = self._move("kill")
         process.kill()
