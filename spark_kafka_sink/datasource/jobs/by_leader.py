@@ -106,7 +106,13 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     question = {**options, _QUESTION: df.schema.json()}
     text = text_or_error(df.sparkSession, question, "by_leader")
     tasks = min(tasks, len(Places.decode(text).leaders))
-    hashes = df.withColumn(_HASH, F.xxhash64(*hashed(df)))
+    columns = hashed(df)
+    _refuse(
+        not columns,
+        "a DataFrame of maps and variants alone, which Spark can't hash",
+        "add a column, such as the key",
+    )
+    hashes = df.withColumn(_HASH, F.xxhash64(*columns))
     placed = hashes.mapInArrow(_placing(text, tasks), _with_columns(df.schema))
     return placed.repartitionById(tasks, _TASK).drop(_TASK)
 

@@ -76,6 +76,19 @@ def test_options_that_it_cannot_use_are_errors(spark, options, change, says):
     assert says in raised.value.message
 
 
+def test_columns_that_spark_cannot_hash_are_left_out_or_refused(spark, consume, options):
+    rows = spark.range(100).selectExpr("id", "map('n', id) AS m")
+    options |= {"valueColumns": "m"}
+    with pytest.raises(ConfigError, match="a DataFrame of maps and variants alone") as raised:
+        by_leader(rows.select("m"), tasks=2, **options)
+    assert "add a column, such as the key" in raised.value.hint
+    led = by_leader(rows, tasks=2, **options)
+    led.write.format("kprod").options(**options).save()
+    found = consume(options["topic"])
+    assert sorted(found.values) == sorted(b'{"m":{"n":%d}}' % n for n in range(100))
+    assert len(set(found.partitions)) > 6
+
+
 def test_errors_of_planning_are_raised_as_they_are(spark, options):
     with pytest.raises(SchemaError, match="'value' not found"):
         by_leader(spark.range(1), tasks=2, **options)
