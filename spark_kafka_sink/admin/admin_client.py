@@ -1,8 +1,8 @@
 """Requests about topics and their configs, for the checks before a write, the commit log and
 operators.
 
-Owns: :class:`AdminClient`. Never: a cache, the consequence of a missing topic, the sending of
-requests (``request_loop.py``).
+Owns: :class:`AdminClient`. Never: caching a response, the consequence of a missing topic, sending
+the requests (``request_loop.py``).
 
 The driver sends these requests once, before a write, and passes the results to the tasks.
 """
@@ -108,9 +108,9 @@ class AdminClient:
         has the brokers' error for each topic. InvalidTopicError and AuthorizationError are raised
         without waiting.
 
-        If ``missing_topic_timeout_ms`` is given, the wait ends earlier: after all responses within
-        this time were UNKNOWN_TOPIC_OR_PARTITION. If a request gets no response or another error,
-        this time begins again.
+        ``missing_topic_timeout_ms`` is a shorter timeout for topics that probably do not exist. It
+        is over when every response of this many milliseconds was UNKNOWN_TOPIC_OR_PARTITION. After
+        another error, or a request without a response, the time is counted from 0 again.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
@@ -129,8 +129,8 @@ class AdminClient:
         return tuple(metadata.cluster.nodes.values())
 
     def refresh_brokers(self) -> None:
-        """Requests new metadata without waiting for the response. It arrives during the next calls.
-        A later call of :meth:`brokers` then need not wait.
+        """Requests new metadata without waiting for the response. A later call of any method
+        receives the response. After that, :meth:`brokers` need not wait.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 

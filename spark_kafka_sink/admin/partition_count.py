@@ -52,8 +52,8 @@ class RangeCount:
     * ``first_batch``: the first offset of the first batch of ``producers``, or -1 if there is no
       batch.
     * ``last_row``: the last offset of the last batch of ``producers``, or -1 if there is no batch.
-    * ``hole``: the offset of the first batch before which records of its producer are missing,
-      according to the sequence numbers, or -1. ``hole_rows`` is the number of missing records. If
+    * ``hole``: the offset of the first batch whose sequence number is too high, because earlier
+      records of its producer are missing, or -1. ``hole_rows`` is the number of missing records. If
       ``from_zero`` is True, the first sequence number of each producer must be 0.
     * ``repeated_at``: the offset of the first batch whose sequence number its producer had already
       used, or -1.
@@ -153,7 +153,7 @@ class RangeCount:
 
     def _follow(self, producer: Producer, header: BatchHeader) -> None:
         """Checks that the sequence number of a batch follows the last batch of the same producer.
-        Sets ``hole`` or ``repeated_at`` otherwise.
+        Otherwise sets ``hole`` or ``repeated_at``.
         """
         begin = 0 if self.from_zero and not self.deleted else header.base_sequence
         expected, found = self.next_sequence.get(producer, begin), header.base_sequence
@@ -253,8 +253,9 @@ def _fetch(
 def _moved(
     reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
 ) -> bool:
-    """Counts the batches of a Fetch response. If the records at this offset were deleted, continues
-    at the first offset of the log. Returns False if the range has not advanced.
+    """Counts the batches of a Fetch response. If the log does not have the requested offset any
+    more, moves the range to the first offset of the log. Returns False if the position in the range
+    has not changed.
     """
     if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return one.take(fetched)
@@ -267,10 +268,12 @@ def _moved(
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
     """Handles a Fetch response without batches. If there were only such responses for max.block.ms,
-    sets the ``problem`` of the range: the transaction is still open, or the log has ended.
+    sets the ``problem`` of the range: a transaction is still open at this offset, or the log ends
+    before the range does.
 
-    A Fetch response may also have no batches for a short time: when a transaction is committed and
-    its markers are not written yet, and when a new leader does not know its high watermark yet.
+    Responses may also have no batches for only a short time. This is so while the markers of a
+    committed transaction are not written yet, and while a new leader does not know its high
+    watermark.
     """
     now = client.clock.now_ms()
     if one.waits_since_ms == NEVER:

@@ -2,7 +2,7 @@
 
 Owns: :class:`RequestLoop`, which sends the calls of ``call.py`` with one network client. It finds
 the coordinators of many transactional ids with one request, and caches them. Never: the content of
-a request, the meaning of a response, a thread, a decision.
+a request, the meaning of a response, starting a thread.
 
 Several requests can be in flight on one connection. This saves round trips, although the broker
 still handles the requests of a connection one after the other.
@@ -274,7 +274,8 @@ class RequestLoop:
 
 
 class _Dispatcher:
-    """The calls of one :meth:`RequestLoop.run`: decides when and to which broker each call is sent.
+    """Holds the calls of one :meth:`RequestLoop.run`, and decides when and to which broker each
+    call is sent.
 
     Each call is in one place. If its broker is known, it is in ``_queues``. If any broker can
     handle it, it is in ``_for_any_broker``. If its coordinator must be found first, it is in

@@ -153,15 +153,16 @@ class TransactionClient(AdminClient):
         """Aborts the open transactions in ``found``, the result of :meth:`describe`, and fences
         their producers (raises their epochs).
 
-        The requests contain the producer ids and epochs from ``found``.
+        The EndTxn requests contain the producer ids and epochs from ``found``.
 
         * With transaction version 2, EndTxn(abort) is sent, which raises the epoch. It is also sent
           for an id in the state Empty. If the request arrives late, the coordinator rejects it, so
           it does not abort a later transaction of the id.
         * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. If the
-          request arrives late, it aborts the transaction that the id has open then. So the id must
-          not be used again. (InitProducerId could contain the producer id and epoch, KIP-360. But a
-          coordinator that has just aborted the transaction after its timeout would reject it.)
+          request arrives late, it aborts any transaction of the id that is open at that time. So
+          the id must not be used again. (InitProducerId could contain the producer id and epoch,
+          KIP-360. But a coordinator that has just aborted the transaction after its timeout would
+          reject it.)
         * For ids in ``prepared``, EndTxn(abort) is sent with both versions. InitProducerId would
           make it impossible to find out the outcome of the transaction later.
 
@@ -292,8 +293,8 @@ class TransactionClient(AdminClient):
 
         If ``patient`` is True and a broker does not respond, the requests are repeated for some
         seconds. Meanwhile other brokers may become the coordinators of its ids. If ``patient`` is
-        False, the requests are sent once, and the following calls skip a broker that did not
-        respond for some time.
+        False, the requests are sent once. If a broker does not respond, later calls with
+        ``patient=False`` send no request to this broker for a minute.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -391,9 +392,9 @@ class TransactionClient(AdminClient):
         """Finds the partitions without a leader. Returns them by transactional id. A transaction
         whose partitions all have leaders is missing in the result.
 
-        If such a transaction were ended, Kafka 4 would lose its marker in this partition. The
-        Metadata request is sent to a coordinator that has just responded, because any other broker
-        may not respond.
+        If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
+        this partition. The Metadata request is sent to a coordinator that has just responded,
+        because other brokers may not respond.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():

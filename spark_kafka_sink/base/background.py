@@ -1,6 +1,6 @@
 """Calls a blocking function on a daemon thread, even while the interpreter exits.
 
-Owns: :func:`run_aside`. Never: the function itself.
+Owns: :func:`run_aside`. Never: the work of the function.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ def run_aside(run: Callable[[], None], name: str) -> None:
     """Calls ``run`` on a new daemon thread with this name. Raises RuntimeError if the operating
     system allows no more threads.
 
-    Since Python 3.12, no thread can be started after the main thread has ended. But producers may
-    still send their queued records then (``producer/exit_flush.py``). In this case ``run`` is
-    called on the current thread, which blocks it.
+    Since Python 3.12, no thread can be started after the main thread has ended. But a producer may
+    then still send its queued records (``producer/exit_flush.py``). So after the end of the main
+    thread, this function calls ``run`` on the current thread and blocks.
     """
     try:
         threading.Thread(target=run, name=name, daemon=True).start()

@@ -1,8 +1,8 @@
 """Computes the wait before the next attempt (Java's ``ExponentialBackoff``).
 
 Owns: the formula for all backoffs in this package: reconnects, connection setup timeouts, retries,
-Metadata requests, and the short wait of a producer after CONCURRENT_TRANSACTIONS. Never: a clock, a
-counter of attempts, the waiting itself.
+Metadata requests, and the short wait of a producer after CONCURRENT_TRANSACTIONS. Never: reading a
+clock, counting attempts, waiting.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns: reading clocks, blocking, and the objects on which threads wait (:class:`Latch`,
 :class:`Waiters`). Never: a decision.
 
-The producer has two loops: that of the thread that writes, and that of the network thread.
-Functions that the loops call get the time as the argument ``now``, and block only in
+The producer has two loops: the loop of the thread that writes, and the loop of the network thread.
+The functions that these loops call get the time as the argument ``now``, and block only in
 :meth:`Clock.wait`. So tests can run the whole producer with a simulated clock.
 """
 

@@ -1,6 +1,7 @@
-"""Merging of counts: the numbers of several reports become one number each.
+"""Merges the counts of several reports into one count: the sum, or the largest of them.
 
-Owns: the rule of a field, which is in its definition. Never: the meaning of a count.
+Owns: the choice between sum and largest. The definition of each field has this choice. Never: the
+meaning of a count.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def count_fields(of: type[Any]) -> tuple[Field[Any], ...]:
 
 
 def merged(count: Field[Any], values: Iterable[int]) -> int:
-    """The sum of ``values``, or their largest if the field is declared with :data:`LARGEST`. 0
-    without values.
+    """The sum of ``values``. If the field ``count`` is declared with :data:`LARGEST`, the largest
+    of ``values``. If there are no values, 0.
     """
     merge: Callable[[int, int], int] = count.metadata.get("merge", operator.add)
     total = 0

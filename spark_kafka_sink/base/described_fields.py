@@ -1,7 +1,7 @@
 """Dataclasses whose fields have descriptions. Their JSON and their JSON Schema are generated from
 the fields.
 
-Owns: :class:`Described`, which is the description of a field, :func:`described_fields`,
+Owns: the description of a field (:class:`Described`), and the functions :func:`described_fields`,
 :func:`as_json`, :func:`from_json` and :func:`json_schema`. Never: the content of a report.
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]

@@ -213,7 +213,7 @@ class KafkaError(Exception):
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
 
     def _fields(self) -> dict[str, Any]:
-        """The attributes that are pickled in addition to message and hint: all others."""
+        """All attributes except ``message`` and ``hint``. They are pickled too."""
         return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
 
 
@@ -299,7 +299,7 @@ class BatchError(KafkaError):
     with read_committed see its rows, and whether the batch can be written again.
 
     The subclasses do not inherit from each other. So ``except CommitError`` never catches the error
-    of a batch whose rows are visible, and it is safe to write the batch again there.
+    of a batch whose rows are visible. After a CommitError, it is safe to write the batch again.
     """
 
     default_kind = Kind.COMMIT
@@ -360,8 +360,8 @@ class PartialCommitError(_TransactionsError):
 
 class SupersededError(BatchError):
     """Another driver has taken over this query, or uses the same ``transactionalIdPrefix``, and
-    writes the batches. This driver must stop. The rows that it has written since then never become
-    visible.
+    writes the batches. This driver must stop. Rows that this driver has written since the other
+    driver took over never become visible.
     """
 
     default_kind = Kind.SUPERSEDED

@@ -22,7 +22,7 @@ def checked_topic_name(name: str) -> str:
     """Returns ``name`` if it is a valid topic name, and clients may write to this topic (Java's
     ``Topic.validate``).
 
-    Raises ValueError with Java's message otherwise.
+    Otherwise raises ValueError with Java's message.
     """
     if not name:
         wrong = "the empty string is not allowed"

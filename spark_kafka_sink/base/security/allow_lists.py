@@ -159,11 +159,12 @@ def check_url(url: str, what: str) -> None:
 
 
 def check_import(path: str, what: str) -> None:
-    """Raises NotAllowedError if options may not name the class or function with the import path
+    """Raises NotAllowedError unless options may name the class or function with the import path
     ``path``.
 
-    It is allowed if the list contains ``path``, or a module or package that contains it. The part
-    of ``path`` after the listed name must have no private name (``_name``).
+    They may if the allow-list of imports contains ``path`` itself, or the module or package of
+    ``path``. In the second case, no name in ``path`` after the listed name may be private, such as
+    ``_name``.
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)
@@ -180,8 +181,11 @@ def is_import_listed(path: str) -> bool:
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """Yields the rest of ``path`` after each item of the allow-list of imports with which ``path``
-    begins.
+    """Finds the items of the allow-list of imports that ``path`` begins with. Yields the rest of
+    ``path`` after each of these items.
+
+    If the list has ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``,
+    with a dot at its end. If an item is equal to ``path``, the rest is a dot.
     """
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."

@@ -41,8 +41,8 @@ _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module: the name of its class, and its options. Values may be secrets. If a vendor
-    has put a package before the class name (:func:`without_shading`), it is removed.
+    """A login module: the name of its class, and its options. The values of options may be secrets.
+    The class name has no prefix of a vendor (:func:`without_shading`).
     """
 
     module: str = field(repr=False)

@@ -149,8 +149,9 @@ def _is_within_a_line(fd: int, size: int) -> bool:
     """True if the last line of the file is incomplete, because a disk was full. The next line would
     then be joined to it.
 
-    ``size`` is the size that the caller has read. Another process may have begun a line after this
-    size. (``fd`` can only append, so this function opens the file a second time to read it.)
+    ``size`` is the size of the file that the caller has read. Bytes after ``size`` are ignored,
+    because another process may just be appending them. (``fd`` can only append, so this function
+    opens the file a second time to read it.)
     """
     if size == 0:
         return False

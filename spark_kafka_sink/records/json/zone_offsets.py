@@ -1,13 +1,13 @@
-"""The offsets of a time zone from UTC, for many instants in one pass.
+"""Finds the offsets of a time zone from UTC, for many instants at once.
 
-Owns: :class:`Offsets` and :func:`offsets_at`. Never: the time zone of a name
-(``base/time_zones.py``), the text of an offset (``json_times``).
+Owns: :class:`Offsets` and :func:`offsets_at`. Never: finding a zone by its name
+(``base/time_zones.py``), formatting a timestamp.
 
-The file of the time zone database lists transitions up to 2037, or up to an earlier year in newer
-files. For later instants, the file has a rule (RFC 8536, section 3.3). Arrow's own conversion
-ignores the rule, so it is wrong after the last transition. Python's zoneinfo uses the rule. So this
-module reads the offsets of each year in a column from zoneinfo, once per process. Then it finds the
-offset of each row in a sorted table.
+Arrow's conversion is wrong for instants that are later than the last transition in the zone's file
+of the time zone database. This transition is in 2037 in older files, and years ago in newer files.
+Such a file also has a rule for later instants (RFC 8536, section 3.3), which Python's zoneinfo uses
+and Arrow ignores. So this module reads the offsets of each year in a column from zoneinfo, once per
+process. Then it finds the offset of each row in a sorted table.
 """
 
 from __future__ import annotations
