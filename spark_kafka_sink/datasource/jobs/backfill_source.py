@@ -30,7 +30,8 @@ _DELTA, _ICEBERG, _NONE = "delta", "iceberg", ""
 _DIGEST: Final = 12
 #: Names of facts.
 _COLUMNS, _ZONE, _TABLE, FILES = "columns", "session's time zone", "table", "source's files"
-OF_SOURCE: Final = (_COLUMNS, _ZONE, _TABLE, FILES)
+_TABLE_ID: Final = "table's id"
+OF_SOURCE: Final = (_COLUMNS, _ZONE, _TABLE, _TABLE_ID, FILES)
 
 
 @dataclass(slots=True)
@@ -85,6 +86,10 @@ class BackfillSource:
         }
         if isinstance(self.given, str):
             found[_TABLE] = self.given
+        if pin.startswith(_DELTA):
+            # A table that was dropped and made again has versions from 0 again, with other rows.
+            (detail,) = self.spark.sql(f"DESCRIBE DETAIL {self.given}").select("id").collect()
+            found[_TABLE_ID] = str(detail["id"])
         if not pin:
             found[FILES] = files_of(rows)
         return found

@@ -37,6 +37,8 @@ def test_a_table_that_changes_is_written_as_it_was(run, topic, consume):
     assert (first["finished"], first["steps"]) == (False, 1)
     assert 0 < first["rows"] < ROWS
     assert first["read"] == ROWS + first["rows"], "all rows for the plan, and those of the step"
+    assert "table's id: " in run("recreated")["error"]
+    shows(consume, topic, [n for n in range(ROWS) if n % 10 < first["rows"] // 100])
     rest = run("changed")
     assert (rest["finished"], rest["rows"]) == (True, ROWS)
     assert rest["read"] == ROWS - first["rows"]
