@@ -106,6 +106,9 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "::test_the_timeout_of_the_hint_lets_the_smallest_step_go":
         ("set kafka.transaction.timeout.ms={} or more (",),
     "datasource/jobs/test_backfill_rows.py"
+    "::test_a_stored_column_and_a_text_like_a_function_have_slices":
+        ("store the rows in a table first, or make the DataFrame without",),
+    "datasource/jobs/test_backfill_rows.py"
     "::test_a_source_of_the_files_that_were_planned_goes_on":
         ("give a source of the files that were planned",),
     "datasource/jobs/test_hints_of_backfills_are_followed.py"

@@ -35,6 +35,7 @@ from spark_kafka_sink.datasource.jobs.backfill_ledger import (
     check_caller_is_alone,
 )
 from spark_kafka_sink.datasource.jobs.backfill_plan import (
+    FIRST_ROWS,
     SLICES_OF_A_RANGE,
     SLICES_OF_A_STEP,
     BackfillPlan,
@@ -49,7 +50,12 @@ from spark_kafka_sink.datasource.jobs.backfill_result import (
     StepLines,
     line_of,
 )
-from spark_kafka_sink.datasource.jobs.backfill_rows import check_hash, ranges_of, rows_between
+from spark_kafka_sink.datasource.jobs.backfill_rows import (
+    check_hash,
+    check_slices,
+    ranges_of,
+    rows_between,
+)
 from spark_kafka_sink.datasource.jobs.backfill_source import FILES, OF_SOURCE, BackfillSource
 from spark_kafka_sink.datasource.jobs.running_process import is_gone, this_process
 from spark_kafka_sink.datasource.process.active_session import active_session
@@ -286,8 +292,11 @@ class _Call:
         check_hash(rows)
         facts = self._facts(pin, claimed)
         if not self._by:
+            check_slices(rows)
             return BackfillPlan(SLICES_OF_A_STEP * self._steps, pin=pin, facts=facts)
         found = ranges_of(rows, self._by)
+        if max(found.rows, default=0) > FIRST_ROWS:
+            check_slices(rows)
         return BackfillPlan(
             SLICES_OF_A_RANGE, self._by, found.type_name, found.bounds, found.rows, pin, facts
         )

@@ -13,6 +13,7 @@ do not depend on a time zone. Other types are converted with CAST, in both direc
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import functions as F
@@ -30,6 +31,14 @@ _TYPES: Final = (
     types.IntegralType, types.FractionalType, types.DateType, types.TimestampType,
     types.TimestampNTZType, types.StringType, types.BooleanType,
 )  # fmt: skip
+#: Catalyst's functions whose values differ from query to query, by the names of their classes.
+_CHANGING: Final = {
+    "CurrentDate": "current_date()", "CurrentTime": "current_time()",
+    "CurrentTimestamp": "current_timestamp()", "LocalTimestamp": "localtimestamp()",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id()", "Now": "now()",
+    "Rand": "rand()", "RandStr": "randstr()", "Randn": "randn()", "Shuffle": "shuffle()",
+    "SparkPartitionID": "spark_partition_id()", "Uniform": "uniform()", "Uuid": "uuid()",
+}  # fmt: skip
 _NOT_HASHED: Final = (types.MapType, types.VariantType)
 
 
@@ -92,6 +101,9 @@ def rows_between(
 ) -> DataFrame:  # fmt: skip
     """Returns the rows of ``df`` at the positions from ``first`` up to ``end`` - 1 of a plan.
 
+    Raises ConfigError if slices are needed, and the hash of a row would change (see
+    :func:`check_slices`).
+
     The other arguments describe the plan (``backfill_plan.py``): the number of ``slices`` of each
     range, the column ``by``, the type of that column, and the ``bounds`` between the ranges.
     """
@@ -109,6 +121,7 @@ def rows_between(
             below = column < high
             found = found.where(below if at else column.isNull() | below)
     if within or end % slices:
+        check_slices(df)
         slice_ = F.pmod(F.xxhash64(*hashed(df)), F.lit(slices))
         found = found.where((slice_ >= within) & (slice_ < within + end - first))
     return found
@@ -122,6 +135,32 @@ def check_hash(df: DataFrame) -> None:
         raise ConfigError(
             "steps: none of the columns can be hashed, as a map or a variant can't",
             hint="add a column, or give by=, the name of a column by which rows are cut",
+        )
+
+
+def check_slices(df: DataFrame) -> None:
+    """Raises ConfigError if a query of ``df`` computes other values each time, for example by
+    ``current_timestamp()``. Then the hash of a row is another one in each step, so that the row
+    could be in two steps, or in none.
+
+    An error is also raised if a later ``select`` leaves the column out, because the plan has it
+    all the same. A Connect client can't look into the plan, so no error is raised there.
+    """
+    try:
+        # Columns and literals of these names are no classes of functions.
+        plan = df._jdf.queryExecution().analyzed().toJSON()  # noqa: SLF001 - no public way
+    except AttributeError:
+        return
+    classes = set(re.findall(r'"org\.apache\.spark\.sql\.catalyst\.expressions\.(\w+)"', plan))
+    found = sorted(name for one, name in _CHANGING.items() if one in classes)
+    if '"udfDeterministic":false' in plan:
+        found.append("a function that is not deterministic")
+    if found:
+        raise ConfigError(
+            f"the rows are divided by a hash of their columns, which {', '.join(found)} would "
+            "change from step to step: rows would be lost or written twice",
+            hint="store the rows in a table first, or make the DataFrame without the function; a "
+            "literal in its place must be the same in each call",
         )
 
 

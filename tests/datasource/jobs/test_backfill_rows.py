@@ -152,6 +152,36 @@ def test_slices_of_a_hash_have_each_row_once(spark):
         check_hash(frame.select("m", "deep"))
 
 
+@pytest.mark.parametrize(
+    "column",
+    ["current_timestamp()", "now()", "localtimestamp()", "current_date()", "rand()", "uuid()",
+     "monotonically_increasing_id()", "spark_partition_id()", "concat('a', randstr(3))"],
+)  # fmt: skip
+def test_no_slices_of_a_hash_that_changes_from_query_to_query(spark, column):
+    """With current_timestamp(), a third of the rows was in no step."""
+    frame = spark.range(100).selectExpr("id", f"{column} AS x", "id % 2 AS day")
+    with pytest.raises(ConfigError, match="would change from step to step") as raised:
+        at(frame, BackfillPlan(64), 0, 1)
+    assert column.removeprefix("concat('a', ").partition("(")[0] in raised.value.message
+    plan = plan_of(frame, "day")
+    with pytest.raises(ConfigError, match="would change from step to step"):
+        at(frame, plan, 0, 1)
+    assert_each_row_once(frame, plan, [(0, plan.slices), (plan.slices, plan.end)])
+
+
+def test_a_stored_column_and_a_text_like_a_function_have_slices(spark, tmp_path):
+    """As the hint says: the column is stored in a table first."""
+    frame = spark.range(100).selectExpr("id", "now() AS `now()`", "'rand()' AS x", "'Now' AS Uuid")
+    with pytest.raises(ConfigError) as raised:
+        at(frame, BackfillPlan(64), 0, 1)
+    assert "store the rows in a table first, or make the DataFrame without" in raised.value.hint
+    frame.write.parquet(str(tmp_path / "t"))
+    stored = spark.read.parquet(str(tmp_path / "t"))
+    assert_each_row_once(stored, BackfillPlan(64), [(0, 30), (30, 64)])
+    without = spark.range(100).selectExpr("id", "'rand()' AS x", "'Now' AS Uuid")
+    assert_each_row_once(without, BackfillPlan(64), [(0, 30), (30, 64)])
+
+
 def test_a_step_of_a_partition_column_reads_its_partitions(spark, tmp_path):
     where = str(tmp_path / "t")
     spark.range(100).selectExpr("id", "id % 10 AS day").write.partitionBy("day").parquet(where)
