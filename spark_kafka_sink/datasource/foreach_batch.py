@@ -8,10 +8,10 @@ Both run in the user's function. Never: the writing itself, which the batch writ
 Spark runs a micro-batch again after a failure, with the same id. Spark gives the writes of one
 foreachBatch function no identity of their own, so the user names each write.
 
-**The run** is an id that is generated once per name and run of a query (``named_writes``). So an
-object that is created again in each call of the function has the same run. The commit log treats
-the run like a stream's run: two queries with one name stop each other, and a new checkpoint is an
-error. A failed write aborts its run, so the next write has a new run.
+**The run** is an id that is generated once per name and run of a query (``named_writes``). So if
+the user's function creates a new object in each of its calls, all these objects have the same run.
+The commit log treats the run like a stream's run: two queries with one name stop each other, and a
+new checkpoint is an error. A failed write aborts its run, so the next write has a new run.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
 
     ``name`` identifies the write. It must be unique among all writes with the same
     transactionalIdPrefix (default: ``kprod``). Keep the name after a restart. Use a new name for a
-    new checkpoint, because its batch ids begin at 0 again. ``options`` are the options of the sink.
-    If they contain the query's checkpointLocation, the offsets of the sources identify a
-    micro-batch that runs again. Otherwise its rows and bytes identify it.
+    new checkpoint, because the batch ids of a new checkpoint begin at 0 again. ``options`` are the
+    options of the sink. If they contain the query's checkpointLocation, the offsets of the sources
+    identify a micro-batch that runs again. Otherwise the numbers of its rows and bytes identify it.
 
     The returned function also supports outputMode("update"), which Spark does not support for
     Python sinks. You can call it in your own foreachBatch function, from threads, and over Spark
@@ -185,9 +185,9 @@ class Transaction:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Counts a write as running while the block runs. If the write raises an error, stores it,
-        so that :meth:`commit` fails. Raises an error, before the block runs, if the transaction has
-        ended or an earlier write has failed.
+        """A context manager that counts a write as running. If the write raises an error, stores
+        that error, so that :meth:`commit` fails. If the transaction has ended or an earlier write
+        has failed, raises an error before the write begins.
         """
         with self._lock:
             self._refuse_ended("a write comes after its end, and sends nothing")

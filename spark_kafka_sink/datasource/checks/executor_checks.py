@@ -1,7 +1,9 @@
 """Checks the cluster from each executor, where the tasks run.
 
 Owns: :func:`check`, and the Spark job that runs the steps on the executors. Never: a step
-(``cluster_checks.py``). The driver can't see a firewall between executors and brokers.
+(``cluster_checks.py``).
+
+A check on the driver alone would miss a firewall between executors and brokers.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def in_sync_of(
 ) -> Sequence[InSync]:
     """The in-sync replicas of each partition, and the number that a write needs.
 
-    ``settings`` are the topic's configs. They are empty if the principal may not read them, and one
-    replica is then assumed to be enough.
+    ``settings`` are the topic's configs. They are empty if the principal may not read them. Then
+    one in-sync replica is assumed to be enough.
     """
     least, capped = least_of(settings), takes_fewer_replicas(admin)
     return [

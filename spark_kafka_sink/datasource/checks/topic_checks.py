@@ -84,8 +84,8 @@ _AS_SENT: Final = "producer"
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
     """A topic config, ``setting``, that conflicts with the producer's options. If ``refuses`` is
-    true, brokers may reject rows. If it is false, brokers accept the rows, but with a disadvantage
-    such as a second compression.
+    true, brokers may reject rows. If ``refuses`` is false, brokers accept the rows, but with a
+    disadvantage such as a second compression.
     """
 
     setting: str
@@ -172,8 +172,8 @@ class TopicsNow:
     new_admin: Callable[[], AdminClient]
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> PartitionInfos:  # noqa: ARG002 - always fresh
-        """The partitions of a topic. Raises KafkaError if it does not exist, or the principal may
-        not see it.
+        """The partitions of a topic. Raises KafkaError if the topic does not exist, or if the
+        principal may not see it.
         """
         (found,) = self._described([topic]).values()
         if found.error is not ErrorCode.NONE:

@@ -134,8 +134,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
     """The configs of ``topic``. None if ``topic`` is None, if it does not exist, or if its configs
     can't be read.
 
-    An executor compares its clock with the topic's limits for timestamps, which are in the configs.
-    The driver's check waits for a missing topic, but this function does not.
+    For the check on an executor, which compares its clock with the limits for timestamps in these
+    configs. Unlike the check on the driver, this function does not wait for a missing topic.
     """
     if topic is None:
         return None

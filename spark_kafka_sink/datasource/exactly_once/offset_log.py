@@ -38,9 +38,9 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
     be read.
 
     With a session, classic or Connect, Spark reads the file. In a process without a session, the
-    file is read as a local file or by pyarrow. A URI that contains more than a path is refused, for
-    example ``s3://bucket/path?endpoint_override=...``. pyarrow would send requests with the
-    driver's credentials to the endpoint in the query part.
+    file is read as a local file or by pyarrow. A URI that contains more than a path is refused. For
+    example, if the query part is ``?endpoint_override=...``, pyarrow would send requests with the
+    driver's credentials to that endpoint.
     """
     path = f"{checkpoint.rstrip('/')}/{file}"
     try:

@@ -1,7 +1,7 @@
 """Parses the end offsets of a micro-batch's sources from the text of Spark's offset log.
 
 Owns: :func:`source_offsets`, which converts the text of ``checkpointLocation/offsets/<batchId>`` to
-the next offset of each partition; :func:`file_sources` and :func:`divided_versions`. Never: reading
+the end offset of each partition; :func:`file_sources` and :func:`divided_versions`. Never: reading
 that file, or committing the offsets (``transactions/offset_commits.py``).
 
 Spark's OffsetSeqLog writes the file before the batch begins, and never changes it. The first line

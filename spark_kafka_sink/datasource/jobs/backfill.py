@@ -1,9 +1,8 @@
 """``backfill``: writes a large DataFrame in steps, each step exactly once.
 
-Owns: :func:`backfill`: the order of the calls, the reasons to stop, and the result. Never: the plan
-(``backfill_plan.py``), the plan's record (``backfill_ledger.py``), or the writing. The batch writer
-of ``format("kprod")`` writes a step with the backfill's name as txnAppId and the step's number as
-txnVersion.
+Owns: :func:`backfill`, the reasons to stop, and the result. Never: the plan (``backfill_plan.py``),
+the plan's record (``backfill_ledger.py``), or the writing. The batch writer of ``format("kprod")``
+writes a step with the backfill's name as txnAppId and the step's number as txnVersion.
 
 The steps become visible one after another, in ascending order, each as a whole. The backfill is
 never one transaction.

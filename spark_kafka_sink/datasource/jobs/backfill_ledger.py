@@ -79,9 +79,9 @@ _PAUSE_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity of a call of ``backfill``. ``since_ms`` is its start by its host's clock, in
-    milliseconds since the epoch. ``process`` is an id that is unique even if a later process has
-    the same pid.
+    """The identity of a call of ``backfill``. ``since_ms`` is the start of the call in milliseconds
+    since the epoch, by the clock of the caller's machine. ``process`` is an id of the process. It
+    is unique even if a later process has the same pid.
     """
 
     id: str
@@ -162,7 +162,7 @@ class Ledger:
 
     ``state_of`` is a function that reads the state of a key in the log. In a call of ``backfill``,
     this function also completes the commit of a decided batch (``ExactlyOnceDriver.plan``). In the
-    command ``kprod backfill``, it only reads.
+    command ``kprod backfill``, the function only reads.
 
     Each method raises the errors of the commit log. A method with the argument ``caller`` raises
     SupersededError if another caller has taken over.

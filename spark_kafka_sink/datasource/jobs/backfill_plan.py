@@ -52,8 +52,8 @@ class BackfillPlan:
 
     - ``by`` is the column, and ``by_type`` its type. Both are empty for a backfill by hash.
     - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.
-    - ``rows`` are the numbers of rows in the ranges, when they were counted. It is empty if they
-      were not counted.
+    - ``rows`` are the numbers of rows in the ranges at the first call. It is empty if the rows were
+      not counted.
     - ``facts`` are the options, columns and properties of the source that must be the same in each
       call.
     - ``pin`` is the snapshot of a table, as the table's format names it. It is empty if there is no

@@ -1,8 +1,8 @@
 """The result of a call of ``backfill``, and the line of each step.
 
-Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step and the way in which a
-terminal or a file gets it (:class:`StepLines`). Never: the report of a write (``report/``), which
-each step also has.
+Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step, and the output of the
+lines to a terminal or a file (:class:`StepLines`). Never: the report of a write (``report/``),
+which each step also has.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The source of a backfill, and the snapshot of the source that every call reads.
 
-Owns: :class:`BackfillSource`: a table by its name, whose version is pinned if its format has
-versions, or a DataFrame, whose files are compared. Never: the rows of a step
-(``backfill_rows.py``).
+Owns: :class:`BackfillSource`, which is a table or a DataFrame. Every call reads the same version of
+a table, if the table's format has versions. For a DataFrame, each call compares the list of its
+files with the recorded list. Never: the rows of a step (``backfill_rows.py``).
 
 A DataFrame can't be moved to an earlier version of its table. For example, a DataFrame of
 ``spark.table`` reads the newest version of a Delta table in each action. So only a table that is
-given by name is pinned to a version. For a DataFrame the list of files is recorded, and another
-list is an error. A DataFrame without files (JDBC, ``range``) can't be checked: the user must keep
-its rows the same.
+given by name is pinned to a version. For a DataFrame the first call records the list of files, and
+a later call with another list is an error. A DataFrame without files (JDBC, ``range``) can't be
+checked: the user must keep its rows the same.
 """
 
 from __future__ import annotations

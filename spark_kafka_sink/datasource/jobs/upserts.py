@@ -123,9 +123,9 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
     these keys with the option keyColumns.
 
     The keys are added to the column with the change type, and to the key columns. In a feed of
-    Debezium, they are added to the struct with the row in place of the key columns. A table keeps
-    the metadata of its columns, so other columns may have the keys of an earlier ``upserts``. The
-    keys are removed from these columns.
+    Debezium, the keys are not added to the key columns, but to the struct that contains the row. A
+    table keeps the metadata of its columns, so other columns may have the keys of an earlier
+    ``upserts``. The keys are removed from these columns.
     """
     from pyspark.sql import functions as F
 
@@ -229,8 +229,8 @@ def _key(name: str, log: Changelog, type_: Column) -> Column:
 
 
 def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Column:
-    """A column that ranks the changes of a key with the same position in the feed. The later change
-    has the greater rank.
+    """A column that ranks changes that have the same key and the same position in the feed. The
+    later change has the greater rank.
 
     The pre-image of an update is earlier than its post-image. A row of a snapshot is earlier than a
     change of that row. If the position is the version of the table, a delete is earlier than an
@@ -316,8 +316,8 @@ def _check(df: DataFrame, keys: Sequence[str], log: Changelog) -> None:
 
 
 def _field(rows: DataType, name: str, argument: str) -> DataType:
-    """The type of the field or column ``name``, compared without regard to case. Raises SchemaError
-    if there is none.
+    """The type of the field or column ``name``, in any letter case. If there is no such field,
+    raises SchemaError, which names ``argument``.
     """
     fields = getattr(rows, "fields", [])
     found = next((one for one in fields if one.name.lower() == name.lower()), None)

@@ -81,8 +81,8 @@ class Instrument:
       gave the value.
     - ``scale`` converts a value to ``unit``.
     - ``bounds`` are the upper bounds of a histogram's buckets, before the conversion by ``scale``.
-      If the field is a list of numbers, they are the counts of these buckets. The last number is
-      the count of the values above the last bound.
+      If the field is a list of numbers, the numbers are the counts of these buckets. The last
+      number is the count of the values above the last bound.
     """
 
     name: str

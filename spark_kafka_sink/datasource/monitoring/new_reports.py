@@ -88,7 +88,7 @@ class NewReports:
 
 
 class _File:
-    """An open file of reports, which is read to its end even after it is renamed."""
+    """An open file with reports. The file is read to its end, even after it is renamed."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

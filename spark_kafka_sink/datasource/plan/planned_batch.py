@@ -97,8 +97,9 @@ class PlannedBatch:
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
-        """The error class for a batch whose commit messages are incomplete: DeliveryError with
-        at-least-once, because rows of the batch are visible, and CommitError with exactly-once.
+        """The error class for a batch with missing commit messages. With exactly-once it is
+        CommitError. With at-least-once it is DeliveryError, because rows of the batch are already
+        visible.
         """
         return CommitError if self.plan.config.is_exactly_once else DeliveryError
 

@@ -13,8 +13,8 @@ _FAILED = "failed to connect back"
 
 
 def note_what_the_server_needs(error: BaseException) -> None:
-    """Adds the hint to Spark's error, if the error means that the function's process did
-    not start.
+    """If Spark's error means that the Python process of a foreachBatch function did not start, adds
+    a hint to the error.
     """
     if _FAILED in str(error):
         error.add_note(

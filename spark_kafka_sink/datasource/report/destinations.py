@@ -1,7 +1,7 @@
 """The destinations of reports.
 
-Owns: :data:`DESTINATIONS`, the registry, and :func:`publish`, which passes a report to each
-destination. Never: the content of a report, or an error. If a destination fails, a warning is
+Owns: the registry :data:`DESTINATIONS`, and the function :func:`publish`, which passes a report to
+each destination. Never: the content of a report, or an error. If a destination fails, a warning is
 logged, because the failure does not change the batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the

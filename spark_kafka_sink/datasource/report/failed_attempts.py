@@ -89,8 +89,8 @@ class FailedAttempts:
         return found
 
     def begin(self) -> None:
-        """Creates the directories, empty. Called on the driver before any task. Directories of an
-        earlier run may still exist if Spark did not abort that run, and are removed first.
+        """Creates the directories. Called on the driver before any task. First removes the
+        directories of an earlier run, which may still exist if Spark did not abort that run.
         """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))

@@ -1,4 +1,4 @@
-"""Chooses the schema of keys and values and the schema's id, on the driver, once per start.
+"""Chooses the schemas of keys and values and the schemas' ids, when the driver plans a write.
 
 Owns: :func:`with_encoders`; the subjects; the process's cache of a registry's responses; the moment
 when a cache file (``schema_cache``) is used. Never: a format (``records/formats/``), the registry's

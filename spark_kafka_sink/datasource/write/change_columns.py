@@ -48,9 +48,9 @@ class FeedColumns:
 
     ``rows`` is the schema of the table's rows, whose columns the options keyColumns and
     valueColumns may name. In a feed with one row per change, this is the DataFrame's schema. In a
-    feed with the structs ``before`` and ``after``, it is the schema of the struct. A task appends
-    the struct's fields as columns to Spark's batch: ``first`` is the index of the first of them.
-    Without structs, ``first`` is 0.
+    feed with the structs ``before`` and ``after``, it is the schema of these structs. A task
+    appends the fields of a struct as columns to Spark's batch. ``first`` is the index of the first
+    appended column. Without structs, ``first`` is 0.
     """
 
     plan: ChangePlan
@@ -279,8 +279,8 @@ def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
 
 
 def not_compacted(topic: str | None, limits: Mapping[str, TopicLimits]) -> list[str]:
-    """The warning that ``topic`` is not compacted, in a list: brokers then keep the old records of
-    a key. The list is empty if the topic is compacted, or if this is not known.
+    """A list with a warning if ``topic`` is not compacted, because brokers then keep the old
+    records of a key. The list is empty if the topic is compacted, or if its configs are unknown.
     """
     found = limits.get(topic or "")
     if found is None or found.compacted:

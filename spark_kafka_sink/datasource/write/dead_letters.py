@@ -168,10 +168,12 @@ class DeadLetters:
         self._found += bad.found
 
     def letters(self, columns_of: ColumnsOf, now_ms: int, *, last: bool) -> Iterator[RecordColumns]:
-        """Yields the dead letters of the rows that :meth:`note` has kept, in parts of at most 8192.
+        """Yields the dead letters of the rows that :meth:`note` has kept, in parts of at most 8192
+        dead letters.
 
-        Each part has a fixed cost. If only a few rows are kept, the method yields nothing, and they
-        wait for more rows. With ``last``, it yields all of them.
+        Each part has a fixed cost. So if only a few rows are kept, the method yields nothing, and
+        the rows wait for more rows. With ``last``, the method yields the dead letters of all kept
+        rows.
         """
         if not self._held or not (last or self._held_size > _HELD_BYTES):
             return

@@ -78,7 +78,7 @@ class ProducerCache:
         return None
 
     def keep(self, config: ProducerConfig, producer: KafkaProducer) -> None:
-        """Keeps a reusable producer warm, and closes any other producer. Never raises."""
+        """Keeps ``producer`` warm if it is reusable, and otherwise closes it. Never raises."""
         if not producer.reusable or not _park(producer):
             close(producer)
             return

@@ -2,8 +2,8 @@
 listener.
 
 Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports the progress even while
-the task's threads wait. Never: the counting (``producer/metrics/``), a cost for each row or batch,
-the records for progressTopic (``worker_progress.py``).
+the task's threads wait. Never: the counting (``producer/metrics/``), the records for progressTopic
+(``worker_progress.py``).
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Watcher(Protocol):
 
 
 def progress_listener(path: str) -> ProgressListener:
-    """Imports the function that ``path`` names, an item of the option progressListeners.
+    """Imports the function with the import path ``path``, which is an item of the option
+    progressListeners.
 
     Raises ConfigError if there is no such function.
     """
