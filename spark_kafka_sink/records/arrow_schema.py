@@ -1,8 +1,8 @@
 """Converts the Arrow record batches that a caller passes to ``send_batch`` to columns of records.
 
 Owns: which column of an Arrow schema is the key, the value and so on. The rules and the error
-messages are those of the Spark sink (``datasource/write/schema.py``). This module belongs to step 3
-of a record's way (DESIGN.md). Never: values of rows (``record_columns``).
+messages are the same as for a DataFrame (``datasource/write/schema.py``). This module belongs to
+step 3 of a record's way (DESIGN.md). Never: values of rows (``record_columns``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _TIMESTAMP = "timestamp or int64 (milliseconds since the epoch)"
 def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
     """Determines which columns of ``schema`` are the key, the value and so on.
 
-    If ``topic`` is given, a column ``topic`` is not used. Raises SchemaError.
+    If ``topic`` is given, a column ``topic`` is not used. Raises SchemaError if a column is missing
+    or has a wrong type.
     """
     topic = None if topic is None else topic.strip()
     topic_column = None

@@ -99,8 +99,8 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why the record at ``offset``, and all later records of its batch, can't be read. ``reason``
-    is one line of text, and contains no bytes of the log.
+    """The reason why the record at ``offset``, and all later records of its batch, can't be read.
+    ``reason`` is one line of text, and contains no bytes of the log.
     """
 
     offset: int

@@ -82,9 +82,9 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """Encodes a decimal for a union that has several decimal types, its branches. The first branch
-    that can hold the value is used. Each branch is a pair: the bytes that select the branch, and
-    its encoding.
+    """Encodes a decimal for a union with several decimal types. The first of these types that can
+    hold the decimal is used. ``branches`` has a pair for each type: the bytes that select its
+    branch, and its encoding.
     """
 
     branches: tuple[tuple[bytes, Decimal], ...]

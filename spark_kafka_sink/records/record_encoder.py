@@ -175,11 +175,12 @@ def encode_groups(
     batch.size without the header, divided by the estimated compression ratio. ``now_ms`` is the
     timestamp of rows without a timestamp.
 
-    The slices are ordered by group. If the first record of a group fits into the open batch, its
-    first slice continues that batch (``generation`` is the position's). All other slices begin new
-    batches (``generation`` 0). The first record of a new batch always fits.
+    The slices are ordered by group. If the first record of a group fits into the open batch, the
+    first slice of the group continues the open batch, and has the ``generation`` of this batch. All
+    other slices begin new batches, and have the ``generation`` 0. The first record of a new batch
+    always fits.
 
-    Raises RecordTooLargeError if a record is too large to be sent. Nothing is encoded then.
+    If a record is too large to be sent, raises RecordTooLargeError before anything is encoded.
     """
     if columns.rows == 0:
         return EncodedSlices.of(())

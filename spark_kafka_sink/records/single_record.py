@@ -140,8 +140,8 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Reads a byte string with its length in front, as a varint, at the position ``at``. Returns
-    the string and the position after it. For the length -1, the string is None.
+    """Reads the byte string at the position ``at``: the length as a varint, then the bytes. Returns
+    the bytes, and the position after them. For the length -1, returns None in place of the bytes.
     """
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

@@ -1,15 +1,15 @@
 """The format Avro: reading and deriving schemas, and matching columns with a schema's fields.
 
-Owns: :class:`AvroFormat`: schemas, read from their JSON (specification 1.12) or derived from
-columns; the field for each column, the encoding of its values, and the errors that the driver can
-find at planning. A schema is checked only for errors that would lead to wrong bytes, because the
-registry checks schemas itself. Never: Arrow; a registry; a value of a row. (The encoder finds
-numbers that are too large, and nulls where a value is required.)
+Owns: :class:`AvroFormat`. It reads schemas from their JSON (specification 1.12), or derives them
+from columns. It finds the field for each column, and the encoding of the column's values. It raises
+the errors that the driver can find at planning. A schema is checked only for errors that would lead
+to wrong bytes, because the registry checks schemas itself. Never: Arrow; a registry; a value of a
+row. (The encoder finds numbers that are too large, and nulls where a value is required.)
 
 A column belongs to the field with its name, or to the field that has its name as an alias. A field
 without a column gets its default. In a derived schema, a nullable field has the type ``["null",
 T]`` and the default null, as in Kafka Connect. Such a field can later be added or removed, and
-readers still work. Otherwise a derived schema is the same as from Spark's ``to_avro``.
+readers still work. In all other respects, a derived schema is the same as from Spark's ``to_avro``.
 """
 
 from __future__ import annotations

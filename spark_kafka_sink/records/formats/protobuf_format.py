@@ -1,8 +1,9 @@
 """The format Protobuf: reading and deriving schemas, and matching columns with a message's fields.
 
-Owns: :class:`ProtobufFormat`: schemas, read by protoc or derived from columns; the field for each
-column, its encoding, and the errors that the driver can find at planning. A field without a column,
-and a null field, are not written. Never: Arrow, a value of a row, a registry.
+Owns: :class:`ProtobufFormat`. It reads schemas with protoc, or derives them from columns. It finds
+the field for each column, and the column's encoding. It raises the errors that the driver can find
+at planning. A field without a column, and a null field, are not written. Never: Arrow, a value of a
+row, a registry.
 
 Only this module imports protobuf, and only on the driver, which needs the extra ``protobuf``. Tasks
 need only numpy and Arrow.
@@ -264,8 +265,8 @@ def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: s
 
 
 def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
-    """Finds the column for each field of ``message``. ``column`` is a struct, at the top the struct
-    of all columns. Raises SchemaError.
+    """Finds the column for each field of ``message``. ``column`` is a struct column. For the
+    outermost message it is a struct of all columns. Raises SchemaError.
     """
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]

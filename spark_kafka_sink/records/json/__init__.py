@@ -1,5 +1,5 @@
-"""Encodes the columns that options name as JSON, as Spark's ``to_json`` does. Each column is
-encoded in one pass for all rows.
+"""Encodes columns as JSON, as Spark's ``to_json`` does. Each column is encoded in one pass for all
+rows.
 
 Owns: the text of the JSON. Never: the choice of columns (``records/column_plan.py``), a Kafka
 record.

@@ -1,6 +1,6 @@
 """Converts columns to text without JSON's quotes and escapes.
 
-Owns: :func:`plain_binary`, which converts all of Arrow's types of strings and bytes to one;
+Owns: :func:`plain_binary`, which converts Arrow's various types of strings and bytes to binary;
 :func:`internal_text`, the text of the keys of maps; and :func:`joined`, which joins the items of
 each list. Never: quotes, escapes (``json_text``).
 """

@@ -4,8 +4,8 @@ Owns: :func:`variant_column`, which converts Spark's binary form of a VARIANT to
 Variant Encoding; in Spark ``org.apache.spark.types.variant.Variant.toJson``), and
 :func:`is_variant`, which finds columns of this type. Never: other types (``json_text``).
 
-Rows are encoded one by one, because each row has its own structure. It is faster to call Spark's
-``to_json`` before the sink.
+Rows are encoded one by one, because each row has its own structure. So this is slower than Spark's
+``to_json``, which a job can call before it writes.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class RowLimits:
 
     @property
     def most_content(self) -> int:
-        """The largest content of a record, in bytes, that both the producer and the topic accept if
-        it can't be compressed. For the content of a record see ``record_encoder.content_sizes``.
+        """The largest content of a record, in bytes, that the producer and the topic accept without
+        compression. For the content of a record see ``record_encoder.content_sizes``.
         """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD

@@ -38,7 +38,9 @@ _MASK = 2**_BITS - 1
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The chosen partitions of a topic, with the arguments from which they were computed."""
+    """The chosen partitions of a topic, with the arguments of :meth:`FewLeaders.candidates` for
+    which they were chosen.
+    """
 
     infos: PartitionInfos
     available: Sequence[int]

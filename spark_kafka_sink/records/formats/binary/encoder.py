@@ -249,9 +249,9 @@ def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) 
 def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
     """Converts decimals to the schema's scale.
 
-    Returns three arrays: the mask of the rows with too many digits before the decimal point, the
-    converted column (in these rows 0), and the mask of the rows with too many digits after the
-    decimal point.
+    Returns three arrays. The first is the mask of the rows with too many digits before the decimal
+    point. The second is the converted column, which has 0 in these rows. The third is the mask of
+    the rows with too many digits after the decimal point.
     """
     none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
     large = none
