@@ -234,8 +234,8 @@ class _Checks:
         self.values["exactly.once"] = self.exactly_once
 
     def spelled(self, name: str) -> str:
-        """The option's name for a message, with the prefix that users write. If the option comes
-        from a file, the name as in the file, and the file's name.
+        """The option's name for a message, with the prefix that users write. For an option from a
+        file, it is the name in the file, followed by the file's name.
         """
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name

@@ -1,7 +1,7 @@
 """The options that name columns for a record's key, value and headers.
 
 Owns: the syntax of a list of columns, which is SQL's (``id, name, `a,b```), :class:`NamedColumns`,
-and the rules for null keys and values. Never: whether the columns exist, and their types
+and the rules for null keys and values. Never: a check that a column exists, or of its type
 (``datasource/write/named_columns.py``).
 """
 

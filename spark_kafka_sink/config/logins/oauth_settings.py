@@ -241,8 +241,8 @@ def _class_of(options: Mapping[str, object], option: str) -> str:
     """The class that ``option`` names, without a vendor's package prefix. Empty if it names no
     class.
 
-    Also empty for Kafka's own classes (``_ORDINARY``), because this package does their work without
-    that option.
+    Also empty for Kafka's own classes (``_ORDINARY``): this package does the work of these classes
+    even if the option is not set.
     """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name

@@ -2,9 +2,9 @@
 combined.
 
 Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
-checks; which options count for a ``security.protocol`` or a mechanism; the rules against a key
-store or trust store that is given in two ways. Never: a row of the option table, a certificate, a
-connection.
+checks; which options have an effect with a ``security.protocol`` or a mechanism; the checks that a
+key store or a trust store is not given twice, such as by its path and as text. Never: a row of the
+option table, a certificate, a connection.
 """
 
 from __future__ import annotations

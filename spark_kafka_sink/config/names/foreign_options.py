@@ -21,9 +21,9 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 class Component:
     """A client or program that has its own options, such as a consumer.
 
-    ``names`` and ``beginnings`` are its option names, complete or by their beginning. ``instead``
-    is the advice for a user who sets such an option. If ``in_files`` is true, these names may be in
-    a properties file that several clients share: such lines are then ignored.
+    ``names`` are its option names. Names with one of the ``beginnings`` are its option names as
+    well. ``instead`` is the advice for a user who sets such an option. If ``in_files`` is true,
+    these names may be in a properties file that several clients share: such lines are then ignored.
     """
 
     component: str

@@ -81,11 +81,11 @@ class GivenOptions:
 
 
 def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
-    """Adds an option to ``found.producer``, and returns True, if ``name`` is an option of the
-    producer. Otherwise returns False.
+    """Adds a producer's option to ``found.producer``, and returns True. If ``name`` is no option of
+    the producer, returns False.
 
-    If the option has no effect in this package, adds only a warning. Raises ConfigError for an
-    option that the sink refuses, such as ``transactional.id``.
+    If the producer's option has no effect in this package, adds only a warning. Raises ConfigError
+    for an option that the sink refuses, such as ``transactional.id``.
     """
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
