@@ -67,9 +67,10 @@ class NodeApiVersions:
         """The version of transactions to use with this broker (the feature ``transaction.version``,
         KIP-890). From 2 on, transactions use protocol 2 (TV2).
 
-        It is 1 if the cluster has a higher level, but this broker, or a proxy in front of it, does
-        not support the requests of protocol 2. (librdkafka and franz-go do the same.) It is 0 if
-        the broker returns no features: before Kafka 4.0, or with ApiVersions below v3.
+        The result is 1 if the cluster has a higher level, but this broker, or a proxy in front of
+        it, does not support the requests of protocol 2. (librdkafka and franz-go do the same.) The
+        result is 0 if the broker returns no features: before Kafka 4.0, or with ApiVersions below
+        v3.
         """
         level = self.finalized_features.get("transaction.version", 0)
         if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):

@@ -140,13 +140,13 @@ class ProduceRequest:
         return VersionRange(self.min_version, self.max_version)
 
     def encode(self, version: int) -> Buffers:
-        """Encodes the request as a list of buffers. The buffers of the batches are in it without a
-        copy.
+        """Encodes the request as a list of buffers. The list contains the buffers of the batches
+        themselves, and no copies.
 
         Topics are in the order in which they first occur in ``data``, and a topic's partitions in
         the order of ``data``. Raises IllegalStateError if a partition occurs twice, or if a
-        ``size`` is wrong. Otherwise the broker would close the connection, or misread all bytes
-        after the mistake.
+        ``size`` is wrong. Without these checks, the broker would close the connection, or misread
+        all bytes after the mistake.
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
