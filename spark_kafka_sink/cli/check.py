@@ -130,8 +130,8 @@ def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Turns SIGTERM and SIGHUP into SystemExit, so that the trial cleans up before the process
-    ends.
+    """Turns SIGTERM and SIGHUP into SystemExit, so that the check of exactly-once removes its test
+    topic before the process ends.
     """
 
     def end(number: int, _: object) -> NoReturn:

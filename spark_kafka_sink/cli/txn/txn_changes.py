@@ -336,8 +336,8 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
 
 
 def _who_fails(plan: EndPlan) -> str:
-    """The warning that jobs fail if the transactions of ``plan`` are aborted while these jobs are
-    running. Empty if no such job can be running.
+    """The warning that jobs fail if they are still running when the transactions of ``plan`` are
+    aborted. Empty if no such job can be running.
     """
     told = ""
     if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:
