@@ -1,10 +1,11 @@
 """Runs a real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker, for the
 demo and for tests.
 
-It needs Python and a JVM of version 17 or newer. On its first use, PySpark or Maven fetches the
-jars of the server. The package imports only the standard library (and ``cryptography`` for a secure
-cluster). No other part of the sink imports it. ``python -m spark_kafka_sink.local_kafka`` runs a
-Kafka in the foreground. With ``--secure``, this Kafka has TLS, SASL and ACLs.
+A local Kafka needs Python and a JVM of version 17 or newer. At its first use on a machine, PySpark
+or Maven fetches the jars of the server. The package imports only the standard library (and
+``cryptography`` for a secure cluster). No other part of the sink imports this package. ``python -m
+spark_kafka_sink.local_kafka`` runs a Kafka in the foreground. With ``--secure``, this Kafka has
+TLS, SASL and ACLs.
 
 ``cluster`` and ``node`` start and stop brokers, with ``ports``, ``probe``, ``broker_process_group``
 and ``parent_watchdog``. ``server_properties`` creates the configuration of the brokers. ``secure``

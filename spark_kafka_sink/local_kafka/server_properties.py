@@ -86,8 +86,8 @@ def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) 
     """Returns ``properties`` with the settings of ``overrides``.
 
     If ``overrides`` has ``advertised.listeners``, the listener that brokers use among themselves is
-    added to it. Kafka rejects the setting without this listener. So a test that changes the
-    addresses for clients need not know it.
+    added to this setting. Kafka rejects the setting without this listener. So a test that changes
+    the addresses for clients need not add this listener.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"
