@@ -9,5 +9,6 @@ transactions.
 * ``transaction_client.py``: transactions and transactional ids.
 * ``partition_reader.py``, ``partition_count.py``, ``committed_reader.py``: read records.
 
-Owns: the request loop. Never: a thread, the meaning of a response for a batch (``transactions/``).
+Owns: the request loop. Never: starting a thread, the meaning of a response for a batch
+(``transactions/``).
 """

@@ -108,9 +108,9 @@ class AdminClient:
         has the brokers' error for each topic. InvalidTopicError and AuthorizationError are raised
         without waiting.
 
-        ``missing_topic_timeout_ms`` is a shorter timeout for topics that probably do not exist. It
-        is over when every response of this many milliseconds was UNKNOWN_TOPIC_OR_PARTITION. After
-        another error, or a request without a response, the time is counted from 0 again.
+        If ``missing_topic_timeout_ms`` is given, the call also fails if brokers respond for this
+        time that a topic does not exist (UNKNOWN_TOPIC_OR_PARTITION). After a response with another
+        error, this time begins again.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)

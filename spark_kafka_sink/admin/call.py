@@ -2,7 +2,8 @@
 again after a response.
 
 Owns: :class:`Call`, the ways to choose its broker, the table from an error code to the next step,
-and the distribution of many items over several requests. Never: a connection (``request_loop.py``).
+and the distribution of many items over several requests. Never: opening a connection
+(``request_loop.py``).
 """
 
 from __future__ import annotations

@@ -201,7 +201,8 @@ class TransactionClient(AdminClient):
         topics.
 
         Returns None if brokers do not support ListTransactions by age. Also returns None before the
-        first check of this client, because it does not know the topics then.
+        first call of :meth:`leaderless` with a transaction, because this client then does not know
+        the topics of transactions.
         """
         if not self._list_ages or not self._written:
             return None
@@ -333,9 +334,9 @@ class TransactionClient(AdminClient):
         coordinators of the ids get requests.
 
         While an id moves from one coordinator to another, no broker lists it. So for ids that are
-        not listed, the coordinators are looked up again, and the requests are repeated. An id
-        counts as younger only if three responses of one connection show it: it is open, it is not
-        older than ``age_ms``, and it is still open.
+        not listed, the coordinators are looked up again, and the requests are repeated. A
+        transaction counts as not older than ``age_ms`` only if three responses of one connection
+        show this: the transaction is open, is not listed as older, and is still open.
         """
         waiting = dict.fromkeys(transactional_ids)
         old: set[str] = set()

@@ -1,7 +1,7 @@
 """The description of a transaction by its coordinator.
 
 Owns: :class:`TransactionState` and :class:`TransactionDescription`. Never: the consequences of a
-state (``transactions/``), a request (``protocol/transaction_requests.py``).
+state (``transactions/``), creating a request (``protocol/transaction_requests.py``).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class TransactionDescription:
     ``start_ms`` is the time at which the first partition was added, by the coordinator's clock (ms
     since the epoch). It is -1 if there was no transaction. ``partitions`` has each topic with its
     partition numbers, such as ``("orders", (0, 3))``. In the states PREPARE_COMMIT and
-    PREPARE_ABORT it has only the partitions without a marker. If ``error`` is set, the other fields
-    have no value: UNKNOWN, -1 and empty.
+    PREPARE_ABORT, ``partitions`` has only the partitions without a marker. If ``error`` is set, the
+    other fields are UNKNOWN, -1 or empty.
     """
 
     error: ErrorCode

@@ -4,5 +4,5 @@ Owns: ``errors`` (all exceptions, and the form of warnings), ``error_kinds`` (th
 ``documentation`` (the addresses of pages), ``suggestions`` (corrections of misspelled names),
 ``version``, ``clock`` (time and waiting), ``backoff``, ``json_object``, ``topic_name``,
 ``process_local`` (a value for each process), and the package ``security`` (limits of options, and
-secrets). Never: a connection, Spark, Arrow.
+secrets). Never: opening a connection, importing Spark or Arrow.
 """

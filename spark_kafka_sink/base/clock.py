@@ -1,7 +1,7 @@
 """Time and waiting for all code of the producer. No other module reads a clock or blocks.
 
 Owns: reading clocks, blocking, and the objects on which threads wait (:class:`Latch`,
-:class:`Waiters`). Never: a decision.
+:class:`Waiters`). Never: choosing a deadline.
 
 The producer has two loops: the loop of the thread that writes, and the loop of the network thread.
 The functions that these loops call get the time as the argument ``now``, and block only in

@@ -55,7 +55,9 @@ def page_address(page: str, anchor: str = "") -> str:
 
 
 def error_url(code: str) -> str | None:
-    """The URL of the documentation of an error code such as ``KP0301``. None if no site is set."""
+    """The URL of the documentation of an error code such as ``KP0301``. None if this package has no
+    documentation site.
+    """
     return page_address(f"{ERRORS_PAGE}/{code}") if SITE else None
 
 

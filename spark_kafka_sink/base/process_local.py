@@ -1,6 +1,6 @@
 """A value that each process creates for itself. A forked child process creates a new value.
 
-Owns: :class:`ProcessLocal`. Never: the value itself.
+Owns: :class:`ProcessLocal`. Never: the meaning of the value.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 registry.
 
 Owns: :class:`ConfluentRegistry`: its requests, credentials, retries, and the checks of a response.
-Never: the choice of the schema for a write (``datasource/schemas``), a Spark task.
+Never: choosing the schema for a write (``datasource/schemas``), requests from a Spark task.
 
 Confluent's own client (confluent-kafka 2.16) is not used, for two reasons. It reads responses of
 any length, without a time limit. And it does not support the key stores and the references to

@@ -1,7 +1,7 @@
 """Reads and writes the bytes of one connection (Java's ``TransportLayer``).
 
 Owns: the interface :class:`TransportLayer`, and its implementation without encryption. No call
-blocks. Never: frames, requests, waiting.
+blocks. Never: the content of the bytes, waiting.
 
 ``tls`` implements the same interface with TLS. The TLS handshake needs several calls. After a read,
 decrypted bytes may be left in a buffer (``has_bytes_buffered``). After a write, encrypted bytes may

@@ -1,6 +1,6 @@
 """A Kafka producer for columns and single records: ``KafkaProducer`` and its components.
 
-Owns: all steps from a row to the acknowledgement of its record. Never: Spark.
+Owns: all steps from a row to the acknowledgement of its record. Never: importing Spark.
 
 ``kafka_producer`` has all public methods, ``wiring`` creates the components, and ``lifecycle`` has
 the state (open, failed or closed). The thread that writes rows uses ``column_appender`` (rows),

@@ -1,8 +1,8 @@
 """The public API of the producer: ``KafkaProducer``, for single records and for columns.
 
 Owns: the producer's public methods and its close. Application threads call the methods. The work is
-done in ``record_appender.py`` (single records) and ``column_appender.py`` (columns). Never: the
-creation of the components (``wiring.py``), bytes, queues, sockets, the handling of a response
+done in ``record_appender.py`` (single records) and ``column_appender.py`` (columns). Never:
+creating the components (``wiring.py``), encoding a record, queueing a batch, handling a response
 (``sender.py``).
 
 ``send`` is thread-safe. Only one thread at a time may write columns. Other threads may call

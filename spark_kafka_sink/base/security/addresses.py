@@ -1,7 +1,7 @@
 """Parses the addresses in options: of brokers, of a schema registry, of a token endpoint.
 
-Owns: the syntax of addresses, and the check whether a host is this machine. Never: a DNS lookup, a
-connection.
+Owns: the syntax of addresses, and the check whether a host is this machine. Never: looking up a
+name, opening a connection.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def http_address(
     """Parses ``given``, the value of the option ``option``, as an http or https URL. Returns the
     parts of the URL.
 
-    Raises ConfigError if it is not such a URL, if it contains a name or password, or if a secret
-    would be sent to it without encryption. The error contains at most the host of the URL. ``gets``
-    describes the secret that is sent to the URL, and is empty if there is none. ``credentials`` has
-    the names of the options for name and password, for the hint.
+    Raises ConfigError if ``given`` is not such a URL, if the URL contains a name or password, or if
+    a secret would be sent to the URL without encryption. The error contains at most the host of the
+    URL. ``gets`` describes the secret that is sent to the URL, and is empty if there is none.
+    ``credentials`` has the names of the options for name and password, for the hint.
     """
     parts = url_parts(text_of(given))
     if parts is None:

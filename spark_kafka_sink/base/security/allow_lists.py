@@ -2,8 +2,8 @@
 that options may name.
 
 Owns: the lists, and the errors for a value that is not on its list. Each list is an environment
-variable of the driver and of each executor, so no option can change it. Never: opening a file or an
-address.
+variable of the driver and of each executor, so no option can change it. Never: opening a file,
+connecting to an address.
 
 The lists are read once, when the package is imported (``operators_variables``). So code that runs
 later, such as a class that an option names, can't change them by ``os.environ``.

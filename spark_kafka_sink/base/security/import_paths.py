@@ -42,9 +42,9 @@ def find(path: Text, option: str) -> object:
     """Imports the object with the import path ``path``, such as ``my_module:MyClass``, and returns
     it.
 
-    Raises ConfigError with the option's name if it can't be imported. Raises NotAllowedError in two
-    cases. The path is not on the operator's allow-list: then nothing is imported. Or the listed
-    module has only imported the object from another module.
+    Raises ConfigError with the option's name if the object can't be imported. If ``path`` is not on
+    the operator's allow-list, imports nothing and raises NotAllowedError. If the listed module does
+    not define the object, but has imported it from another module, also raises NotAllowedError.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -122,7 +122,7 @@ def make(path: Text, option: str) -> object:
 
 def place_of(error: BaseException) -> str:
     """Describes an exception of a user's code: its class, and the function, file and line that
-    raised it. Its text is not included, because it may contain a row.
+    raised it. The text of the exception is not included, because the text may contain a row.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:

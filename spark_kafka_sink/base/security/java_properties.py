@@ -1,7 +1,7 @@
 """Parses Java's ``.properties`` format, as Kafka's command line tools do.
 
 Owns: the rules of ``java.util.Properties.load``: comments, separators, continued lines, escapes.
-Never: a file (``local_files``), the meaning of a name (``config_file``).
+Never: reading a file (``local_files``), the meaning of a name (``config_file``).
 """
 
 from __future__ import annotations

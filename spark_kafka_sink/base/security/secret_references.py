@@ -1,8 +1,8 @@
 """References to secrets in options: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}``.
 
 Owns: the syntax of references, the options that accept them, and replacing a reference by its
-value. Never: the decision when to replace it. (Code that opens connections does it, on the driver
-and on each executor.)
+value. Never: the decision when a reference is replaced. (Code that opens connections replaces the
+references, on the driver and on each executor.)
 
 Spark shows, logs and pickles only the reference. The value is only in processes that connect to
 brokers, after they have created their network client.

@@ -1,8 +1,8 @@
 """The login: gives each connection the credential for its authentication (Java's ``LoginManager``).
 
 Owns: the interface :class:`Login`, the login for a credential that is an option, such as a
-password, and the login that fetches credentials on a separate thread and caches them. Never: a
-frame, the way to fetch a credential.
+password, and the login that fetches credentials on a separate thread and caches them. Never: the
+messages to a broker, fetching a credential itself.
 
 No timer renews a credential. Each authentication requests the credential from the login. If the
 credential expires soon, the login first fetches a new one. Only the connection waits for this. The

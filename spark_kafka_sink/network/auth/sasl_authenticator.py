@@ -3,8 +3,8 @@
 Owns: the order of the requests (ApiVersions v0, SaslHandshake, then SaslAuthenticate until client
 and broker are done), their versions and correlation ids, the lifetime of the session (KIP-368), and
 the meaning of the broker's error codes. The caller sends and receives the frames. A connection
-sends no other request before the exchange is complete. Never: a socket, a clock, fetching a
-credential, the messages of a mechanism.
+sends no other request before the exchange is complete. Never: using a socket, reading a clock,
+fetching a credential, the messages of a mechanism.
 """
 
 from __future__ import annotations

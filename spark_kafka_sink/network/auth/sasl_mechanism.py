@@ -1,7 +1,7 @@
 """The interface of SASL mechanisms (RFC 4422). A mechanism creates and checks messages.
 
 Owns: the interface :class:`SaslMechanism`, and the error of a mechanism for an invalid message of
-the broker. Never: the frame of a message, sockets, time.
+the broker. Never: the frame around a message, using a socket, reading a clock.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 sent.
 
 Owns: the client's part of an exchange. The broker also proves that it knows the password: a
-response without the right signature is an error. Never: the frame of a message.
+response without the right signature is an error. Never: the frame around a message.
 
 **Two forms of a password.** RFC 5802 requires that names and passwords are first normalized by
 SASLprep (RFC 4013). Kafka's brokers and tools do not normalize them (``ScramFormatter.normalize``).

@@ -1,7 +1,7 @@
 """Creates the transport layer and the authenticator of a connection (Java's ``ChannelBuilders``).
 
 Owns: the choice by ``security.protocol``, and the creation of the TLS context and the login from
-the options. Never: an open connection.
+the options. Never: opening or using a connection.
 """
 
 from __future__ import annotations

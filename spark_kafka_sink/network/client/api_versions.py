@@ -2,7 +2,8 @@
 ``NetworkClient.nodesNeedingApiVersionsFetch``).
 
 Owns: the ApiVersions response of each node, the nodes to which an ApiVersions request must still be
-sent, and the choice of the version for other requests. Never: sending, the state of a connection.
+sent, and the choice of the version for other requests. Never: sending a request, the state of a
+connection.
 """
 
 from __future__ import annotations

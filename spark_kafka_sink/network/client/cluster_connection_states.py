@@ -1,7 +1,7 @@
 """The state of the connection to each node (Java's ClusterConnectionStates).
 
 Owns: the state of each connection, reconnect backoff, connection setup timeout, throttling, and the
-choice of the next address of a host. Never: sockets, requests, a clock.
+choice of the next address of a host. Never: using a socket, sending a request, reading a clock.
 """
 
 from __future__ import annotations

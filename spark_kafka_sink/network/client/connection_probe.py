@@ -1,7 +1,8 @@
 """Opens one connection to a broker for diagnostics, and reports the stage at which it fails.
 
 Owns: :class:`ConnectionProbe`. It uses the selector and the channels of the network client, on the
-calling thread. Never: a request other than ApiVersions and authentication, a retry, a decision.
+calling thread. Never: sending a request other than ApiVersions and the requests of the
+authentication, a retry.
 """
 
 from __future__ import annotations

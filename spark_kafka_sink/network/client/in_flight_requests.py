@@ -2,7 +2,7 @@
 InFlightRequests).
 
 Owns: the order of the requests to each node, the limit of their number, and the time of the next
-timeout. Never: connections, the meaning of a response.
+timeout. Never: using a connection, the meaning of a response.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Chooses a node for a request that any node can handle (Java's ``KafkaClient.leastLoadedNode``).
 
-Owns: :class:`LeastLoadedNode` and the choice of the node. Never: a connection, a request.
+Owns: :class:`LeastLoadedNode` and the choice of the node. Never: opening a connection, sending a
+request.
 """
 
 from __future__ import annotations

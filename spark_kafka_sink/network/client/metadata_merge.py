@@ -1,7 +1,7 @@
 """Merges a Metadata response into the known metadata (Java's ``MetadataSnapshot.mergeWith``).
 
 Owns: the decision which topics and leaders of a response are used. ``metadata.py`` calls it under
-its lock. Never: state, waiting threads, the time of an update.
+its lock. Never: storing the result, waking a thread, the time of the next update.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sends Metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
 Owns: the Metadata request in flight (at most one), the choice of the node, and the time of a
-rebootstrap (KIP-899, KIP-1102). Never: the content of the response (``metadata.py``), a socket.
+rebootstrap (KIP-899, KIP-1102). Never: reading the response (``metadata.py``), using a socket.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Owns: the choice of the connection and the version for each request, correlation ids, timeouts,
 ApiVersions requests, throttling, and the failure of the requests of a closed connection. Never:
-sockets (``Selectable``), the content of metadata (``MetadataStore``), retries of a request.
+using a socket (``Selectable`` does this), storing the metadata (``MetadataStore`` does this),
+sending a request again.
 """
 
 from __future__ import annotations

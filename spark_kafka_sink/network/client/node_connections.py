@@ -2,8 +2,8 @@
 
 Owns: the state and backoff of each connection (``states``), the node's API versions
 (``api_versions``), and the addresses that have failed (``failures``). When a connection is opened
-or closed, all three change together. Never: requests and their failure (``network_client.py``),
-sockets (``Selectable``).
+or closed, all three change together. Never: failing the requests of a connection
+(``network_client.py``), using a socket (``Selectable`` does this).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Chooses the proxy for https connections from environment variables.
 
-Owns: the variables HTTPS_PROXY and NO_PROXY, with the same meaning as for curl and Python. Never: a
-connection.
+Owns: the variables HTTPS_PROXY and NO_PROXY, with the same meaning as for curl and Python. Never:
+opening a connection.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def proxy_for(host: str) -> Proxy | None:
     """The proxy for a connection to ``host``. None if no proxy is to be used, for example for a
     host on this machine.
 
-    Raises ConfigError if the variable does not name an HTTP proxy. The error does not contain the
-    value of the variable, which may have a password.
+    Raises ConfigError if HTTPS_PROXY does not name an HTTP proxy. The error does not contain the
+    value of HTTPS_PROXY, which may have a password.
     """
     url = getproxies_environment().get("https", "")
     if not url or is_loopback(host) or proxy_bypass(host):

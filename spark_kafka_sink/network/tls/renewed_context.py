@@ -80,8 +80,8 @@ class RenewedContext:
         """Raises ConfigError if a PEM file ends in the middle of a block. Probably another program
         is still writing the file.
 
-        (Other incomplete files are found anyway: a PKCS12 store can't be opened, and a key can't be
-        used without its certificate.)
+        Other incomplete files cause an error when they are used: a PKCS12 store can't be opened,
+        and a key can't be used without its certificate.
         """
         for name, path in self._files.items():
             source = f"{name}={safe_text(path)}"

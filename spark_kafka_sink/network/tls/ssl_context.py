@@ -3,7 +3,7 @@ certificate, TLS versions and cipher suites.
 
 Owns: the ``ssl.SSLContext`` for the connections of a producer (Java's ``DefaultSslEngineFactory``).
 By default, the broker's certificate, its chain and its host name are verified, and TLS 1.2 or newer
-is required. Never: a connection.
+is required. Never: opening a connection.
 
 Files are read on the machine on which the producer runs, so Spark executors also need them.
 Python's ``ssl`` reads a private key only from a file. So the key is written to a file in memory

@@ -1,7 +1,8 @@
 """TLS on the connection to a broker (Java's ``SslTransportLayer``).
 
 Owns: the TLS session of one connection: handshake, encryption, close_notify, and the errors of
-failures. Never: certificates and keys (``ssl_context.py``), waiting, frames.
+failures. Never: reading certificates and keys (``ssl_context.py``), waiting, the content of the
+bytes.
 
 OpenSSL reads from and writes to two buffers in memory (``ssl.MemoryBIO``), not the socket. This
 class transfers the bytes between the buffers and the socket. So no call blocks, and bytes that

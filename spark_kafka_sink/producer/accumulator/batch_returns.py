@@ -2,8 +2,8 @@
 expires queued batches.
 
 Owns: the position of a retried or split batch in its queue, its backoff, and delivery.timeout.ms of
-queued batches. Runs on the network thread. Never: the decision to retry (``sender.py``), the
-completion of a batch, a clock.
+queued batches. Runs on the network thread. Never: the decision to retry (``sender.py``), completing
+a batch, reading a clock.
 """
 
 from __future__ import annotations

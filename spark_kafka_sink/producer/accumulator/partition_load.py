@@ -2,8 +2,8 @@
 
 Owns: :class:`PartitionLoad`. A weight depends on the number of queued batches and on slow brokers
 (KIP-794), on the rack of the leader (KIP-1123), and on the leaders that were chosen for a task
-(``maxLeadersPerTask``). Never: the partition of a row and the choice of a task's leaders (both in
-``records/partitioning``), the queues (``record_accumulator.py``), a lock.
+(``maxLeadersPerTask``). Never: choosing the partition of a row or the leaders of a task (both in
+``records/partitioning``), changing a queue (``record_accumulator.py``), taking a lock.
 """
 
 from __future__ import annotations
@@ -203,17 +203,18 @@ class PartitionLoad:
 
     def node_delay_ms(self, node_id: int) -> int:
         """The time in ms for which batches were ready for the node, but the node's connection could
-        not accept a request. partitioner.availability.timeout.ms limits this time.
+        not accept a request. If this time reaches partitioner.availability.timeout.ms, the node
+        counts as slow.
         """
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms
 
     def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """Changes the weights of partitions whose leader is in another rack to 0. ``leaders`` has
-        the leader of each partition.
+        """Returns weights in which a partition has the weight 0 if its leader is in another rack
+        than this client. ``leaders`` has the leader of each partition.
 
-        If then all weights would be 0, ``weights`` is returned unchanged. ``weights`` is None if
-        all weights are equal.
+        If all weights would be 0, returns ``weights`` unchanged. ``weights`` is None if all weights
+        are equal.
         """
         own = {node for node in set(leaders) if self._is_near(node)}
         local = [

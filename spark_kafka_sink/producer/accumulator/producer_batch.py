@@ -251,10 +251,10 @@ class ProducerBatch:
         """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
         number of bytes by which the caller must change the BufferPool's count.
 
-        The pool must count the whole buffer once, as long as a batch views it. The caller has
-        already counted the ``size`` bytes that it has appended. So for the first view, the result
-        is the size of the rest of the buffer. For each later view it is minus ``size``, because
-        these bytes were already counted with the whole buffer.
+        As long as a batch views the buffer, the pool must count the whole buffer once. The caller
+        has already added ``size`` to the pool's count. So for the first view, the result is the
+        size of the rest of the buffer. For each later view, the result is ``-size``, because the
+        whole buffer is already counted.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -510,11 +510,11 @@ class ProducerBatch:
         then DONE, and is not reported to the listener.
 
         The batch is divided at the record that is nearest to half of its uncompressed bytes. The
-        new batches have the generations ``first_generation`` and ``first_generation + 1``. Both
-        keep the creation time, the number of attempts, and their part of the sequence numbers.
-        Example: a batch has 10 records with the sequence numbers 20 to 29. If the first new batch
-        gets 4 records, it keeps 20 to 23, and the second keeps 24 to 29 (DESIGN.md, rule R7).
-        Raises IllegalStateError for a batch with a single record.
+        new batches have the numbers ``first_generation`` and ``first_generation + 1``. Both keep
+        the creation time, the number of attempts, and their part of the sequence numbers. Example:
+        a batch has 10 records with the sequence numbers 20 to 29. If the first new batch gets 4
+        records, it keeps 20 to 23, and the second keeps 24 to 29 (DESIGN.md, rule R7). Raises
+        IllegalStateError for a batch with a single record.
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
             raise self._refuse()

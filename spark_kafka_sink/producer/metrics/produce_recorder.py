@@ -38,9 +38,9 @@ class ProduceRecorder:
     """Counts the events of the current task attempt. There are a few calls for each request, and
     one call for each completed batch.
 
-    It implements ``BatchListener``: a batch calls it after the futures of its records are
-    completed. It also notifies the interceptors of the outcome of batches with rows of columns. One
-    lock (``_lock``) guards the counts.
+    The recorder implements ``BatchListener``: a batch calls the recorder after the futures of the
+    batch are completed. The recorder also notifies the interceptors of the outcome of batches with
+    rows of columns. One lock (``_lock``) guards the counts.
     """
 
     def __init__(

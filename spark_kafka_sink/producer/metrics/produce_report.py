@@ -2,8 +2,8 @@
 results.
 
 Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge; :class:`ProducerProgress`, the
-counts while the attempt runs. Never: the counting (``produce_recorder.py``), an import of Arrow or
-numpy, because the driver loads neither for a commit.
+counts while the attempt runs. Never: counting (``produce_recorder.py``), importing Arrow or numpy.
+The driver loads neither for a commit.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: the table of all metrics (:data:`METRICS`), from which docs/metrics.md is generated, and
 :class:`ProducerMetrics`, which records and returns their values. It is called by the sender
 (requests), the memory pool (waits), the selector (polls), and the public API (blocking calls).
-Never: a cost per row, a decision, a clock (except in :meth:`ProducerMetrics.snapshot`).
+Never: work for each row, reading a clock (except in :meth:`ProducerMetrics.snapshot`).
 
 The units are Java's. The name of a metric shows whether it is in milliseconds or nanoseconds. Sizes
 are in bytes, metadata-age is in seconds, and rates are per second. Metrics in nanoseconds are

@@ -1,8 +1,8 @@
 """Computes rates, averages, maxima and totals of a series of measurements.
 
 Owns: :class:`Sensor` (Java's ``Sensor`` with its ``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over
-one ``SampledStat``). Never: a clock, a lock, a name (``producer_metrics.py``). A sensor is called
-at most once for each request.
+one ``SampledStat``). Never: reading a clock, taking a lock, the name of a metric
+(``producer_metrics.py``). A sensor is called at most once for each request.
 """
 
 from __future__ import annotations

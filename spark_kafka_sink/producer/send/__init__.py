@@ -2,5 +2,5 @@
 
 Owns: ``record_appender`` (the steps of ``send``, Java's ``doSend``), ``record_partitioner``,
 ``serialization`` and ``record_future``. A batch may contain single records and rows of columns.
-Never: a cost for columns.
+Never: rows of columns (``column_appender.py``).
 """

@@ -173,8 +173,8 @@ class ProduceRequestResult:
         """True after :meth:`release_waiters`. On the thread that runs the callbacks, True already
         after :meth:`set`.
 
-        The reason for this exception: :meth:`release_waiters` is called only after the callbacks. A
-        callback that waits for its own future would otherwise wait forever.
+        :meth:`release_waiters` is called only after the callbacks. Without the second rule, a
+        callback that waits for its own future would wait forever.
         """
         return self._done or (self.is_set and self._teller == threading.get_ident())
 

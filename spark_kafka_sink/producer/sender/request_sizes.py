@@ -1,7 +1,7 @@
 """Limits the size of the Produce requests to each node.
 
-Owns: the limit for each node. It depends on how fast the node has responded. Never: the choice of
-the batches, a clock.
+Owns: the limit for each node. It depends on how fast the node has responded. Never: choosing the
+batches of a request, reading a clock.
 
 A broker limits the size of a batch by message.max.bytes, and the size of a request only by
 socket.request.max.bytes (100 MiB). Large requests save work for the producer and the broker. But a

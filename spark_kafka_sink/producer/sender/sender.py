@@ -3,7 +3,7 @@
 
 Owns: the phases of the thread (:meth:`Sender.run`), one iteration of the loop
 (:meth:`Sender.run_once`), and the outcome of each batch: completed, split, retried or failed.
-Never: a socket, an encoder, the rules of sequence numbers (``partition_sequences.py``).
+Never: using a socket, encoding a record, assigning a sequence number (``partition_sequences.py``).
 
 The thread is a daemon. It runs all methods, except :meth:`Sender.initiate_close`,
 :meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. ``client.poll``
@@ -638,8 +638,8 @@ class Sender:
             self._returns.reenqueue(batch, now, soon=soon)
 
     def _split(self, batch: ProducerBatch, code: ErrorCode, now: int) -> bool:
-        """Splits ``batch`` if the broker returned MESSAGE_TOO_LARGE for it and it has more than one
-        record. Returns True if it was split.
+        """Splits ``batch`` if ``code`` is MESSAGE_TOO_LARGE and the batch has more than one record.
+        Returns True if the batch was split.
         """
         if (
             code is not ErrorCode.MESSAGE_TOO_LARGE

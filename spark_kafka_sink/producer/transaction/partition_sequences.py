@@ -5,8 +5,9 @@ Owns: the next sequence number of a partition; the batches that have a sequence 
 outcome yet (*unresolved* batches); the check whether a batch can be sent now; the table
 :data:`ACTIONS`, which has the action for each situation and response. :class:`TxnPartitionMap` has
 one :class:`PartitionSequences` for each partition. ``BatchDrainer`` uses it for each batch that it
-drains, and ``Sender`` for each response, both through the transaction manager. Never: bytes,
-clocks, sockets, backoff. There is no lock, because only the sender thread uses these classes.
+drains, and ``Sender`` for each response, both through the transaction manager. Never: encoding,
+reading a clock, using a socket, computing a backoff. There is no lock, because only the sender
+thread uses these classes.
 
 For each producer id and partition, the broker (``ProducerStateManager``) keeps the last sequence
 number and the last five batches. If a batch equals one of the five, the broker acknowledges it
@@ -494,8 +495,9 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in gone if f.batch is not batch)
 
     def resolve(self, batch: BatchT) -> None:
-        """Removes a failed batch from the lost batches, because a late response has shown its
-        outcome.
+        """Handles a late response to ``batch``, which had failed with an unknown outcome. The
+        response has shown whether the batch is in the log, so the batch is not lost any more (see
+        the module docstring).
         """
         self._lost = [f for f in self._lost if f.batch is not batch]
 
@@ -593,9 +595,9 @@ class TxnPartitionMap:
         """The sequence numbers of the partition ``tp``, for a batch that gets its sequence number
         now. ``producer`` is the current producer id and epoch.
 
-        The partition changes to this id and epoch, and begins at sequence number 0. Exception: if
-        it has unresolved batches of an older id or epoch, it keeps the older one (Java's
-        ``maybeUpdateProducerIdAndEpoch``).
+        The partition changes to this id and epoch, and begins at sequence number 0. If the
+        partition has unresolved batches of an older id or epoch, the partition keeps this older id
+        and epoch instead (Java's ``maybeUpdateProducerIdAndEpoch``).
         """
         sequences = self.of[tp]
         if sequences.producer is not producer and not len(sequences):

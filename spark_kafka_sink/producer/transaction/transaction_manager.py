@@ -5,7 +5,8 @@ Owns: the methods for begin, commit, abort and prepare, the check whether a batc
 the effect of a completed batch on the transaction. ``BatchDrainer`` calls the manager for each
 batch that it drains, and ``Sender`` for each response. Its parts are the producer id and its states
 (``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and the requests
-(``txn_request_queue.py``). Never: a node, a connection, backoff times, bytes.
+(``txn_request_queue.py``). Never: choosing a node, using a connection, computing a backoff,
+encoding.
 
 If a batch fails permanently, its sequence numbers are missing in the log. Brokers then reject all
 later batches of the partition. There are three cases:
@@ -593,8 +594,9 @@ class TransactionManager:
         """Begins the change of a partition to the next epoch, after ``batch`` of ``send`` has
         failed. Only for an idempotent producer without transactions.
 
-        The sequence numbers of the batch may be missing in the log. Then brokers reject all later
-        batches of the partition with the old epoch. Returns the other batches that also fail.
+        The sequence numbers of ``batch`` may be missing in the log. Brokers would then reject all
+        later batches of the partition that have the old epoch. Returns the other batches that also
+        fail.
         """
         if not batch.has_sequence:
             return ()  # it was never sent, or what was sent is not in the log: there is no gap

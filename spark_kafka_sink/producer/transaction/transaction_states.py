@@ -3,8 +3,8 @@
 Owns: :class:`State`, the producer id and epoch, the error of a failed transaction, one
 :class:`Transaction`, and all changes of these. :data:`TRANSITIONS` lists the allowed changes of the
 state. ``transaction_manager.py`` makes the changes that the application and the batches cause.
-``txn_request_queue.py`` makes the changes after responses of the coordinator. Never: a request, a
-sequence number, a wait.
+``txn_request_queue.py`` makes the changes after responses of the coordinator. Never: creating a
+request, assigning a sequence number, waiting.
 
 The states of a transactional producer. Each arrow has the call or the response that changes the
 state::

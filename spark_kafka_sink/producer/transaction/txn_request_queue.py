@@ -5,8 +5,8 @@ Owns: the queue, the request in flight, the coordinator's node, and the effect o
 the producer id and the transaction (Java's ``TxnRequestHandler`` and
 ``TransactionManager.nextRequest``). Also the choice of the broker for a request and its retries
 (Java's ``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has only
-one kind of request, InitProducerId, which it can send to any broker. Never: the reaction to an
-error code (``txn_requests.py``), batches.
+one kind of request, InitProducerId, which it can send to any broker. Never: choosing the reaction
+to an error code (``txn_requests.py``), sending a batch.
 
 **After an abort, no broker may append a batch of the aborted transaction.** With transaction
 version 2, each EndTxn raises the epoch, so brokers reject late batches. With version 1, EndTxn does

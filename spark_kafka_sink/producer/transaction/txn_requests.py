@@ -3,8 +3,9 @@ code.
 
 Owns: :class:`TxnRequest`, a queued request with its backoff; :class:`TransactionalResult`, the
 result that a caller waits for; :data:`REACTIONS`, the table of the reactions by kind of request and
-error code (Java's ``TxnRequestHandler`` and its subclasses). Never: a state
-(``transaction_states.py``), a node or a connection (``txn_request_queue.py``).
+error code (Java's ``TxnRequestHandler`` and its subclasses). Never: changing the state of a
+transaction (``transaction_states.py``), choosing a node or using a connection
+(``txn_request_queue.py``).
 """
 
 from __future__ import annotations
