@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from spark_kafka_sink.config import cross_checks, schema_options, sink_checks
-from spark_kafka_sink.config.logins import security_rules
+from spark_kafka_sink.config.logins import security_checks, security_rules
 from spark_kafka_sink.config.option import Check, Condition, Option
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
 
@@ -27,7 +27,7 @@ def _rows(*modules: ModuleType) -> Iterator[Check]:
                 yield from (one for one in value if isinstance(one, Check))
 
 
-CHECKS = tuple(_rows(cross_checks, sink_checks, schema_options, security_rules))
+CHECKS = tuple(_rows(cross_checks, sink_checks, schema_options, security_checks, security_rules))
 
 
 def test_every_name_in_a_check_is_an_option() -> None:

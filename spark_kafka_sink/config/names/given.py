@@ -1,13 +1,14 @@
 """The options that the user has set, by name, each with the place it was set in.
 
-Owns: :class:`GivenOptions`, the check for names that are given twice, and which producer options
-are accepted. Never: a file (``config_file``), or a value (``cross_checks``).
+Owns: :class:`GivenOptions`, the spelling of names in messages, the check for names that are given
+twice, and which producer options are accepted. Never: a file (``config_file``), or a value
+(``cross_checks``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
@@ -52,6 +53,29 @@ class Given:
         return coded(
             Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GivenProducerOptions:
+    """The producer options that the user has set, by Java's names.
+
+    ``prefix`` is the prefix of these names in messages: ``kafka.`` for a write, empty for a
+    producer without Spark.
+    """
+
+    given: Mapping[str, Given]
+    prefix: str
+
+    def spelled(self, name: str) -> str:
+        """The option's name for a message, with the prefix that users write. For an option from a
+        file, it is the name in the file, followed by the file's name.
+        """
+        given = self.given.get(name)
+        return given.spelled if given is not None and given.where else self.prefix + name
+
+    def no_effect(self, name: str, why: str) -> str:
+        """Creates the text of the warning that the option has no effect. ``why`` is the reason."""
+        return replace(self.given[name], name=self.prefix + name).no_effect(why)
 
 
 @dataclass(frozen=True, slots=True)
