@@ -319,7 +319,6 @@ def alike(
     return (Option(name, type_, None, None, status, note) for name in names.split())
 
 
-#: Effective values by the options' names.
 @cache
 def _attribute_of(name: str) -> str:
     """Converts an option name to an attribute name: ``batch.size`` to ``batch_size``,
@@ -329,6 +328,7 @@ def _attribute_of(name: str) -> str:
     return _CAPITAL.sub("_", name.replace(".", "_")).lower()
 
 
+#: Effective values by the options' names.
 Values = Mapping[str, Any]
 
 

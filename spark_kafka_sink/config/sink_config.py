@@ -87,7 +87,6 @@ class SinkConfig:
     #: None with errors.tolerance=none.
     dead_letters: DeadLetterOptions | None
     report_path: str | None
-    #: None: without a limit.
     report_topic: str | None
     report_listeners: tuple[str, ...]
     progress_listeners: tuple[str, ...]
