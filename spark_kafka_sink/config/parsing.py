@@ -72,19 +72,13 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
 
     Raises ConfigError for the first wrong value or wrong combination.
     """
-    read = {
-        name: SINK_OPTIONS[name].read(one.value, one.spelled) for name, one in given.own.items()
-    }
+    own = _own_values(given)
     if _BOOTSTRAP not in given.producer:
         raise ConfigError(
             MISSING_BOOTSTRAP,
             hint="set option kafka.bootstrap.servers",
             kind=Kind.MISSING_BOOTSTRAP,
         )
-    # ``own`` are the options that the user set and that have an effect; ``options`` are all.
-    own = {n: value for n, value in read.items() if SINK_OPTIONS[n].status is not Status.NO_MEANING}
-    if _LETTERS_IN_STREAMS in own:
-        own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
     options = _with_defaults(own)
     if options[_TOLERANCE] == "none":
         own = {name: value for name, value in own.items() if not name.startswith("errors.")}
@@ -93,14 +87,16 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
     requested = DeliveryGuarantee(str(options[_GUARANTEE]))
     producer = _check_producer(given, requested)
     warnings += producer.warnings
-    guarantee, warned = _effective_guarantee(requested, producer, is_given=_GUARANTEE in own)
-    warnings += warned
+    guarantee, of_guarantee = _effective_guarantee(requested, producer, is_given=_GUARANTEE in own)
+    warnings += of_guarantee
 
     partitioner = {_PARTITIONER: producer.values[_PARTITIONER]}
     refuse(CHECKS, own, options | partitioner | {_GUARANTEE: guarantee})
     refuse(KEYLESS, {*own, *producer.given}, options | dict(producer.values))
 
-    by_field: dict[str, Any] = {SINK_OPTIONS[n].attribute: one for n, one in options.items()}
+    by_field: dict[str, Any] = {
+        SINK_OPTIONS[name].attribute: value for name, value in options.items()
+    }
     named, preflight = NamedColumns.of(by_field), by_field["preflight"]
     by_field |= {
         "producer": _producer_config(producer, tuple(warnings)),
@@ -113,7 +109,7 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
         "warnings": tuple(warnings),
         "fingerprint": _fingerprint(given),
     }
-    return SinkConfig(**{one.name: by_field[one.name] for one in fields(SinkConfig)})
+    return SinkConfig(**{field.name: by_field[field.name] for field in fields(SinkConfig)})
 
 
 def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
@@ -136,6 +132,23 @@ def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
     return _producer_config(checked, tuple(warnings))
 
 
+def _own_values(given: GivenOptions) -> dict[str, Any]:
+    """The values of the sink options that the user has set and that have an effect. The two names
+    of the dead-letter topic become one.
+
+    Reads all options of ``given.own``, so a wrong value of an option without effect is also an
+    error.
+    """
+    values = {
+        name: SINK_OPTIONS[name].read(option.value, option.spelled)
+        for name, option in given.own.items()
+    }
+    own = {n: v for n, v in values.items() if SINK_OPTIONS[n].status is not Status.NO_MEANING}
+    if _LETTERS_IN_STREAMS in own:
+        own.setdefault(_LETTERS, own[_LETTERS_IN_STREAMS])
+    return own
+
+
 def _with_defaults(own: Mapping[str, Any]) -> dict[str, Any]:
     """The effective value of every sink option: the user's value (``own``) or the default. The
     default of jsonIgnoreNullFields depends on other options.
@@ -152,9 +165,9 @@ def _with_defaults(own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_effect(given: GivenOptions, options: Mapping[str, Any]) -> Iterator[str]:
     """Yields a warning for each option that the user has set and that has no effect."""
-    for name, one in given.own.items():
+    for name, option in given.own.items():
         if SINK_OPTIONS[name].status is Status.NO_MEANING:
-            yield one.no_effect(SINK_OPTIONS[name].note)
+            yield option.no_effect(SINK_OPTIONS[name].note)
     if options[_TOLERANCE] != "none":
         return
     idle = [o.spelled for n, o in given.own.items() if n.startswith("errors.") and n != _TOLERANCE]
@@ -244,5 +257,5 @@ def _producer_config(checked: CheckedOptions, warnings: tuple[str, ...]) -> Prod
     }
     if checked.idempotence_off is not None:
         by_field["enable_idempotence"] = False
-    known = [one.name for one in fields(ProducerConfig) if one.name in by_field]
-    return ProducerConfig(**{name: by_field[name] for name in known})
+    names = [field.name for field in fields(ProducerConfig) if field.name in by_field]
+    return ProducerConfig(**{name: by_field[name] for name in names})
