@@ -219,8 +219,17 @@ class ConfluentRegistry:
         method = "GET"
         if body is not None:
             method, headers["Content-Type"] = "POST", _MEDIA_TYPE
-        times = (timeout_ms, timeout_ms)
-        request = HttpRequest(method, url, headers, body, self._tls, *times, LONGEST_ANSWER, _CA)
+        request = HttpRequest(
+            method=method,
+            url=url,
+            headers=headers,
+            body=body,
+            tls=self._tls,
+            connect_timeout_ms=timeout_ms,
+            read_timeout_ms=timeout_ms,
+            most_bytes=LONGEST_ANSWER,
+            truststore=_CA,
+        )
         try:
             status, answer = exchange(request)
         except FinalFailureError as error:

@@ -80,15 +80,15 @@ def _post(client: ClientCredentials, where: str, truststore: str) -> tuple[int, 
     try:
         return exchange(
             HttpRequest(
-                "POST",
-                text_of(client.url),
-                _headers(client),
-                _body(client).encode(),
-                dict(client.tls),
-                client.connect_timeout_ms,
-                client.read_timeout_ms,
-                _LONGEST_ANSWER,
-                truststore,
+                method="POST",
+                url=text_of(client.url),
+                headers=_headers(client),
+                body=_body(client).encode(),
+                tls=dict(client.tls),
+                connect_timeout_ms=client.connect_timeout_ms,
+                read_timeout_ms=client.read_timeout_ms,
+                most_bytes=_LONGEST_ANSWER,
+                truststore=truststore,
             )
         )
     except FinalFailureError as error:
@@ -142,12 +142,13 @@ def _refusal(
     status: int, fields: Mapping[str, Any], where: str, client: ClientCredentials
 ) -> Exception:
     resolved = looked_up(client.client_id, client.scope, client.audience, client.url)
-    said = []
+    reasons = []
     for name in ("error", "error_description", "errorCode", "errorSummary"):
         text = fields.get(name)
         if isinstance(text, str):
-            said.append(safe_text(without_secrets(text, [client.client_secret.value, *resolved])))
-    what = f"{where} answered {status}{': ' + ' - '.join(said) if said else ''}"
+            hidden = [client.client_secret.value, *resolved]
+            reasons.append(safe_text(without_secrets(text, hidden)))
+    what = f"{where} answered {status}{': ' + ' - '.join(reasons) if reasons else ''}"
     if status in _FINAL:
         return _error(what, "are client id, client secret and scope right, and the URL?")
     if 300 <= status < 400:

@@ -27,7 +27,7 @@ from spark_kafka_sink.network.tls.ssl_context import ssl_context
 from spark_kafka_sink.network.tls.ssl_failures import explain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
     """One HTTP request. ``tls`` are the ``ssl.`` options for the connection. ``most_bytes`` is the
     maximum size of the response body.
