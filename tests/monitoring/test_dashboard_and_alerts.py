@@ -19,7 +19,7 @@ DASHBOARD = json.loads((CONF / "kprod-dashboard.json").read_text())
 PAGE = (ROOT / "docs" / "monitoring.md").read_text()
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 #: Of ``kprod txn blockers --prometheus``.
-OF_TOPICS = {name for name, _, _ in METRICS}
+OF_TOPICS = {metric.name for metric in METRICS}
 BY_NAME = {one.prometheus_name: one for one in INSTRUMENTS}
 
 needs_promtool = pytest.mark.skipif(

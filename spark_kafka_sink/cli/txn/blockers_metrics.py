@@ -12,45 +12,61 @@ and node_exporter's textfile collector reads its output.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.transactions.operations.blockers import Blocker, Whose
 
-#: Name, labels beside the topic, and help.
-METRICS: Final = (
-    ("kprod_topic_open_transactions", ("whose",), "Open transactions in the topic."),
-    (
-        "kprod_topic_oldest_transaction_age_seconds",
-        ("whose",),
-        "How long the oldest of them is open; 0: none is.",
-    ),
-    (
-        "kprod_topic_held_offsets",
-        (),
-        "Offsets after the last stable ones, which consumers that read committed can't read.",
-    ),
-    ("kprod_topic_checked_timestamp_seconds", (), "When this was asked, in seconds since 1970."),
+
+class Metric(NamedTuple):
+    """A metric's name, and its help text for Prometheus."""
+
+    name: str
+    help: str
+
+
+_OPEN: Final = Metric("kprod_topic_open_transactions", "Open transactions in the topic.")
+_OLDEST_AGE: Final = Metric(
+    "kprod_topic_oldest_transaction_age_seconds",
+    "How long the oldest of them is open; 0: none is.",
 )
+_HELD: Final = Metric(
+    "kprod_topic_held_offsets",
+    "Offsets after the last stable ones, which consumers that read committed can't read.",
+)
+_CHECKED: Final = Metric(
+    "kprod_topic_checked_timestamp_seconds", "When this was asked, in seconds since 1970."
+)
+METRICS: Final = (_OPEN, _OLDEST_AGE, _HELD, _CHECKED)
 
 
-def metrics_text(topic: str, found: Sequence[Blocker], now_ms: int) -> str:
+class _Sample(NamedTuple):
+    """A value of a metric. ``label`` is the text of its label after the topic, or empty."""
+
+    label: str
+    value: float
+
+
+def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
     """The metrics as text. If no transaction blocks consumers, the series have the value 0. Without
     these zeros, Prometheus could not see a later increase.
     """
-    values: dict[str, list[tuple[str, float]]] = {name: [] for name, _, _ in METRICS}
-    open_, age, held, checked = values.values()
-    for whose in Whose:
-        of_them = [one for one in found if one.whose is whose]
-        label = f',whose="{whose.value}"'
-        open_.append((label, len(of_them)))
-        age.append((label, max((one.age_ms or 0 for one in of_them), default=0) / 1000))
-    held.append(("", sum(part.behind for one in found for part in one.held)))
-    checked.append(("", now_ms / 1000))
-    return "".join(_lines(topic, values))
+    by_label = {
+        f',whose="{whose.value}"': [b for b in blockers if b.whose is whose] for whose in Whose
+    }
+    held_offsets = sum(part.behind for blocker in blockers for part in blocker.held)
+    samples = {
+        _OPEN: [_Sample(label, len(theirs)) for label, theirs in by_label.items()],
+        _OLDEST_AGE: [
+            _Sample(label, max((b.age_ms or 0 for b in theirs), default=0) / 1000)
+            for label, theirs in by_label.items()
+        ],
+        _HELD: [_Sample("", held_offsets)],
+        _CHECKED: [_Sample("", now_ms / 1000)],
+    }
+    return "".join(line for metric in METRICS for line in _lines(topic, metric, samples[metric]))
 
 
-def _lines(topic: str, values: dict[str, list[tuple[str, float]]]) -> Iterator[str]:
-    for name, _, text in METRICS:
-        yield f"# HELP {name} {text}\n# TYPE {name} gauge\n"
-        for label, value in values[name]:
-            yield f'{name}{{topic="{topic}"{label}}} {value}\n'
+def _lines(topic: str, metric: Metric, samples: Sequence[_Sample]) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
+    for label, value in samples:
+        yield f'{metric.name}{{topic="{topic}"{label}}} {value}\n'
