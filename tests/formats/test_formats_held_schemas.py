@@ -139,6 +139,19 @@ def test_json_schema_follows_references_to_other_documents(address):
         JSON.plan(schema, b"", struct(price=struct(amount=of(K.STRING))), OTHERS)
 
 
+def test_a_branch_is_resolved_in_its_own_document():
+    schema = json.dumps({
+        "$id": f"{SHOP}order.json", "definitions": {"free": {"type": "string"}},
+        "type": "object",
+        "properties": {
+            "price": {"oneOf": [{"$ref": "money.json"}, {"$ref": "#/definitions/free"}]},
+        },
+    })  # fmt: skip
+    rows = pa.array([{"price": "free"}])
+    payloads, _ = written(JSON, schema, struct(price=of(K.STRING)), rows, OTHERS)
+    assert payloads == [b'{"price":"free"}']
+
+
 # -- imports that registries know
 
 KNOWN = [

@@ -35,10 +35,32 @@ _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _MOST_STEPS: Final = 200_000
 
 
-#: A part of a schema.
+#: The JSON of a part of a schema.
 _Json = Any
-#: The way to a value, its path, and why its nulls are refused; "": they are written.
-_Required = tuple[tuple[int, ...], str, str]
+
+
+class _Part(NamedTuple):
+    """A part of a schema, and the whole ``document`` that it is in. References in the part are
+    resolved in that document.
+    """
+
+    json: _Json
+    document: Mapping[str, Any]
+
+    def inner(self, json: _Json) -> _Part:
+        """The part ``json`` of the same document."""
+        return _Part(json, self.document)
+
+
+class _NullRule(NamedTuple):
+    """The treatment of a value's nulls, which are not left out. ``way`` and ``path`` are those of
+    :class:`_Place`. ``refusal`` is the reason why a null is refused. If it is empty, ``null`` is
+    written.
+    """
+
+    way: tuple[int, ...]
+    path: str
+    refusal: str
 
 
 class _Place(NamedTuple):
@@ -73,17 +95,17 @@ class JsonSchemaFormat(SchemaFormat):
         root = _parsed(schema)
         others = {name: _parsed(text) for name, text in references}
         try:
-            check = _Check(root, others)
+            check = _Check(others)
             # A branch may require what another does, too.
-            found = dict.fromkeys(check.required(root, column, _Place()))
+            rules = dict.fromkeys(check.null_rules(_Part(root, root), column, _Place()))
         except RecursionError:
             raise _wrong("it is nested too deeply, or within itself") from None
         except _UnusableError as error:
             raise _wrong(str(error), error.hint) from None
         except (TypeError, AttributeError) as error:
             raise _wrong(f"a part of it is of another type than JSON Schema's: {error}") from None
-        required = tuple(one for one in found if one[2])
-        return Value(JsonText(required, frozenset(way for way, _, why in found if not why)))
+        required = tuple((rule.way, rule.path, rule.refusal) for rule in rules if rule.refusal)
+        return Value(JsonText(required, frozenset(rule.way for rule in rules if not rule.refusal)))
 
 
 def _derived(column: ColumnType) -> dict[str, object]:
@@ -112,28 +134,27 @@ class _UnusableError(Exception):
 
 
 class _Check:
-    """Checks that columns fit one schema.
+    """Checks that columns fit one schema. ``others`` are the documents that it refers to, by name.
 
     Raises SchemaError if they do not fit. Raises _UnusableError if the schema is invalid. TypeError
     or AttributeError is raised if a part of the schema's JSON has a wrong type.
     """
 
-    def __init__(self, root: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> None:
-        self.root = root
+    def __init__(self, others: Mapping[str, Mapping[str, Any]]) -> None:
         self._others = dict(others)
         self._steps = 0
         # A document is also known by its own address.
-        for one in others.values():
-            self._others.setdefault(str(one.get("$id")).rstrip("#"), one)
+        for document in others.values():
+            self._others.setdefault(str(document.get("$id")).rstrip("#"), document)
 
-    def required(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
-        """Finds the values in ``column`` whose nulls are not left out. Such a null is written as
-        ``null``, or its row can't be sent. Yields for each value its path, its name for messages,
-        and the reason why its row can't be sent. The reason is empty if ``null`` is written.
+    def null_rules(self, part: _Part, column: ColumnType, at: _Place) -> Iterator[_NullRule]:
+        """Yields a rule for each value in ``column`` whose nulls are not left out. Such a null is
+        written as ``null``, or its row can't be sent.
 
-        ``declared`` is the schema of the column, and ``at`` its place. Raises SchemaError if the
-        column does not fit the schema.
+        ``part`` is the schema of the column, and ``at`` its place. Raises SchemaError if the column
+        does not fit the schema.
         """
+        declared = part.json
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise _UnusableError("it has too many alternatives within each other")
@@ -142,100 +163,95 @@ class _Check:
         if declared is False:
             raise unfit(column, at.path, "and the schema allows nothing")
         if "$ref" in declared:
-            here = self.root
-            # A referenced schema is in a document whose own references are within it.
-            self.root, target = self._referred(declared["$ref"])
-            found = list(self.required(target, column, at))
-            self.root = here
-            yield from found
+            yield from self.null_rules(self._target(declared["$ref"], part.document), column, at)
             # Draft 7 and older ignore what is beside a reference.
-            if "/draft/20" not in str(here.get("$schema")):
+            if "/draft/20" not in str(part.document.get("$schema")):
                 return
         alternatives = [*(declared.get("oneOf") or ()), *(declared.get("anyOf") or ())]
         if alternatives:
-            yield from self._one_of(alternatives, column, at)
+            yield from self._one_of(list(map(part.inner, alternatives)), column, at)
         types = _types(declared)
         wanted = column.kind.json["type"]
         if types and wanted not in types and not (wanted == "integer" and "number" in types):
             raise unfit(column, at.path, f"and the schema has {safe_text(' or '.join(types))}")
         if column.kind is _K.STRUCT:
-            yield from self._struct(declared, column, at)
+            yield from self._struct(part, column, at)
         elif column.children:
             inner = declared.get("items", True) if wanted == "array" else _rest(declared)
-            yield from self._inner(inner, column.children[-1], at)
+            yield from self._items(part.inner(inner), column.children[-1], at)
 
-    def _one_of(self, branches: list[_Json], column: ColumnType, at: _Place) -> Iterator[_Required]:
+    def _one_of(self, branches: list[_Part], column: ColumnType, at: _Place) -> Iterator[_NullRule]:
         problem: SchemaError | None = None
-        fitting: list[list[_Required]] = []
+        fitting: list[list[_NullRule]] = []
         for branch in branches:
             try:
-                fitting.append(list(self.required(branch, column, at)))
+                fitting.append(list(self.null_rules(branch, column, at)))
             except SchemaError as error:
-                if _types(branch) != ["null"]:
+                if _types(branch.json) != ["null"]:
                     problem = error
         if not fitting:
             raise problem or unfit(column, at.path, "and the schema has no type for it")
-        # Which of them a row is of is not looked at, so what all of them require.
-        yield from (one for one in fitting[0] if all(one in other for other in fitting))
+        # It is unknown which branch a row belongs to, so only the rules of all branches count.
+        yield from (rule for rule in fitting[0] if all(rule in rules for rules in fitting))
 
-    def _inner(self, declared: _Json, child: ColumnType, at: _Place) -> Iterator[_Required]:
-        if isinstance(declared, list):
-            said = f"items of {safe_text(at.path)} is a list, a schema for each position"
-            raise _UnusableError(said)
+    def _items(self, part: _Part, child: ColumnType, at: _Place) -> Iterator[_NullRule]:
+        """The rules for the items of an array, or for the values of a map."""
+        if isinstance(part.json, list):
+            problem = f"items of {safe_text(at.path)} is a list, a schema for each position"
+            raise _UnusableError(problem)
         inside = _Place(f"{at.path}[]", (*at.way, ITEMS))
-        if child.nullable and child.kind is not _K.NULL and not self._allows_null(declared):
-            yield inside.way, inside.path, "is null, and the schema allows no null there"
-        yield from self.required(declared, child, inside)
+        if child.nullable and child.kind is not _K.NULL and not self._allows_null(part):
+            refusal = "is null, and the schema allows no null there"
+            yield _NullRule(inside.way, inside.path, refusal)
+        yield from self.null_rules(part, child, inside)
 
-    def _allows_null(self, declared: _Json) -> bool:
-        here = self.root
+    def _allows_null(self, part: _Part) -> bool:
         try:
-            list(self.required(declared, _NULL, _Place()))
+            list(self.null_rules(part, _NULL, _Place()))
         except SchemaError:
             return False
-        finally:
-            self.root = here
         return True
 
-    def _struct(self, declared: _Json, column: ColumnType, at: _Place) -> Iterator[_Required]:
+    def _struct(self, part: _Part, column: ColumnType, at: _Place) -> Iterator[_NullRule]:
+        declared = part.json
         properties, required = declared.get("properties") or {}, declared.get("required") or []
         rest = _rest(declared)
         for index, (name, child, path) in enumerate(matching.fields_of(column, at.path)):
             if name not in properties and rest is False:
                 raise unfit(child, path, "and the schema has no such property, and no other")
             way = (*at.way, index)
-            inner = properties.get(name, rest)
-            yield from self.required(inner, child, _Place(path, way))
+            inner = part.inner(properties.get(name, rest))
+            yield from self.null_rules(inner, child, _Place(path, way))
             if name in required and child.nullable:
-                why = "" if self._allows_null(inner) else _REQUIRED
-                yield way, path, why
+                refusal = "" if self._allows_null(inner) else _REQUIRED
+                yield _NullRule(way, path, refusal)
         missing = next((str(name) for name in required if name not in column.names), None)
         if missing is not None:
             hint = ": names in JSON are the columns' names, letter by letter"
             raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
-    def _referred(self, reference: object) -> tuple[Mapping[str, Any], _Json]:
-        """Finds the target of a ``$ref``. Returns its document, and the part of the document that
-        it refers to.
+    def _target(self, reference: object, source: Mapping[str, Any]) -> _Part:
+        """Finds the target of a ``$ref`` in the document ``source``. The target may be in another
+        document, in which its own references are then resolved.
         """
         address, _, path = str(reference).partition("#")
-        root = self.root
+        document = source
         if address:
-            base = str(root.get("$id") or "")
-            known = (self._others.get(one) for one in (address, urljoin(base, address)))
-            root = next((one for one in known if one is not None), {})
-        if not root or (path and not path.startswith("/")):
+            base = str(source.get("$id") or "")
+            known = (self._others.get(name) for name in (address, urljoin(base, address)))
+            document = next((found for found in known if found is not None), {})
+        if not document or (path and not path.startswith("/")):
             raise _UnusableError(
                 f"{safe_text(str(reference))} is no path in it, and none of its references",
                 matching.WITH_REFERENCES,
             )
-        found: _Json = root
-        for part in path.split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        if found is None:
+        target: _Json = document
+        for step in path.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            target = target.get(name) if isinstance(target, dict) else None
+        if target is None:
             raise _UnusableError(f"{safe_text(str(reference))} is not in it")
-        return root, found
+        return _Part(target, document)
 
 
 def _rest(declared: _Json) -> _Json:
