@@ -87,6 +87,27 @@ class Listed(NamedTuple):
     silent: tuple[str, ...] = ()
 
 
+class AgeCalls(NamedTuple):
+    """Three ListTransactions calls to one broker, in the order in which they are sent. ``aged``
+    lists the transactions that are older than some age, ``before`` and ``after`` all open ones.
+    """
+
+    before: Call[ListTransactionsResponse]
+    aged: Call[ListTransactionsResponse]
+    after: Call[ListTransactionsResponse]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the broker has responded to all three calls, each of which was sent once."""
+        return all(call.done and call.sent == 1 for call in self)
+
+    def young(self) -> set[str]:
+        """The ids that were open before and after. So they were also open when the aged ones were
+        listed.
+        """
+        return listed([self.before]).keys() & listed([self.after]).keys()
+
+
 @dataclass(slots=True, eq=False)
 class Beside:
     """Additional requests that are sent together with DescribeTransactions: ListTransactions by
@@ -102,13 +123,13 @@ class Beside:
     age_ms: int
     topics: Collection[str]
     #: Of each coordinator.
-    ages: Mapping[Node, Sequence[Call[ListTransactionsResponse]]] = field(default_factory=dict)
+    ages: Mapping[Node, AgeCalls] = field(default_factory=dict)
     metadata: Call[MetadataResponse] | None = None
 
     def calls(self) -> list[Call[Any]]:
         """All calls of this object: ListTransactions and Metadata."""
-        found: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
-        return found if self.metadata is None else [*found, self.metadata]
+        of_ages: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
+        return of_ages if self.metadata is None else [*of_ages, self.metadata]
 
 
 class TransactionClient(AdminClient):
@@ -226,24 +247,11 @@ class TransactionClient(AdminClient):
         TRANSACTIONAL_ID_NOT_FOUND. Raises KafkaTimeoutError if a coordinator does not respond in
         time.
         """
-        found: dict[str, TransactionDescription] = {}
+        described: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
         attempts, refused = 0, list[Call[DescribeTransactionsResponse]]()
         while True:
-            by_node: dict[Node, list[str]] = defaultdict(list)
-            for i, node in self.loop.coordinators(waiting, deadline_ms).items():
-                by_node[node].append(i)
-            calls = [
-                Call(
-                    DescribeTransactionsRequest(transactional_ids=ids[n : n + _MOST_DESCRIBED]),
-                    node,
-                    "DescribeTransactions",
-                    right="DESCRIBE on the transactional id",
-                    once=True,
-                )
-                for node, ids in by_node.items()
-                for n in range(0, len(ids), _MOST_DESCRIBED)
-            ]
+            calls = self._describe_calls(waiting, deadline_ms)
             try:
                 self._run_with(calls, beside, deadline_ms)
             except UnsupportedVersionError:
@@ -252,21 +260,14 @@ class TransactionClient(AdminClient):
                 self._list_ages = False  # a broker that is older than the others
                 beside.ages, beside = {}, None
                 continue
-            asked, beside = beside, None
+            sent_beside, beside = beside, None  # only with the first descriptions
             for call in calls:
-                for one in call.response.transaction_states if call.response else ():
-                    where = f"{call.what} of transactional id '{one.transactional_id}'"
-                    again = retry_code(one.error_code, where, call.right, success_only=False)
-                    if again is None:
-                        found[one.transactional_id] = TransactionDescription.of(one)
-                        continue
-                    call.last_code = again
-                    call.last_status = f"the last response, from broker {call.to}, was {again.name}"
-            waiting = {i: None for i in waiting if i not in found}
+                described |= _described_by(call)
+            waiting = {i: None for i in waiting if i not in described}
             if not waiting:
-                return found
-            if asked is not None:
-                asked.metadata = None  # a leader may be lost until the others are described
+                return described
+            if sent_beside is not None:
+                sent_beside.metadata = None  # a leader may be lost until the others are described
             # (The last ones may have no time left for a response.)
             refused = [call for call in calls if call.last_code is not None] or refused
             self.loop.forget_coordinators(waiting)
@@ -274,6 +275,25 @@ class TransactionClient(AdminClient):
             if self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout(refused or calls)
             attempts += 1
+
+    def _describe_calls(
+        self, ids: Collection[str], deadline_ms: int
+    ) -> list[Call[DescribeTransactionsResponse]]:
+        """Creates the DescribeTransactions calls for ``ids``, to their coordinators."""
+        by_node: dict[Node, list[str]] = defaultdict(list)
+        for i, node in self.loop.coordinators(ids, deadline_ms).items():
+            by_node[node].append(i)
+        return [
+            Call(
+                DescribeTransactionsRequest(transactional_ids=ids_of_node[n : n + _MOST_DESCRIBED]),
+                node,
+                "DescribeTransactions",
+                right="DESCRIBE on the transactional id",
+                once=True,
+            )
+            for node, ids_of_node in by_node.items()
+            for n in range(0, len(ids_of_node), _MOST_DESCRIBED)
+        ]
 
     def _run_with(
         self, calls: Sequence[Call[Any]], beside: Beside | None, deadline_ms: int
@@ -350,20 +370,18 @@ class TransactionClient(AdminClient):
                 by_node = {n: beside.ages.get(n, calls) for n, calls in by_node.items()}
             beside = None  # the answers count once
             requested = list(by_node.values())
-            calls = [call for three in requested for call in three]
+            calls = [call for age_calls in requested for call in age_calls]
             try:
                 self.loop.run([call for call in calls if not call.sent], deadline_ms)
             except UnsupportedVersionError:
                 return None
             self._list_ages = True
-            whole = [three for three in requested if all(c.done and c.sent == 1 for c in three)]
-            complete = len(whole) == len(requested)
+            answered = [age_calls for age_calls in requested if age_calls.is_complete]
+            complete = len(answered) == len(requested)
             if not complete and self.clock.now_ms() >= deadline_ms:
                 raise self.loop.timeout(calls)
-            old |= waiting.keys() & listed(aged_call for _, aged_call, _ in requested).keys()
-            young = {
-                i for before, _, after in whole for i in listed([before]).keys() & listed([after])
-            }
+            old |= waiting.keys() & listed(age_calls.aged for age_calls in requested).keys()
+            young = {i for age_calls in answered for i in age_calls.young()}
             waiting = {i: None for i in waiting if i not in young and i not in old}
             self.loop.forget_coordinators(waiting)
             attempts += 1
@@ -372,16 +390,18 @@ class TransactionClient(AdminClient):
 
     def _age_calls(
         self, ids: Collection[str], age_ms: int, nodes: Iterable[Node]
-    ) -> dict[Node, Sequence[Call[ListTransactionsResponse]]]:
-        """Creates three ListTransactions calls for each node, in this order: all open transactions,
-        the transactions that are older than ``age_ms``, and all open transactions again.
+    ) -> dict[Node, AgeCalls]:
+        """Creates the calls to ``nodes`` that show which open transactions are older than
+        ``age_ms``.
         """
         prefix = commonprefix(list(ids))  # noqa: RUF071 - of names, not of paths
         open_ = (TransactionState.ONGOING.value,)
         ongoing = list_transactions(open_, prefix=prefix)
         aged = list_transactions(open_, prefix=prefix, min_duration_ms=age_ms)
-        requests = (ongoing, aged, ongoing)
-        return {node: [listing(one, node, once=True) for one in requests] for node in nodes}
+        return {
+            node: AgeCalls(*(listing(r, node, once=True) for r in (ongoing, aged, ongoing)))
+            for node in nodes
+        }
 
     def leaderless(
         self,
@@ -415,10 +435,10 @@ class TransactionClient(AdminClient):
             call = self._metadata_call(written, next(iter(found)))
             response = self.loop.send_and_receive(call, deadline_ms)
         lost = {
-            one.tp
+            partition.tp
             for topic in response.topics
-            for one in topic.partitions
-            if one.leader < 0 and one.tp.partition in written[topic.name]
+            for partition in topic.partitions
+            if partition.leader < 0 and partition.tp.partition in written[topic.name]
         }
         by_id = {
             i: [tp for t, ps in d.partitions for p in ps if (tp := TopicPartition(t, p)) in lost]
@@ -497,6 +517,26 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
         lambda response: response.error_code,
         success_only=False,
     )
+
+
+def _described_by(
+    call: Call[DescribeTransactionsResponse],
+) -> dict[str, TransactionDescription]:
+    """The descriptions in the response of ``call``. Empty without a response.
+
+    An id with an error after which the request is sent again is left out, and the call gets this
+    error as its last one. Raises an exception for an error that no retry mends.
+    """
+    described: dict[str, TransactionDescription] = {}
+    for state in call.response.transaction_states if call.response else ():
+        where = f"{call.what} of transactional id '{state.transactional_id}'"
+        again = retry_code(state.error_code, where, call.right, success_only=False)
+        if again is None:
+            described[state.transactional_id] = TransactionDescription.of(state)
+        else:
+            call.last_code = again
+            call.last_status = f"the last response, from broker {call.to}, was {again.name}"
+    return described
 
 
 def listing(
