@@ -78,9 +78,9 @@ def _write_batch(spark: SparkSession, kafka: dict[str, str], rows: int) -> None:
 def _write_stream(spark: SparkSession, kafka: dict[str, str], folder: Path, rows: int) -> None:
     source = folder / "rows"
     if not source.exists():
-        made = folder / "made"
-        _rows(spark, rows).repartition(MICRO_BATCHES).write.parquet(str(made))
-        made.rename(source)
+        incomplete = folder / "made"
+        _rows(spark, rows).repartition(MICRO_BATCHES).write.parquet(str(incomplete))
+        incomplete.rename(source)
     stream = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", 1)
     start = time.monotonic()
     query = (
@@ -93,14 +93,14 @@ def _write_stream(spark: SparkSession, kafka: dict[str, str], folder: Path, rows
         .trigger(availableNow=True)
         .start()
     )
-    said, ended = -1, False
+    last_reported, ended = -1, False
     while not ended:
         ended = query.awaitTermination(1) is True  # raises what the query failed with
         for progress in query.recentProgress:
             number = int(progress["batchId"])
             # Without rows it is a look for files, when all are written.
-            if number > said and progress["numInputRows"]:
-                said = number
+            if number > last_reported and progress["numInputRows"]:
+                last_reported = number
                 _say("micro-batch", number=number)
     _say("stream", seconds=time.monotonic() - start)
 

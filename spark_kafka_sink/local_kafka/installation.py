@@ -138,27 +138,29 @@ def _write_archive(installation: Installation, archive: Path) -> None:
     only more slowly.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
-    brood = BrokerProcessGroup()
-    held = [ports.reserve() for _ in range(3)]
+    processes = BrokerProcessGroup()
+    reserved = [ports.reserve() for _ in range(3)]
     partial = archive.with_suffix(".partial")
     try:
         properties = read_properties(template_directory() / "one-node.properties")
         properties |= node_properties(
             1,
-            brood.directory / "data",
-            {"PLAINTEXT": ("PLAINTEXT", held[0].port)},
-            internal_port=held[1].port,
-            voters={1: held[2].port},
+            processes.directory / "data",
+            {"PLAINTEXT": ("PLAINTEXT", reserved[0].port)},
+            internal_port=reserved[1].port,
+            voters={1: reserved[2].port},
         )
-        path = brood.directory / "server.properties"
+        path = processes.directory / "server.properties"
         write_properties(path, properties)
         installation.format_storage(path, ARCHIVE_ID)
         options = [f"-XX:ArchiveClassesAtExit={partial}", "-XX:+UseSerialGC", "-Xmx512m"]
-        with (brood.directory / "server.log").open("wb") as log:
-            process = brood.start(installation.server_command(path, options), log, brood.directory)
+        with (processes.directory / "server.log").open("wb") as log:
+            process = processes.start(
+                installation.server_command(path, options), log, processes.directory
+            )
         deadline = time.monotonic() + _ARCHIVE_TIMEOUT_S
         while process.poll() is None and time.monotonic() < deadline:
-            state = probe.cluster_state(ports.HOST, held[0].port)
+            state = probe.cluster_state(ports.HOST, reserved[0].port)
             if state is not None and state.brokers:
                 break
             time.sleep(0.05)
@@ -168,7 +170,7 @@ def _write_archive(installation: Installation, archive: Path) -> None:
     except (OSError, LocalKafkaError, subprocess.TimeoutExpired) as error:
         _log.warning("the class archive can't be written, so brokers start more slowly: %s", error)
     finally:
-        brood.close()
+        processes.close()
         partial.unlink(missing_ok=True)
-        for port in held:
+        for port in reserved:
             port.release()
