@@ -16,7 +16,6 @@ from functools import partial
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import warn_once
-from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client.kafka_client import KafkaClient
 from spark_kafka_sink.network.client.metadata import Metadata
@@ -79,6 +78,9 @@ class ProducerOptions:
                     key == INTERCEPTORS and _has_objects(value)
                 )
                 (objects if is_object else texts)[key if is_object else name] = value
+            # Tasks have a config, and need none of the modules that parse.
+            from spark_kafka_sink.config.parsing import parse_producer_config
+
             config = parse_producer_config(texts)
             warn_once(_log, config.warnings)
         named = objects.get(INTERCEPTORS)
