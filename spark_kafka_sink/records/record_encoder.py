@@ -168,7 +168,7 @@ def encode_groups(
     *,
     max_request_size: int,
 ) -> EncodedSlices:
-    """Encodes all rows of a chunk into one buffer, and cuts it into slices for record batches.
+    """Encodes a chunk of rows into one buffer, and cuts the buffer into slices for record batches.
 
     ``positions[g]`` is the position in the open batch of ``groups.tps[g]``. ``raw_limits`` is the
     number of raw record bytes that fit into a new batch, for each group or for all groups:
@@ -176,9 +176,9 @@ def encode_groups(
     timestamp of rows without a timestamp.
 
     The slices are ordered by group. If the first record of a group fits into the open batch, the
-    first slice of the group continues the open batch, and has the ``generation`` of this batch. All
-    other slices begin new batches, and have the ``generation`` 0. The first record of a new batch
-    always fits.
+    first slice of the group continues the open batch, and its ``generation`` is the number of the
+    open batch. All other slices begin new batches, and their ``generation`` is 0. The first record
+    of a new batch always fits.
 
     If a record is too large to be sent, raises RecordTooLargeError before anything is encoded.
     """

@@ -196,8 +196,8 @@ class RowPieces:
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
-        """Joins the pieces of each row to its key or value. It is null where ``nulls_of``
-        is null.
+        """Joins the pieces of each row. The result is the key or value of each row. It is null
+        where ``nulls_of`` is null.
         """
         offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

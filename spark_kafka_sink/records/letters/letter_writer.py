@@ -66,9 +66,9 @@ class LetterWriter:
     ) -> RecordColumns:
         """Converts ``rows`` to dead letters.
 
-        ``found[which[i]]`` is the finding of row i, and ``numbers[i]`` is the number of row i
-        within the task. Raises RecordTooLargeError for a row whose key and headers are too large
-        even without a value.
+        ``found[which[i]]`` is the reason why row i can't be sent, and ``numbers[i]`` is the number
+        of row i within the task. Raises RecordTooLargeError for a row whose key and headers are too
+        large even without a value.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         named = self._headers(rows, found, numbers, sizes)

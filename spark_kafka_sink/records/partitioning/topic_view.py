@@ -41,7 +41,7 @@ class TopicView:
 
     @classmethod
     def of(cls, cluster: Cluster, topic: str, raw_limit: int) -> TopicView:
-        """Reads these facts about ``topic`` from ``cluster``, which must contain it."""
+        """Reads the facts about ``topic`` from ``cluster``, which must contain the topic."""
         partitions = cluster.topics[topic]
         return cls(len(partitions), partitions.available, raw_limit)
 

@@ -1,7 +1,7 @@
 """Finds the column for each field of a schema, by its name.
 
-Owns: the part of this that Avro, Protobuf and JSON share, and the errors for columns that do not
-fit. Never: a type of a format.
+Owns: the search for the columns, which Avro, Protobuf and JSON share, and the errors for columns
+that do not fit. Never: a type of a format.
 """
 
 from __future__ import annotations
