@@ -224,8 +224,9 @@ class CommitLog:
         """Reads the whole log. Returns the states of all keys with exactly the prefix ``prefix``,
         by key.
 
-        Fences no writer. Waits for the transactions that are open when it is called, so the result
-        includes their writes. Returns None if the topic is missing, and does not create it.
+        Fences no writer. First waits for the end of every transaction that is already open, so the
+        result includes the writes of these transactions. Returns None if the topic is missing, and
+        does not create it.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -466,10 +467,10 @@ class LogSession:
         raises an exception, nothing is written. If this process stops before it ends the
         transaction, a broker aborts the transaction after a timeout of seconds (``lease_ms``).
 
-        Raises LogChangedError if another session has opened the key, or if :attr:`state` came from
-        a deposed leader and is not the newest. Raises LogOutcomeUnknownError if it is unknown
-        whether the new state is written. After LogChangedError and after any other KafkaError,
-        nothing is written.
+        Raises LogChangedError if another session has opened the key. Also raises LogChangedError if
+        :attr:`state` is not the newest state, because a former leader of the partition has returned
+        it. Raises LogOutcomeUnknownError if it is unknown whether the new state is written. After
+        LogChangedError and after any other KafkaError, nothing is written.
         """
         is_newest, self._is_newest = self._is_newest, None
 
