@@ -55,12 +55,12 @@ class Connected:
 def connected(
     cluster: Where, check: Callable[[], object] = lambda: None, *, as_json: bool = False
 ) -> Iterator[Connected]:
-    """Connects to the cluster while the block runs. An error is printed as one line and ends the
-    command with an exit code.
+    """Connects to the cluster while the ``with`` block runs. An error is printed as one line and
+    ends the command with an exit code.
 
     ``check`` is called before the connection is opened. It raises an error for arguments that are
-    wrong for every cluster. Then a first request checks that a broker responds. Without it, the
-    error of a later request could be misleading.
+    wrong for every cluster. Then a first request checks that a broker responds. Without this
+    request, the error of a later request could be misleading.
     """
     with one_line_errors():
         config, log_topic = settings_of(cluster, writes=False)
@@ -82,8 +82,8 @@ def connected(
 def operator_and_log(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[tuple[Operator, str]]:
-    """Connects to the cluster while the block runs. Yields an :class:`Operator`, which inspects and
-    repairs transactions, and the topic of the commit log.
+    """Connects to the cluster while the ``with`` block runs. Yields an :class:`Operator`, which
+    inspects and repairs transactions, and the topic of the commit log.
     """
     with connected(cluster, check, as_json=as_json) as to:
         yield Operator(to.log, to.client), to.log_topic
@@ -93,8 +93,8 @@ def operator_and_log(
 def operator_of(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[Operator]:
-    """Connects to the cluster while the block runs. Yields an :class:`Operator`, which inspects and
-    repairs transactions.
+    """Connects to the cluster while the ``with`` block runs. Yields an :class:`Operator`, which
+    inspects and repairs transactions.
     """
     with operator_and_log(cluster, check, as_json=as_json) as (operator, _):
         yield operator
@@ -123,8 +123,8 @@ def _end(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
-    """While the block runs: after two seconds, prints the brokers that the command waits for, and
-    ``limit_s``, the longest wait.
+    """If the ``with`` block takes longer than two seconds, prints the brokers that the command
+    waits for, and ``limit_s``, the longest wait.
     """
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"

@@ -77,7 +77,7 @@ def bar(what: str, *, as_json: bool) -> Callable[[int, int], None]:
 
 @contextmanager
 def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
-    """Shows a progress bar for the requests of ``loop`` while the block runs."""
+    """Shows a progress bar for the requests of ``loop`` while the ``with`` block runs."""
     update = bar("querying brokers", as_json=as_json)
     loop.on_progress = update
     try:
@@ -89,8 +89,8 @@ def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str, *, as_json: bool) -> Iterator[None]:
-    """Shows a spinner with the text ``what`` while the block runs. Used if the number of steps is
-    not known.
+    """Shows a spinner with the text ``what`` while the ``with`` block runs. Used if the number of
+    steps is not known.
     """
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:
