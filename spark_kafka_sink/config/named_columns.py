@@ -184,8 +184,8 @@ class NamedColumns:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NamedColumns:
-        """Reads these options from ``values``, which has the sink's checked options by attribute
-        name.
+        """Reads the options that name columns from ``values``, which has the sink's checked options
+        by attribute name.
         """
         struct = struct_name(values["value_columns"] or "")
         return cls(

@@ -177,9 +177,9 @@ class KafkaNode:
         """Waits until the broker responds to ApiVersions, and lists all ``nodes`` as live brokers
         in its metadata.
 
-        If ``nodes`` is None, it is this node. A new broker is listed after the controllers have
-        unfenced it. Raises LocalKafkaError with the end of the log after ``timeout`` seconds, or
-        when the process has ended.
+        If ``nodes`` is None, only this node must be listed. A new broker is listed after the
+        controllers have unfenced it. Raises LocalKafkaError with the end of the log after
+        ``timeout`` seconds, or when the process has ended.
         """
         wanted = frozenset({self.node_id}) if nodes is None else nodes
         deadline = time.monotonic() + timeout
