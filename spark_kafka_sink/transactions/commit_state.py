@@ -172,7 +172,8 @@ class CommitState:
     progress.
 
     ``run_id`` is the run that owns the key in this ``generation``. It is empty if the owner was
-    aborted. ``superseded`` are the run ids of earlier owners and of aborted runs.
+    aborted. ``superseded`` are the run ids of earlier owners and of aborted runs. ``take_over`` has
+    the generations before and after the last take-over; both are 0 if it is not known.
 
     ``done`` are the newest done batches (their numbers are micro-batch ids or txnVersions), oldest
     first. ``last_done`` is the number of the newest done batch, or NOTHING_DONE before the first.
@@ -194,6 +195,7 @@ class CommitState:
     parts_token: str = ""
     parts: tuple[Part, ...] = ()
     other: tuple[tuple[str, str], ...] = ()
+    take_over: tuple[int, int] = (0, 0)
 
     @property
     def phase(self) -> Phase:
@@ -219,13 +221,33 @@ class CommitState:
             A crashes. B takes over: generation 2
             C commits: it was planned at 1, the log is at 2 and B's: C stops
             B sweeps what A and C have open. Later runs plan at 2, and are not swept
+
+        A batch that is superseded stays superseded, because a sweep may abort it much later. So the
+        batches that the owner planned before it could take over are superseded, too::
+
+            B sweeps what C has open: it lists transactions of the batch that C planned at 1
+            C plans another batch at 2, and takes over: generation 3
+            C decides the batch that was planned at 1
+            B's EndTxn(abort) arrives: the batch is committed in part
+
+        A state does not judge a batch that was planned at a later generation: either the state is
+        old, or the log has lost records.
         """
+        if planned is not None and planned > self.generation:
+            return Standing.UNKNOWN
         if run_id in self.superseded:
             return Standing.SUPERSEDED
-        if self.run_id == run_id:
+        if self.run_id == run_id and self._is_of_the_owner(planned):
             return Standing.OWNER
         is_late = planned is not None and planned < self.generation
         return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
+
+    def _is_of_the_owner(self, planned: int | None) -> bool:
+        """Whether the owner may decide a batch that it planned at generation ``planned``: the
+        generation at which it could take over, or a generation since its take-over.
+        """
+        before, after = self.take_over
+        return planned is None or planned == before or planned >= after
 
     def done_batch(self, number: int) -> Done | None:
         """The done batch ``number``, or None if it is not among the kept batches."""
@@ -253,11 +275,13 @@ class CommitState:
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
             return self if self.query_id == query_id else replace(self, query_id=query_id)
+        generation = self.generation + 1 if self.generation else max(1, now_ms)
         return replace(
             self._superseding(self.run_id),
-            generation=self.generation + 1 if self.generation else max(1, now_ms),
+            generation=generation,
             run_id=run_id,
             query_id=query_id,
+            take_over=(self.generation, generation),
         ).without_parts()
 
     def with_aborted_run(self, run_id: str) -> CommitState:
@@ -376,6 +400,8 @@ class CommitState:
             "done": [[one.number, *_payload_fields(one.payloads)] for one in self.done],
             "superseded": list(self.superseded),
         }
+        if any(self.take_over):
+            fields["takeOver"] = self.take_over
         # By number: a package that doesn't know them keeps them, and goes on to other batches.
         batches: list[Done | Decision] = [*self.done, *filter(None, [self.decision])]
         if digests := {str(one.number): one.digest for one in batches if one.digest}:
@@ -458,6 +484,7 @@ class CommitState:
                     for number, *rest in fields.get("done", ())
                 ),
                 superseded=tuple(_text(run) for run in fields["superseded"]),
+                take_over=_two(fields.get("takeOver", (0, 0))),
                 decision=decision,
                 lost=tuple(_text(one, _LONGEST_ID) for one in fields.get("lost", ())),
                 parts_of=block[0],
@@ -480,6 +507,7 @@ _KNOWN: Final = frozenset(
     {
         "format", "generation", "runId", "queryId", "lastDone", "done", "digests", "deadLetters",
         "superseded", "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
+        "takeOver",
     }
 )  # fmt: skip
 

@@ -73,7 +73,7 @@ from spark_kafka_sink.transactions.steps import (
     with_write,
     without_write,
 )
-from spark_kafka_sink.transactions.sweep import is_superseded, open_ids, sweep, warn_unseen
+from spark_kafka_sink.transactions.sweep import is_orphan, open_ids, sweep, warn_unseen
 from spark_kafka_sink.transactions.table import decided_ids, decides_next, next_step
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
 
@@ -397,19 +397,13 @@ class _Performance:
         orphans, or they time out.
         """
         key, state = self._goal.key, view.state
-
-        def is_orphan(one: TransactionalId) -> bool:
-            if one.run in step.runs:
-                return True
-            return step.superseded and one.run != step.spared and is_superseded(one, state)
-
         if step.when_killed:
             self._await_killed_tasks()
         try:
             ended, is_left_open = sweep(
                 self._client,
                 key,
-                is_orphan,
+                lambda one: is_orphan(one, step, state),
                 self._client.deadline(),
                 keep=decided_ids(state),
                 spared=step.spared,

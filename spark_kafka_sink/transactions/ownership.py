@@ -69,9 +69,10 @@ class Owner:
 
     def may_decide(self, state: CommitState) -> bool:
         """Whether this run owns the key, or may take over the key. It may do so if no other run has
-        taken over since this run planned its batch.
+        taken over since this run planned its batch. The owner may decide only batches that it
+        planned at the generation of its take-over, or later.
         """
-        standing = state.standing(self.run_id)
+        standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (
             standing is Standing.UNKNOWN and state.generation == self.generation
         )

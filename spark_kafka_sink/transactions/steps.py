@@ -397,13 +397,15 @@ class Sweep:
     """Step: abort the open transactions of ``runs``. With ``superseded``, also abort the open
     transactions of all superseded runs.
 
-    Transactions of the run ``spared`` and transactions of a decision are not aborted. With
+    Transactions of ``runs`` that were planned at a later generation than ``planned`` are not
+    aborted, nor are transactions of the run ``spared`` and transactions of a decision. With
     ``when_killed``, first wait until Spark has had time to kill the batch's tasks. With
     ``may_fail``, the goal is reached even if the step fails. ``how`` is the result of the commit if
     the commit ends with this step.
     """
 
     runs: frozenset[str] = frozenset()
+    planned: int = 0
     superseded: bool = False
     spared: str = ""
     when_killed: bool = False

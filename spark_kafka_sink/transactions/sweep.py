@@ -32,6 +32,7 @@ from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ErrorCode, warn
 from spark_kafka_sink.transactions.commit_state import CommitState, Standing
+from spark_kafka_sink.transactions.steps import Sweep
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR, TransactionalId, parse
 
 if TYPE_CHECKING:
@@ -131,8 +132,14 @@ def warn_unseen(key: str, what: str) -> None:
     )
 
 
-def is_superseded(one: TransactionalId, state: CommitState) -> bool:
-    """Whether the run of transaction ``one`` may not commit any more, according to the key's
-    ``state``.
+def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
+    """Whether ``step`` aborts transaction ``one``, if it is open and no decision names it.
+
+    ``state`` may be old when the EndTxn arrives. So a transaction is an orphan only if no later
+    state lets its run decide it (``CommitState.standing``).
     """
+    if one.run in step.runs and one.planned <= step.planned:
+        return True
+    if not step.superseded or one.run == step.spared:
+        return False
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED

@@ -264,7 +264,7 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
         return Return(how)
     if run not in view.state.superseded:
         return Write(view.state.with_aborted_run(run), Writing.ABORTED, how, may_fail=True)
-    return Sweep(frozenset([run]), superseded=True, may_fail=True, how=how)
+    return Sweep(frozenset([run]), goal.owner.generation, superseded=True, may_fail=True, how=how)
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
@@ -422,7 +422,8 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     log that is older than the run's plan, the write fails.
     """
     owner, state = goal.owner, view.state
-    if state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED:
+    is_superseded = state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED
+    if is_superseded or view.has_superseded:
         return None
     return Write(state.with_aborted_run(owner.run_id), Writing.ABORTED)
 
@@ -438,8 +439,10 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """All open transactions of this run and of superseded runs are aborted. Superseded runs are
     included, because the roll-forward of an earlier batch aborts none of their transactions.
     """
-    runs = frozenset([goal.owner.run_id])
-    return None if view.sweeps else Sweep(runs, superseded=True)
+    owner = goal.owner
+    if view.sweeps:
+        return None
+    return Sweep(frozenset([owner.run_id]), owner.generation, superseded=True)
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
@@ -448,7 +451,8 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
-    return Sweep(frozenset([goal.owner.run_id]), superseded=True, when_killed=True)
+    owner = goal.owner
+    return Sweep(frozenset([owner.run_id]), owner.generation, superseded=True, when_killed=True)
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
@@ -506,10 +510,11 @@ def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
     """The open transactions of these and of other superseded runs are aborted, and a second time
     after Spark has killed the tasks.
     """
-    # (Of more than 32 runs, those that planned at a later generation: the log has lost records.)
-    late = (one for one in _undecided(view) if not _is_superseded(one, view.state))
-    runs = frozenset(one.run for one in late)
-    return None if view.sweeps > 1 else Sweep(runs, superseded=True, when_killed=view.sweeps > 0)
+    # (Of a later plan: the log has lost records, and a state does not judge it.)
+    late = frozenset(one for one in _undecided(view) if not _is_superseded(one, view.state))
+    runs, planned = frozenset(one.run for one in late), max((i.planned for i in late), default=0)
+    is_second = view.sweeps > 0
+    return None if view.sweeps > 1 else Sweep(runs, planned, superseded=True, when_killed=is_second)
 
 
 ABORT_UNKNOWN: Final = (
@@ -741,10 +746,10 @@ def _aborting(state: CommitState, transactions: Iterable[TransactionalId]) -> Wr
     """The step that puts the runs of ``transactions`` into ``superseded``. None if all of them are
     superseded.
     """
-    aborted = state
-    for run in sorted({one.run for one in transactions if not _is_superseded(one, state)}):
-        aborted = aborted.with_aborted_run(run)
-    return None if aborted == state else Write(aborted, Writing.ABORTED)
+    runs = sorted({one.run for one in transactions if not _is_superseded(one, state)})
+    for run in runs:
+        state = state.with_aborted_run(run)
+    return Write(state, Writing.ABORTED) if runs else None
 
 
 def _again(view: View, failed: Failed) -> Open | None:
@@ -906,6 +911,7 @@ def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
     is_own = goal.owner.numbering is not Numbering.VERSIONS
     return Sweep(
         frozenset([run] if is_own else []),
+        goal.owner.generation,
         superseded=True,
         spared="" if is_own else run,
         may_fail=True,

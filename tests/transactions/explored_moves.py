@@ -29,7 +29,7 @@ from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.results import Commit, Refuse
 from spark_kafka_sink.transactions.steps import Failure, Goal, View
-from spark_kafka_sink.transactions.sweep import is_superseded
+from spark_kafka_sink.transactions.sweep import is_orphan
 from tests.transactions.explored_things import (
     AT_WILL,
     COMMIT,
@@ -120,7 +120,7 @@ class Moves(Things):
         """An actor whose next step is the end has reached it: it needs no other actor for that."""
         if actor.mind is None:
             return actor
-        step = actor.mind.step
+        step, view = actor.mind.step, actor.mind.view
         if isinstance(step, steps.PrepareOwn) and not actor.has_report:  # nobody sees that step
             return self.at_its_end(self.adds(actor, own=()))
         if isinstance(step, steps.Return):
@@ -422,11 +422,7 @@ class Moves(Things):
         orphans = (
             str(one)
             for one in self.open_ids(world)
-            if str(one) not in keep
-            and (
-                one.run in step.runs
-                or (step.superseded and one.run != step.spared and is_superseded(one, view.state))
-            )
+            if str(one) not in keep and is_orphan(one, step, view.state)
         )
         one = None if world.is_leaderless else next(orphans, None)
         if one is None:

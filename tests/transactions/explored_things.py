@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
@@ -120,11 +121,15 @@ class Surroundings(NamedTuple):
 
 class Things:
     """``works`` has the number of transactions of each; a work's name begins with its run.
-    ``version`` is that of the transactions.
+    ``version`` is that of the transactions, and ``planned`` the generation of each work's plan.
     """
 
     def __init__(
-        self, works: dict[str, int], version: int = 2, reports: frozenset[str] = frozenset()
+        self,
+        works: dict[str, int],
+        version: int = 2,
+        reports: frozenset[str] = frozenset(),
+        planned: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.version = version
         #: Without faults an abort leaves nothing open.
@@ -134,15 +139,19 @@ class Things:
         self.is_at_will = False
         #: An id may be initialized again while other transactions are open.
         self.is_forgotten_early = False
+
+        def at(work: str) -> int:
+            return planned.get(work, FIRST.generation)
+
         self.works = {
             work: tuple(
-                PreparedTransaction(f"{KEY}~{work[0]}~g1.{work}~{n}", 7, 3, version)
+                PreparedTransaction(f"{KEY}~{work[0]}~g{at(work)}.{work}~{n}", 7, 3, version)
                 for n in range(count)
             )
             for work, count in works.items()
         }
         self.reports = {
-            work: PreparedTransaction(f"{KEY}~{work[0]}~g1.report.{work}~0", 7, 3, version)
+            work: PreparedTransaction(f"{KEY}~{work[0]}~g{at(work)}.report.{work}~0", 7, 3, version)
             for work in works
             if work in reports
         }

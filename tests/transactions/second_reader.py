@@ -12,6 +12,7 @@ from dataclasses import dataclass
 STATE_FIELDS = {
     "format", "generation", "runId", "queryId", "lastDone", "done", "superseded", "digests",
     "deadLetters", "batch", "payloads", "transactions", "lost", "partsOf", "partsToken",
+    "takeOver",
 }  # fmt: skip
 
 
@@ -53,6 +54,7 @@ class ReadState:
     block: tuple[int, str] | None
     parts: tuple[tuple[str, ReadPayload, tuple[ReadTransaction, ...]], ...]
     unknown: dict[str, object]
+    take_over: tuple[int, int] = (0, 0)
 
     @property
     def phase(self) -> str:
@@ -111,6 +113,7 @@ def read_state(key: str, records: Mapping[bytes, bytes]) -> ReadState | None:
         block=block,
         parts=tuple(parts),
         unknown={n: v for n, v in fields.items() if n not in STATE_FIELDS},
+        take_over=_two(fields.get("takeOver", [0, 0])),
     )
 
 
@@ -172,6 +175,11 @@ def _text(value: object, longest: int = 200) -> str:
     if not isinstance(value, str) or len(value) > longest or not value.isprintable():
         raise InvalidRecordError(f"no text: {value!r}")
     return value
+
+
+def _two(value: object) -> tuple[int, int]:
+    one, other = map(_integer, _array(value))
+    return one, other
 
 
 def _integer(value: object) -> int:

@@ -61,6 +61,7 @@ STATES = st.builds(
     query_id=TEXT,
     last_done=st.integers(-1, 2**62),
     superseded=st.lists(TEXT, max_size=3).map(tuple),
+    take_over=st.sampled_from(((0, 0), (0, 7), (7, 8))),
     decision=st.one_of(st.none(), DECISIONS),
     lost=st.lists(TEXT, max_size=2).map(tuple),
     done=st.lists(
@@ -206,7 +207,35 @@ def test_a_run_planned_before_a_take_over_is_superseded():
     standings = [state.standing("stranger", planned) for planned in (0, 1, 2, None)]
     assert standings == [*[Standing.SUPERSEDED] * 2, *[Standing.UNKNOWN] * 2]
     assert state.standing("second", 1) is Standing.OWNER
+    assert state.standing("second", 0) is Standing.SUPERSEDED, "not even of the owner"
     assert state.standing("first") is Standing.SUPERSEDED
+
+
+def test_a_batch_that_is_superseded_stays_superseded():
+    """Its run plans again, and takes over."""
+    state = CommitState().taken_over("first", "q", 5).taken_over("second", "q", 6)
+    assert state.standing("third", 5) is Standing.SUPERSEDED
+    state = state.taken_over("third", "q", 7)
+    assert state.standing("third", 5) is Standing.SUPERSEDED
+    assert [state.standing("third", planned) for planned in (6, 7)] == [Standing.OWNER] * 2
+    assert CommitState.decode("p", state.encode()) == state
+
+
+def test_the_first_owner_may_decide_what_it_planned_on_an_empty_log():
+    """And nothing that it planned before the log was lost."""
+    state = CommitState().taken_over("r", "q", 1_700)
+    planned = (0, 1_600, 1_700)
+    owner, superseded = Standing.OWNER, Standing.SUPERSEDED
+    assert [state.standing("r", one) for one in planned] == [owner, superseded, owner]
+
+
+def test_a_state_does_not_judge_what_was_planned_later():
+    """It may be old, and a later one may not have the run in its list."""
+    state = CommitState().taken_over("r", "q", 5).with_aborted_run("r")
+    assert [state.standing("r", 5), state.standing("r", 6)] == [
+        Standing.SUPERSEDED,
+        Standing.UNKNOWN,
+    ]
 
 
 PREPARED_PART = Part((PreparedTransaction("p~r~g2.w~1", 1, 2, 2),), Payload(1, 1, "b"), "one")

@@ -77,7 +77,8 @@ def explored(
     ``most``: only a sample of so many worlds at each depth.
     """
     reports = frozenset(actor.work for actor in actors if actor.has_report)
-    model = Model(works_of(actors) | works, version, reports)
+    planned = {actor.work: actor.generation for actor in actors if actor.work}
+    model = Model(works_of(actors) | works, version, reports, planned)
     start = model.begin(*actors, **{**NO_FAULTS, **dict.fromkeys(faults, 1)})
     return explore(model, start, most=most)
 

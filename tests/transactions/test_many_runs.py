@@ -12,6 +12,7 @@ from spark_kafka_sink.transactions.commit_state import KEPT_RUNS, CommitState
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.result_errors import error_of
 from spark_kafka_sink.transactions.steps import (
+    AbortBatch,
     AbortUnknown,
     EndByHand,
     Goal,
@@ -57,6 +58,25 @@ def test_forty_runs_are_superseded_by_one_write(goal: Goal) -> None:
     assert writes == 1
     assert view.state.run_id == "a", "it owns the key"
     assert not any(Owner(KEY, run, "q", PLANNED).may_decide(view.state) for run in RUNS)
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        AbortUnknown(KEY, lambda _: True),
+        EndByHand(KEY, DESCRIBED[:1], frozenset(), even_owners=False, may_decide=True),
+        AbortBatch(Owner(KEY, RUNS[0], "q", PLANNED), 1, (), tasks_may_run=False),
+    ],
+    ids=["an abort without messages", "an operator's abort", "an abort"],
+)
+def test_an_abort_of_a_later_plan_is_recorded_first(goal: Goal) -> None:
+    """The state may be a deposed leader's, and the run the owner in a later one."""
+    known = opened(View(), CommitState(1, "", superseded=(RUNS[0],)), 1)
+    view = replace(known, found=frozenset(filter(None, [parse(DESCRIBED[0].transactional_id)])))
+    step = next_step(goal, view)
+    assert isinstance(step, Write)
+    assert step.why is Writing.ABORTED
+    assert not isinstance(next_step(goal, with_write(view, step)), Write), "it is written once"
 
 
 @pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.VERSIONS])

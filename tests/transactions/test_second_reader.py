@@ -45,6 +45,7 @@ WHOLE = CommitState(
     ),
     lost=("p~run~g7.w~0",),
     done=(Done(41, (Payload(1, 10, "", 1),), "cd" * 16),),
+    take_over=(6, 7),
 )
 IN_A_BLOCK = CommitState(generation=7, run_id="run", last_done=41).with_part(
     42, "token", Part((PreparedTransaction("p~run~g7.w~0", 1, 2, 2),), Payload(1, 2, "t"), "first")
@@ -79,7 +80,7 @@ def assert_same(found: ReadState | None, state: CommitState) -> None:
         state.run_id,
         state.query_id,
     )
-    assert found.last_done == state.last_done
+    assert (found.last_done, found.take_over) == (state.last_done, state.take_over)
     assert found.done == {one.number: payloads(one.payloads) for one in state.done}
     assert (found.superseded, found.lost) == (state.superseded, state.lost)
     decision = state.decision
