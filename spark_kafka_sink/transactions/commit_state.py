@@ -267,15 +267,11 @@ class CommitState:
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
         """The state with ``run_id`` as the owner. Unchanged if ``run_id`` already is the owner. If
         ``query_id`` is empty, the current query id stays.
-
-        The first generation of a key is the wall clock's time ``now_ms``. So after a loss of the
-        log, a run that planned before the loss can be distinguished from a run that planned after
-        the loss.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
             return self if self.query_id == query_id else replace(self, query_id=query_id)
-        generation = self.generation + 1 if self.generation else max(1, now_ms)
+        generation = self._next_generation(now_ms)
         return replace(
             self._superseding(self.run_id),
             generation=generation,
@@ -284,7 +280,7 @@ class CommitState:
             take_over=(self.generation, generation),
         ).without_parts()
 
-    def with_aborted_run(self, run_id: str) -> CommitState:
+    def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
         """The state after ``run_id`` was aborted: the run can no longer write a decision to commit.
 
         If the run was the owner, the key then has no owner. The generation stays the same, so that
@@ -295,16 +291,23 @@ class CommitState:
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
-            aborted = replace(aborted, generation=self.generation + 1)
+            aborted = replace(aborted, generation=self._next_generation(now_ms))
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
-    def forgotten(self) -> CommitState:
+    def forgotten(self, now_ms: int) -> CommitState:
         """An empty state with the next generation, for an operator's reset.
 
         Runs that planned at an earlier generation can't decide any more. The next run aborts the
         transactions that are still open.
         """
-        return CommitState(generation=self.generation + 1)
+        return CommitState(generation=self._next_generation(now_ms))
+
+    def _next_generation(self, now_ms: int) -> int:
+        """The generation after this one. The first generation of a key is the wall clock's time
+        ``now_ms``. So after a loss of the log, a run that planned before the loss can be
+        distinguished from a run that planned after the loss.
+        """
+        return self.generation + 1 if self.generation else max(1, now_ms)
 
     def _superseding(self, run_id: str) -> CommitState:
         kept = (run for run in self.superseded if run != run_id)

@@ -263,7 +263,9 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
     if not view.is_left_open or not view.is_fresh or how is not Commit.COMMITTED:
         return Return(how)
     if run not in view.state.superseded:
-        return Write(view.state.with_aborted_run(run), Writing.ABORTED, how, may_fail=True)
+        return Write(
+            view.state.with_aborted_run(run, view.wall_ms), Writing.ABORTED, how, may_fail=True
+        )
     return Sweep(frozenset([run]), goal.owner.generation, superseded=True, may_fail=True, how=how)
 
 
@@ -425,7 +427,7 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     is_superseded = state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED
     if is_superseded or view.has_superseded:
         return None
-    return Write(state.with_aborted_run(owner.run_id), Writing.ABORTED)
+    return Write(state.with_aborted_run(owner.run_id, view.wall_ms), Writing.ABORTED)
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
@@ -503,7 +505,7 @@ def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
     """The runs of these transactions are put into `superseded`, as in the abort of a batch, with
     one write. A run that is superseded by the generation of its transactions is left out.
     """
-    return None if view.has_superseded else _aborting(view.state, _undecided(view))
+    return None if view.has_superseded else _aborting(view, _undecided(view))
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
@@ -555,7 +557,7 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     """
     if not view.is_open or view.has_superseded:
         return None
-    return _aborting(view.state, map(_id, left_by_hand(goal, view.state)))
+    return _aborting(view, map(_id, left_by_hand(goal, view.state)))
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
@@ -633,8 +635,10 @@ RESOLVE: Final = (
 
 def it_is_reset(goal: Reset, view: View) -> Step | None:
     """The command ends: this attempt or an earlier one has written the reset."""
-    is_there = view.state == (_reset(goal) or CommitState())
-    return Return() if view.is_recorded or is_there else None
+    state, before = view.state, goal.planned.generation
+    is_removed = _is_of_job(goal) and state == CommitState()
+    is_there = state.generation > before and state == CommitState(generation=state.generation)
+    return Return() if view.is_recorded or is_removed or is_there else None
 
 
 def the_state_has_changed(goal: Reset, view: View) -> Step | None:
@@ -643,12 +647,13 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
     return None if is_as_planned else Refuse(Commit.NOT_REACHED, Changed(view.was_unclear))
 
 
-def it_is_to_be_reset(goal: Reset, _: View) -> Step | None:
+def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
     """The state is replaced by an empty state with the next generation, at which no run has planned
     yet. The key of a job that is never repeated is removed instead. So if this job is still
     running, it can commit, even if its run was aborted. The command's question says so.
     """
-    return Write(_reset(goal), Writing.RESET)
+    state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
+    return Write(state, Writing.RESET)
 
 
 RESET: Final = (
@@ -731,9 +736,9 @@ def _is_superseded(one: TransactionalId, state: CommitState) -> bool:
     return _standing(one, state) is Standing.SUPERSEDED
 
 
-def _reset(goal: Reset) -> CommitState | None:
-    is_job = is_once(goal.key, goal.planned.newest_run)
-    return None if is_job else goal.planned.forgotten()
+def _is_of_job(goal: Reset) -> bool:
+    """Whether the key belongs to a job that is never repeated."""
+    return is_once(goal.key, goal.planned.newest_run)
 
 
 def _undecided(view: View) -> frozenset[TransactionalId]:
@@ -742,13 +747,14 @@ def _undecided(view: View) -> frozenset[TransactionalId]:
     return frozenset(one for one in view.found if str(one) not in decided)
 
 
-def _aborting(state: CommitState, transactions: Iterable[TransactionalId]) -> Write | None:
+def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | None:
     """The step that puts the runs of ``transactions`` into ``superseded``. None if all of them are
     superseded.
     """
+    state = view.state
     runs = sorted({one.run for one in transactions if not _is_superseded(one, state)})
     for run in runs:
-        state = state.with_aborted_run(run)
+        state = state.with_aborted_run(run, view.wall_ms)
     return Write(state, Writing.ABORTED) if runs else None
 
 

@@ -112,7 +112,7 @@ def test_a_superseded_query_goes_on_under_another_prefix() -> None:
     "follow",
     [
         lambda plan: replace(plan, key="other", state=CommitState()),
-        lambda plan: replace(plan, state=plan.state.forgotten()),  # by kprod txn reset
+        lambda plan: replace(plan, state=plan.state.forgotten(1)),  # by kprod txn reset
     ],
     ids=["another prefix", "reset"],
 )

@@ -88,7 +88,7 @@ def test_a_job_is_not_forgotten_on_a_deposed_leaders_word(scene: Scene) -> None:
     """It does not have the job's key yet."""
     scene.batch(scene.run("run-0"), 0)
     key, ends = f"{PREFIX}~job-1", ends_of_the_log(scene)
-    scene.change_log(key, lambda state: state.with_aborted_run("job-1"))
+    scene.change_log(key, lambda state: state.with_aborted_run("job-1", 1))
     with scene.by_hand() as operator:
         report = operator.plan_reset(key)
         with deposed(scene, ends) as answered:
@@ -107,7 +107,7 @@ def test_a_state_has_not_changed_on_a_deposed_leaders_word(scene: Scene) -> None
         with deposed(scene, ends) as answered:
             operator.reset(report)
         assert answered
-        assert operator.inspector.keys(PREFIX)[PREFIX] == report.state.forgotten()
+        assert operator.inspector.keys(PREFIX)[PREFIX] == report.state.forgotten(1)
     scene.ends_with(0, 1)
 
 

@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.records.partitioning.murmur2 import murmur2_of
-from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.commit_state import Decision
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.fakes.fake_cluster import api_fetch, api_list_offsets
@@ -205,7 +205,7 @@ def test_a_job_at_a_deposed_leader_is_not_refused(scene: Scene) -> None:
     scene.version_of_job(scene.run("run-1"), 1)
     scene.version_of_job(scene.run("run-9"), 9)
     ends = ends_of_the_log(scene)
-    scene.change_log(f"{PREFIX}~app", CommitState.forgotten)
+    scene.change_log(f"{PREFIX}~app", lambda state: state.forgotten(1))
     with deposed(scene, ends) as answered:
         scene.version_of_job(scene.run("run-3"), 3)
     assert answered

@@ -90,7 +90,7 @@ def test_a_reset_beside_drivers_goes_on(scene: Scene, happens: Callable[[Scene],
         report = operator.plan_reset(PREFIX)
         happens(scene)
         operator.reset(report)
-        assert operator.inspector.keys(PREFIX)[PREFIX] == report.state.forgotten()
+        assert operator.inspector.keys(PREFIX)[PREFIX] == report.state.forgotten(1)
 
 
 @pytest.mark.parametrize("happens", [_shut_out, _unanswered])

@@ -351,7 +351,8 @@ def test_an_abort_without_messages_names_no_run_that_is_superseded(scene: Scene)
     planned = scene.logged(PREFIX).generation
     scene.batch(scene.run("run-1"), 1)
     for n in range(KEPT_RUNS):
-        scene.change_log(PREFIX, partial(CommitState.with_aborted_run, run_id=f"run-old-{n}"))
+        aborted = partial(CommitState.with_aborted_run, run_id=f"run-old-{n}", now_ms=1)
+        scene.change_log(PREFIX, aborted)
     healthy = scene.written(scene.run("run-2"), 2)
     late = f"{PREFIX}~run-late~g{planned}.w~0"
     scene.begin_foreign(late)

@@ -120,7 +120,7 @@ class Moves(Things):
         """An actor whose next step is the end has reached it: it needs no other actor for that."""
         if actor.mind is None:
             return actor
-        step, view = actor.mind.step, actor.mind.view
+        step = actor.mind.step
         if isinstance(step, steps.PrepareOwn) and not actor.has_report:  # nobody sees that step
             return self.at_its_end(self.adds(actor, own=()))
         if isinstance(step, steps.Return):

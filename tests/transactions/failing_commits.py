@@ -84,7 +84,7 @@ def many_aborts_have_shut_it_out(f: Failing) -> None:
         session = CommitLog(client, LOG_TOPIC).open(KEY, client.deadline())
         state = session.state.taken_over("another", "query", client.clock.wall_ms())
         for run in ("another", *(f"dead-{n}" for n in range(KEPT_RUNS + 1))):
-            state = state.with_aborted_run(run)
+            state = state.with_aborted_run(run, 1)
         session.write(state, client.deadline())
     f.driver.commit(owner, batch)
 

@@ -301,7 +301,7 @@ def test_an_abort_shuts_out_the_driver_that_is_about_to_decide(stage: Stage) -> 
     stage.run("abort", one.transactional_id, "--force", "--yes")
     with pytest.raises(SupersededError):
         driver.write(stage.state([one]), stage.soon())
-    assert stage.read() == stage.state().with_aborted_run("run-1")
+    assert stage.read() == stage.state().with_aborted_run("run-1", 1)
 
 
 def test_an_aborted_task_can_not_go_on(stage: Stage, consume: Callable[..., Consumed]) -> None:

@@ -231,7 +231,7 @@ def test_the_first_owner_may_decide_what_it_planned_on_an_empty_log():
 
 def test_a_state_does_not_judge_what_was_planned_later():
     """It may be old, and a later one may not have the run in its list."""
-    state = CommitState().taken_over("r", "q", 5).with_aborted_run("r")
+    state = CommitState().taken_over("r", "q", 5).with_aborted_run("r", 1)
     assert [state.standing("r", 5), state.standing("r", 6)] == [
         Standing.SUPERSEDED,
         Standing.UNKNOWN,
@@ -251,8 +251,8 @@ def test_parts_are_one_block_s_and_end_with_their_run():
     assert state.with_part(7, "another", part).parts == (part,)
     assert state.with_part(8, "block", part).parts == (part,)
     assert state.taken_over("s", "q", 1).parts == ()
-    assert state.with_aborted_run("r").parts == ()
-    assert state.with_aborted_run("x").parts == state.parts
+    assert state.with_aborted_run("r", 1).parts == ()
+    assert state.with_aborted_run("x", 1).parts == state.parts
 
 
 def test_parts_are_documents_of_their_own_that_a_state_names():
@@ -306,7 +306,7 @@ def test_the_newest_done_batches_are_kept_with_their_payloads():
 
 
 def test_an_aborted_owner_leaves_a_key_without_one():
-    state = CommitState().taken_over("a", "q", 1).with_aborted_run("a")
+    state = CommitState().taken_over("a", "q", 1).with_aborted_run("a", 1)
     assert (state.run_id, state.superseded, state.generation) == ("", ("a",), 1)
     assert state.taken_over("b", "q", 1).generation == 2
 
@@ -315,14 +315,29 @@ def test_an_aborted_run_that_is_forgotten_can_not_decide():
     """Each of them was planned at the generation of the others."""
     state = CommitState().taken_over("a", "q", 5)
     planned = state.generation
-    state = state.with_aborted_run("a")
+    state = state.with_aborted_run("a", 1)
     for number in range(KEPT_RUNS + 3):
         assert state.standing("a", planned) is Standing.SUPERSEDED
-        state = state.with_aborted_run(f"r{number}")
+        state = state.with_aborted_run(f"r{number}", 1)
     assert "a" not in state.superseded
     assert state.standing("a", planned) is Standing.SUPERSEDED
-    again = state.with_aborted_run(state.superseded[0])
+    again = state.with_aborted_run(state.superseded[0], 1)
     assert again.generation == state.generation, "none is forgotten for it"
+
+
+def test_a_generation_begins_at_the_clock_whatever_comes_first():
+    """Also with an abort that drops a run from a full list, and with a reset of a key without an
+    owner: a run that planned at generation 1 before the log was lost would take over.
+    """
+    full = CommitState()
+    for number in range(KEPT_RUNS):
+        full = full.with_aborted_run(f"r{number}", 1_700)
+    assert full.generation == 0
+    first = full.with_aborted_run("one more", 1_700)
+    assert first.generation == full.forgotten(1_700).generation == 1_700
+    assert first.with_aborted_run("two more", 1_800).generation == 1_701
+    assert first.forgotten(1_800).generation == 1_701
+    assert full.with_aborted_run("one more", -5).generation == 1
 
 
 def test_an_earlier_block_keeps_its_number_only():

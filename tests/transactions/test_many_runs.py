@@ -88,7 +88,7 @@ def test_a_run_shut_out_by_many_aborts_is_not_told_of_another_driver(
     waiting = Owner(KEY, "waiting", "q", state.generation, numbering)
     for run in ["a", *RUNS]:
         assert waiting.run_id != run
-        state = state.with_aborted_run(run)
+        state = state.with_aborted_run(run, 1)
     refusal = waiting.refusal(state)
     assert refusal is not None
     error = error_of(KEY, refusal)

@@ -184,7 +184,7 @@ def test_a_batch_that_others_end_meanwhile_is_committed(stage: Stage, how: str) 
         following = stage.open(2)
     if how == "next aborted":
         stage.client.end(following, committed=False, deadline_ms=stage.soon())
-    stage.write({"forgotten": done.forgotten(), "removed": None}.get(how, done))
+    stage.write({"forgotten": done.forgotten(1), "removed": None}.get(how, done))
     assert stage.operator.commit(report).committed
 
 
@@ -215,7 +215,7 @@ def test_a_decision_that_others_finish_meanwhile_is_committed(
         assert decided is not None
         stage.client.end(transactions, committed=True, deadline_ms=stage.soon())
         done = decided.finished()
-        stage.write(done.with_aborted_run("run-1") if ended == "aborted" else done)
+        stage.write(done.with_aborted_run("run-1", 1) if ended == "aborted" else done)
         following = stage.open(2)
         if ended != "open":
             how = ended == "committed"

@@ -154,7 +154,7 @@ def test_an_unknown_or_owning_run_may_write_a_superseded_may_not():
 
 
 def test_an_aborted_run_is_told_so_unless_another_took_its_place():
-    aborted = STATE.with_aborted_run(STATE.run_id)
+    aborted = STATE.with_aborted_run(STATE.run_id, 1)
     with pytest.raises(CommitError, match="was aborted, and commits nothing any more") as told:
         check_run("p", STATE.run_id, aborted)
     assert type(told.value) is CommitError
@@ -165,9 +165,9 @@ def test_an_aborted_run_is_told_so_unless_another_took_its_place():
 @pytest.mark.parametrize("is_owned", [False, True])
 def test_an_aborted_run_hears_of_no_take_over_that_may_not_be(is_owned: bool) -> None:
     """Another run was aborted after it, or the owner has been there all the time."""
-    state = STATE.with_aborted_run("run-7")
+    state = STATE.with_aborted_run("run-7", 1)
     if not is_owned:
-        state = state.with_aborted_run("run-8").with_aborted_run(STATE.run_id)
+        state = state.with_aborted_run("run-8", 1).with_aborted_run(STATE.run_id, 1)
     with pytest.raises(SupersededError) as told:
         check_run("p", "run-7", state)
     assert "another run has taken over 'p', or run run-7 was aborted" in told.value.message
@@ -261,7 +261,7 @@ def test_the_versions_of_one_driver_are_one_run():
     owned = CommitState(generation=1, run_id=first)
     assert _run(Numbering.VERSIONS, "j0b", owned, "driver1") == first
     assert _run(Numbering.VERSIONS, "j0b", owned, "driver2") == "driver2-j0b"
-    aborted = owned.with_aborted_run(first)
+    aborted = owned.with_aborted_run(first, 1)
     assert _run(Numbering.VERSIONS, "j0b", aborted, "driver1") == "driver1-j0b"
 
 
