@@ -88,16 +88,22 @@ class Owner:
         forgotten = not state.newest_run or state.generation < self.generation
         if forgotten and self.generation and self.numbering is not Numbering.ONCE:
             return refused(LogLost(self.generation))
-        # (No other run has taken over since it planned.)
-        no_other = self.generation == state.generation or self.run_id == state.newest_run
-        if no_other and self.run_id in state.superseded:
-            return refused(RunAborted(self.run_id, self.numbering is Numbering.VERSIONS))
+        is_others = state.run_id not in ("", self.run_id)
+        is_taken = is_others and self.generation < state.take_over[1]
+        # (Without an owner it is not known which run has taken over last.)
+        no_other = is_others or self.generation == state.generation
+        is_newest = self.run_id == state.newest_run
+        of_versions = self.numbering is Numbering.VERSIONS
+        is_aborted = self.run_id in state.superseded and (is_newest or no_other)
+        if is_aborted and not is_taken:
+            return refused(RunAborted(self.run_id, is_newest, of_versions))
         reason = TakenOver(
             self.run_id,
             self.generation,
+            state.run_id,
             state.newest_run,
             state.generation,
-            bool(state.run_id) or self.run_id in state.superseded,
-            self.numbering is Numbering.VERSIONS,
+            is_taken,
+            of_versions,
         )
         return Refuse(Commit.SUPERSEDED, reason)

@@ -132,7 +132,10 @@ def _log_lost(reason: LogLost, key: str) -> _Text:
 
 def _run_aborted(reason: RunAborted, key: str) -> _Text:
     return _Text(
-        f"run {reason.run} of '{key}' was aborted, and commits nothing any more",
+        f"run {reason.run} of '{key}' was aborted, and commits nothing any more"
+        if reason.is_certain
+        else f"run {reason.run} of '{key}' was aborted, or another run had taken over before it "
+        "planned; it commits nothing any more",
         "nothing of the batch that it was to commit is visible: start the query or the job again, "
         "which writes it; Spark aborted the run (the driver's log says why, before this), or an "
         "operator did ('kprod txn abort' or 'sweep')"
@@ -147,13 +150,18 @@ def _run_aborted(reason: RunAborted, key: str) -> _Text:
 
 def _taken_over(reason: TakenOver, key: str) -> _Text:
     if not reason.is_certain:
+        if not reason.owner:
+            now = f"no run owns the key; the run that was aborted last is {reason.newest_run}"
+        elif reason.owner == reason.run:
+            now = "the run owns the key since a later plan"
+        else:
+            now = f"run {reason.owner} owns the key"
         return _Text(
             f"run {reason.run} of '{key}' may not commit any more: it planned at generation "
-            f"{reason.generation}, the commit log is at {reason.newest_generation}, and no run "
-            f"owns the key; the run that was aborted last is {reason.newest_run}",
+            f"{reason.generation}, the commit log is at {reason.newest_generation}, and {now}",
             "nothing of this batch is visible: start the query or the job again; other runs of the "
-            "key have failed, or were aborted ('kprod txn abort' or 'sweep'), while this one ran "
-            "(if they are of another query, give each its own prefix or name)",
+            "key have written, have failed, or were aborted ('kprod txn abort' or 'sweep'), while "
+            "this one ran (if they are of another query, give each its own prefix or name)",
         )
     return _Text(
         f"another driver has taken over '{key}': run {reason.newest_run} (generation "

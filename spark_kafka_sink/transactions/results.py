@@ -89,24 +89,31 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True)
 class RunAborted:
-    """Reason: ``run`` was aborted, so it may not commit. No other run has taken over the key."""
+    """Reason: ``run`` is in `superseded`, so it may not commit. No other run has taken over the
+    key since ``run`` planned its batch.
+
+    If ``is_certain`` is true, ``run`` was aborted. Otherwise it may also have planned its batch
+    after another run had taken over.
+    """
 
     run: str
+    is_certain: bool
     is_of_versions: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Reason: ``newest_run`` has taken over the key from ``run``. ``generation`` and
-    ``newest_generation`` are the generations of the two runs.
+    """Reason: ``run`` planned its batch at ``generation``, and the log has the later generation
+    ``newest_generation``. ``owner`` is the run that owns the key now, or empty.
 
-    If ``is_certain`` is false, no run owns the key now, and ``newest_run`` is the run that was
-    aborted last. Then perhaps no other run has taken over, because the generation also rises when
-    many runs are aborted.
+    If ``is_certain`` is true, ``owner`` is another run, and has taken over since. Otherwise perhaps
+    no other run has taken over, because the generation also rises when many runs are aborted.
+    ``newest_run`` is the owner, or the run that was aborted last if there is no owner.
     """
 
     run: str
     generation: int
+    owner: str
     newest_run: str
     newest_generation: int
     is_certain: bool

@@ -79,6 +79,47 @@ def test_an_abort_of_a_later_plan_is_recorded_first(goal: Goal) -> None:
     assert not isinstance(next_step(goal, with_write(view, step)), Write), "it is written once"
 
 
+def told(run: str, planned: int, state: CommitState) -> str:
+    refusal = Owner(KEY, run, "q", planned).refusal(state)
+    assert refusal is not None
+    return error_of(KEY, refusal).message
+
+
+def test_a_run_shut_out_beside_the_owner_is_not_told_of_another_driver() -> None:
+    """The owner has had the key since before that run planned; the others were aborted."""
+    state = CommitState().taken_over("a", "q", 1)
+    planned = state.generation
+    for run in RUNS:
+        state = state.with_aborted_run(run, 1)
+    message = told("waiting", planned, state)
+    assert "another driver has taken over" not in message
+    assert "run a owns the key" in message
+    taken = told("waiting", planned, state.taken_over("b", "q", 1))
+    assert "another driver has taken over 'p': run b" in taken
+
+
+@pytest.mark.parametrize("owner", ["a", ""])
+def test_an_aborted_run_is_not_told_of_another_driver(owner: str) -> None:
+    """Its list is full since, so that the generation has grown."""
+    state = CommitState().taken_over("a", "q", 1)
+    planned = state.generation
+    if not owner:
+        state = state.with_aborted_run("a", 1)
+    for run in [*RUNS, "aborted", "one more"]:
+        state = state.with_aborted_run(run, 1)
+    assert state.run_id == owner
+    message = told("aborted", planned, state)
+    assert "another driver has taken over" not in message
+    assert "run aborted of 'p'" in message
+
+
+def test_an_owner_is_told_of_its_own_later_plan() -> None:
+    state = CommitState().taken_over("a", "q", 5).taken_over("b", "q", 5).taken_over("c", "q", 5)
+    message = told("c", 5, state)
+    assert "another driver has taken over" not in message
+    assert "owns the key since a later plan" in message
+
+
 @pytest.mark.parametrize("numbering", [Numbering.STREAM, Numbering.VERSIONS])
 def test_a_run_shut_out_by_many_aborts_is_not_told_of_another_driver(
     numbering: Numbering,
