@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.errors import (
+    CommitError,
     ErrorCode,
     InvalidTxnStateError,
     KafkaTimeoutError,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 #: The worker parts in the ids of the driver's own transactions.
 _OFFSETS: Final = "offsets"
 _REPORT: Final = "report"
+#: The ids that are described until one is free: 1, 2, 4, ... at a time.
+_MOST_OWN_IDS: Final = 1_023
 
 
 def decision_deadline(client: TransactionClient) -> int:
@@ -104,10 +107,13 @@ def _own_id(
     last transaction is committed.
 
     Workers choose their ids by the same rule (``transactional_producers.py``).
+
+    An id is only left out if an earlier attempt of the run has used it. So the search ends after as
+    many ids as there were attempts, unless a broker shows unknown ids as used.
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0
-    while True:
+    while tried < _MOST_OWN_IDS:
         # (Each retry of a commit may skip one: more at a time, the more there are.)
         ids = [
             str(TransactionalId(owner.key, owner.run_id, worker, step.number, owner.generation))
@@ -119,6 +125,11 @@ def _own_id(
             if one.state.is_committed or one.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return one.transactional_id
         tried += len(ids)
+    raise CommitError(
+        f"the {content} of run {owner.run_id} of '{owner.key}' has no transactional id: brokers "
+        f"show {tried} ids as used and not committed; nothing of the batch is visible",
+        hint="start the query or the job again: its new run has new transactional ids",
+    )
 
 
 def unready(

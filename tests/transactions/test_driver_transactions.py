@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
-from spark_kafka_sink.base.errors import ApiError
+from spark_kafka_sink.base.errors import ApiError, CommitError, ErrorCode
 from spark_kafka_sink.config.parsing import parse_producer_config
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord, write_record
@@ -17,6 +18,7 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.real_kafka import RealKafka, consume_topic
 from tests.simulation.scene import Scene, scene_of
 
@@ -113,6 +115,24 @@ def test_a_commit_that_waits_for_a_leader_has_one_report(
     assert looked[-1] - looked[0] >= 4_000
     assert scene.values() == ["a"]
     assert reports(scene) == [b"report a"]
+
+
+def test_a_search_for_an_id_ends_and_a_new_run_commits(scene: Scene) -> None:
+    """A broker that shows each id of a run's reports as used."""
+
+    def of_its_report(request: Request) -> bool:
+        ids = getattr(request.body, "transactional_ids", ())
+        return any("~run~" in i and ".report" in i for i in ids)
+
+    final = ErrorCode.INVALID_REQUEST
+    fault = scene.control.answer(ApiKey.DESCRIBE_TRANSACTIONS, final, FOREVER, where=of_its_report)
+    with scene.driver() as driver, pytest.raises(CommitError, match="as used and not committed"):
+        driver.commit(owner(driver, "run"), batch(scene, "run", b"report a"))
+    assert fault.fired >= 10
+    with scene.driver() as driver:
+        mine = owner(driver, "new")
+        assert driver.commit(mine, batch(scene, "new", b"report b")) is Commit.COMMITTED
+    assert reports(scene) == [b"report b"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
