@@ -137,8 +137,9 @@ class RequestLoop:
 
     def _connect(self) -> KafkaClient:
         """Creates a network client. Its own requests (ApiVersions and Metadata) have a short
-        timeout, the connection setup timeout. With the longer request.timeout.ms, it would wait too
-        long for a broker process that is stopped but whose connections are still accepted.
+        timeout, the connection setup timeout. With the longer request.timeout.ms, the client would
+        wait too long for a stopped broker process, whose operating system still accepts
+        connections.
         """
         own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
         config = replace(self.config, request_timeout_ms=own_ms)

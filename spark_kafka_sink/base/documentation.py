@@ -63,7 +63,8 @@ def error_url(code: str) -> str | None:
 
 def where_to_read(code: str) -> str:
     """The last part of an error message: the addresses of the documentation of the error code, and
-    of its section in the runbook. If no site is set, the command that prints their text.
+    of its section in the runbook. If this package has no documentation site, the command that
+    prints these texts.
     """
     if not SITE:
         return f"kprod explain {code}"

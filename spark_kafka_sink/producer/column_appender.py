@@ -119,8 +119,8 @@ class ColumnAppender:
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 
     def _append_chunk(self, chunk: RecordColumns, size: int) -> int:
-        """Appends one chunk of rows, and returns the number of its slices. ``size`` is the upper
-        bound of :meth:`_upper_bound`, in bytes.
+        """Appends one chunk of rows, and returns the number of its slices. ``size`` is the result
+        of :meth:`_upper_bound` for this chunk.
         """
         topics = chunk.topics()
         cluster = self._await_topics(topics)

@@ -127,10 +127,10 @@ def _has_thread(parts: ProducerParts) -> bool:
 def _has_work(parts: ProducerParts) -> bool:
     """Returns True if the producer must be closed by :func:`flush_at_exit`.
 
-    This is so if it has records without an outcome, or acknowledged rows in an open transaction. It
-    is also so if a daemon thread is just closing the producer, because that thread ends with the
-    interpreter. Returns False after a close with timeout 0, and if the producer has failed and a
-    method has already raised the error.
+    This is so if the producer has records without an outcome, or acknowledged rows in an open
+    transaction. It is also so if a daemon thread is just closing the producer, because that thread
+    ends with the interpreter. Returns False after a close with timeout 0, and if the producer has
+    failed and a method has already raised the error.
     """
     life = parts.lifecycle
     return (

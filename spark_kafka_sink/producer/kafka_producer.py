@@ -196,9 +196,9 @@ class KafkaProducer:
         code of the iterable must not call :meth:`flush` or :meth:`commit_transaction`. On return,
         all rows are appended.
 
-        If the iterable raises an Exception, the rows before it are appended, and the exception is
-        raised. If it raises another BaseException (KeyboardInterrupt), rows that are held back are
-        not appended.
+        If the iterable raises an Exception, the method appends the rows that it has already
+        received, and then raises the exception. If the iterable raises another BaseException
+        (KeyboardInterrupt), rows that are held back are not appended.
         """
         self._lifecycle.check()
         checked = map(self._batches.checked, batches)
@@ -224,8 +224,8 @@ class KafkaProducer:
     def send_columns(self, columns: RecordColumns) -> None:
         """Appends all rows of ``columns`` to record batches.
 
-        Blocks while a topic is unknown, for at most max.block.ms, or while buffer.memory is used
-        up.
+        Blocks while a topic is unknown, for at most max.block.ms. Also blocks while buffer.memory
+        is used up.
 
         Raises DeliveryError if an earlier batch of this task attempt has failed. Raises DataError
         or RecordTooLargeError for a row that can't be sent, and KafkaTimeoutError or

@@ -162,9 +162,11 @@ def check_import(path: str, what: str) -> None:
     """Raises NotAllowedError unless options may name the class or function with the import path
     ``path``.
 
-    They may if the allow-list of imports contains ``path`` itself, or the module or package of
-    ``path``. In the second case, no name in ``path`` after the listed name may be private, such as
-    ``_name``.
+    Options may name it in these two cases:
+
+    * The allow-list of imports contains ``path``.
+    * The allow-list contains a module or package of ``path``, and no later name in ``path`` is
+      private. Private names begin with an underscore.
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)

@@ -172,8 +172,8 @@ def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
     """Calls ``call``, a function of the user's code, and returns its result.
 
     Raises OSError for a temporary failure, which is retried, and AuthenticationError for other
-    exceptions. The error contains only the class of the exception and its place in the code,
-    because its text may contain a secret.
+    exceptions. The error does not contain the text of the exception, because this text may contain
+    a secret. It contains the class of the exception and its place in the code.
     """
     try:
         return call()

@@ -110,8 +110,8 @@ class NodeConnections:
     def closed(
         self, node_id: int, now: int, state: ChannelState, oldest: ApiKey | None
     ) -> AuthenticationError | RemoteProtocolError | None:
-        """Notes that a connection was closed. ``oldest`` is the API of its oldest request in
-        flight.
+        """Notes that a connection was closed. ``oldest`` is the API of the oldest request in flight
+        on this connection.
 
         Returns the error with which the requests in flight fail, or None if the connection was
         closed without an error.

@@ -150,8 +150,8 @@ class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the calling thread.
 
     The caller allocates memory for its slices in the BufferPool, and then calls :meth:`append`.
-    From then on, the batches own this memory. The method wakes the sender by ``wakeup`` if a batch
-    must be sent now, or if no batch was open when the method was called. No lock is held during the
+    From then on, the batches own this memory. :meth:`append` calls ``wakeup`` to wake the sender if
+    a batch must be sent now, or if no batch was open before the append. No lock is held during the
     call of ``wakeup``.
     """
 
@@ -298,7 +298,8 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """Decides for each slice whether its bytes are copied, or used by a view of their buffer.
+        """Decides for each slice whether its batch gets a copy of the bytes, or a view of the
+        buffer.
 
         Returns three lists with one entry for each slice: the sizes, the bytes (a copy or a
         memoryview), and the viewed buffers (None for a copy). A view keeps the whole buffer in

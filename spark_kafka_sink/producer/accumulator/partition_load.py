@@ -203,8 +203,8 @@ class PartitionLoad:
 
     def node_delay_ms(self, node_id: int) -> int:
         """The time in ms for which batches were ready for the node, but the node's connection could
-        not accept a request. If this time reaches partitioner.availability.timeout.ms, the node
-        counts as slow.
+        not accept a request. If this time is longer than partitioner.availability.timeout.ms, the
+        node counts as slow.
         """
         stats = self._node_latency.get(node_id)
         return 0 if stats is None else stats.ready_ms - stats.drain_ms

@@ -183,8 +183,8 @@ class ProduceRecorder:
         self._metrics.records_retried(batch.tp.topic, batch.record_count)
 
     def failed_at(self, node_id: int, answer: str) -> None:
-        """Stores the text ``answer`` as the last failure of the node ``node_id``. It describes a
-        response with an error, or a failed connection.
+        """Stores ``answer`` as the last failure of the node ``node_id``. ``answer`` is a text about
+        a response with an error, or about a failed connection.
         """
         with self._lock:
             node = self._report.nodes.get(node_id, _NO_ANSWER)

@@ -180,9 +180,9 @@ def uniform(topic: str, cluster: Cluster) -> int:
 class ColumnsPartitioner:
     """Uses a partitioner for columns to choose the partition of single records.
 
-    This is slow, because each record is converted to columns with one row. Exception: the
-    round-robin partitioner is called without columns. One lock (``_lock``) guards the partitioner,
-    which only one thread may use at a time.
+    This is slow, because each record is converted to columns with one row. Only the round-robin
+    partitioner is called without columns. One lock (``_lock``) guards the partitioner, which only
+    one thread may use at a time.
     """
 
     def __init__(self, by_columns: Partitioner, filler: BatchFiller) -> None:

@@ -101,7 +101,7 @@ class InFlightBatches:
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
         """Removes ``batches`` from the batches that wait for proof, together with their last
-        responses. They are completed, failed or split.
+        responses. These batches are completed, failed or split.
         """
         if self._unproven or self._last_answers:
             for batch in batches:

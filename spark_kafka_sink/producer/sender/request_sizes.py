@@ -57,8 +57,8 @@ class RequestSizes:
         return self._least if found is None else found.size
 
     def answered(self, node: int, size: int, latency_ms: int) -> None:
-        """Changes the limit of ``node`` after its response to a request of ``size`` bytes, which
-        arrived after ``latency_ms``.
+        """Changes the limit of ``node`` after a response. ``size`` is the size of the request in
+        bytes, and ``latency_ms`` the time until the response arrived.
         """
         found = self._nodes.get(node)
         if found is None:

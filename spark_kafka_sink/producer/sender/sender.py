@@ -140,8 +140,8 @@ class Sender:
     """Sends the batches of the accumulator until the producer is closed.
 
     ``transaction_manager`` is None for a producer without idempotence. If a batch of such a
-    producer fails, the others continue. The order of records is then guaranteed only with
-    max.in.flight.requests.per.connection=1.
+    producer fails, later batches are still sent. Such a producer keeps the order of records only
+    with max.in.flight.requests.per.connection=1.
     """
 
     def __init__(
@@ -210,13 +210,13 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """Returns True while the close must wait for the abort of a transaction. Called when no
-        request is in flight.
+        """Returns True while the closing producer must wait for the abort of its transaction.
+        Called when no request is in flight.
 
-        If a transaction is open and is neither being committed nor aborted, its abort begins here.
-        A prepared transaction is not aborted, because it was handed over to the driver. If the
-        coordinator does not respond in time, :meth:`force_close` ends the wait. The brokers then
-        abort the transaction after transaction.timeout.ms.
+        If a transaction is open and is neither being committed nor aborted, this method begins its
+        abort. A prepared transaction is not aborted, because it was handed over to the driver. If
+        the coordinator does not respond in time, :meth:`force_close` ends the wait. The brokers
+        then abort the transaction after transaction.timeout.ms.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -656,8 +656,8 @@ class Sender:
         """Handles the response to a batch that already has an outcome: the batch has expired, or
         the acknowledgement of a later batch has proved that it is in the log.
 
-        Frees the memory of the batch, which the socket might have read until now. An abort of the
-        transaction that waits for this response can continue.
+        Frees the memory of the batch, which the socket might have read until now. If the abort of
+        the transaction waits for this response, the abort can now continue.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)
@@ -731,8 +731,9 @@ class Sender:
         """Returns True if an idempotent producer can continue after ``batch`` has failed with
         ``error``.
 
-        It can't continue if ``batch``, or another batch of the partition without an outcome, has
-        rows of columns. Such rows never get a new sequence number (DESIGN.md, rule R2).
+        The producer can't continue if ``batch`` has rows of columns. It also can't continue if the
+        partition has another batch with rows of columns whose outcome is unknown. Such rows never
+        get a new sequence number (DESIGN.md, rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))

@@ -369,8 +369,8 @@ class TransactionManager:
                 self._identity.raise_error()
 
     def transition_to_abortable_error(self, error: KafkaError) -> None:
-        """Marks the transaction as failed with ``error``, after a record of it could not be sent.
-        The transaction can then only be aborted.
+        """Marks the transaction as failed with ``error``, after a record of the transaction could
+        not be sent. The transaction can then only be aborted.
 
         If the transaction has already failed, its first error stays. The call has no effect while
         the transaction is being aborted. It also has no effect after EndTxn was sent for a commit:

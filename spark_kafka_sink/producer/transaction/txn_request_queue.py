@@ -173,10 +173,10 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """Returns a pair: the request to send now, and 0. If no request can be sent now, the pair
-        is None and the time in ms after which this method must be called again.
+        """Returns ``(request, 0)`` if ``request`` must be sent now. Otherwise returns ``(None,
+        delay)``: this method must be called again after ``delay`` ms.
 
-        The returned request counts as in flight. The time is NEVER if the next request can be sent
+        The returned request counts as in flight. ``delay`` is NEVER if the next request can be sent
         only after a response or after a call of the application. EndTxn is returned only after
         every batch has its outcome.
         """
@@ -335,8 +335,7 @@ class TxnRequestQueue:
         code.
 
         If the reaction is RETRY, RETRY_SOON or FIND_COORDINATOR, the caller must put the request
-        back into the queue by :meth:`retry`. For any other reaction, this method has done
-        everything.
+        back into the queue by :meth:`retry`. For any other reaction, the caller has nothing to do.
         """
         with self._identity.lock:
             self._in_flight = None
