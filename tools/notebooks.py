@@ -4,8 +4,9 @@
     python tools/notebooks.py quick_start    of these only
 
 A notebook is kept without outputs, so that its diffs can be read. Its page, with outputs and plots,
-is docs/notebooks/NAME.md, which nbconvert writes. A page is stale when its code is not the
-notebook's (tests/notebooks looks for that); outputs are not compared, because times differ.
+is docs/notebooks/NAME.md, which nbconvert writes. tests/notebooks finds a page that is stale: its
+code is not the notebook's, or a run of the notebook prints other words. Numbers are not compared,
+because times differ.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ LONGEST_S = 900
 _NOTICE = "<!-- Made of notebooks/{name}.ipynb by tools/notebooks.py. -->"
 #: A cell of code, on a page.
 _CODE = re.compile(r"(^```python\n.*?\n```$)", re.DOTALL | re.MULTILINE)
-#: The end of a topic's name, unlike that of every other run.
-_RUN = re.compile(r"(?<=[a-z])-[0-9a-f]{8}\b")
+#: The end of a topic's name, unlike that of every other run, also in names of Avro's.
+_RUN = re.compile(r"(?<=[a-z])([-_])[0-9a-f]{8}(?![0-9A-Za-z])")
 #: What names the machine on which a page was made.
 _MACHINE = re.compile(r"127\.0\.0\.1|\blocalhost:\d|/tmp/|/home/|/root/|/work/")
 
@@ -146,7 +147,7 @@ def page(name: str, notebook: NotebookNode) -> tuple[str, dict[str, str]]:
             cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
     exporter = MarkdownExporter()
     text, resources = exporter.from_notebook_node(notebook, {"unique_key": name})
-    text = _RUN.sub("-1a2b3c4d", text)
+    text = _RUN.sub(r"\g<1>1a2b3c4d", text)
     titles = {file: f"{_heading(text[:at])}, a plot" for file, at in _plots_in(text)}
     text = re.sub(r"!\[svg\]\(([^)]+)\)", lambda found: f"![{titles[found[1]]}]({found[1]})", text)
     parts = _CODE.split(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
@@ -184,6 +185,11 @@ def _plots_in(text: str) -> Iterator[tuple[str, int]]:
 def _heading(text: str) -> str:
     """The last one."""
     return re.findall(r"^#+ (.+)$", text, re.MULTILINE)[-1]
+
+
+def words_of_page(text: str) -> set[str]:
+    """The words outside of the code cells, with their units: the same in each run."""
+    return set(re.findall(r"[A-Za-z_]{2,}", " ".join(_CODE.split(text)[::2])))
 
 
 def code_of_page(text: str) -> list[str]:

@@ -58,6 +58,11 @@ def text_of(notebook):
 
 
 def check(name, notebook, jars):
+    text, _ = notebooks.page(name, notebook)
+    kept = (notebooks.PAGES / f"{name}.md").read_text("utf-8")
+    if jars:
+        others = notebooks.words_of_page(text) ^ notebooks.words_of_page(kept)
+        assert sorted(others) == [], f"{name}.md is old: make notebooks NAMES={name}"
     said = WITH_CONNECTOR.get(name)
     if said is not None:
         assert (said in text_of(notebook)) == bool(jars), "the half with Spark's own connector"
