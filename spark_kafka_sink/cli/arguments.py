@@ -87,8 +87,8 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 @dataclass(frozen=True, slots=True)
 class Where:
     """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
-    time limit of each step. ``log_topic`` is the topic of the commit log. If it is not set, it
-    comes from the config file, or is the default topic.
+    time limit of each step. ``log_topic`` is the topic of the commit log. If the command line does
+    not name this topic, it comes from the config file, or is the default topic.
     """
 
     bootstrap_servers: str | None

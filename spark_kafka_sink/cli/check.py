@@ -1,6 +1,7 @@
 """``kprod check``: checks every condition of a write, step by step.
 
-Owns: the command and its table. Never: a step (``datasource/checks/cluster_checks.py``).
+Owns: the command and its table. Never: the work of a step
+(``datasource/checks/cluster_checks.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Patterns for timestamps, such as ``yyyy-MM-dd``, with the letters of Java's DateTimeFormatter.
 
-Owns: :func:`pattern_parts`. Never: a timestamp (``records/json/json_times.py``).
+Owns: :func:`pattern_parts`. Never: formatting a timestamp (``records/json/json_times.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests for consumer groups: ListGroups, for the groups that have members (KIP-518, brokers
 since 2.6), and TxnOffsetCommit.
 
-Owns: the fields of both requests. Never: sending them, the effect of a response
+Owns: the fields of both requests. Never: sending the requests, the effect of a response
 (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
 ``transactions/operations/held_partitions.py``).
 """

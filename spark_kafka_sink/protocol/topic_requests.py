@@ -1,8 +1,8 @@
 """Requests for topics and configs: CreateTopics and DescribeConfigs.
 
 Owns: the fields of both requests, the lowest version of CreateTopics that accepts a broker's
-defaults, and reading the values of a response. Never: sending them, and the choice of the broker
-(``admin/admin_client.py``).
+defaults, and reading the values of a response. Never: sending the requests, the choice of the
+broker (``admin/admin_client.py``).
 """
 
 from __future__ import annotations

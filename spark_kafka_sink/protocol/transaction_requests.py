@@ -2,7 +2,7 @@
 sends.
 
 Owns: the fields of these requests; their allowed versions, if these are fewer than
-``protocol/messages/`` can encode. Never: sending them (``producer/transaction/``,
+``protocol/messages/`` can encode. Never: sending the requests (``producer/transaction/``,
 ``admin/transaction_client.py``).
 """
 

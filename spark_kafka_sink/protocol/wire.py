@@ -291,8 +291,8 @@ class WireReader:
         self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
-        """Yields the tag of each tagged field. The caller may then read the field's value. If it
-        does not, the value is skipped.
+        """Yields the tag of each tagged field. The caller may then read the field's value. If the
+        caller does not read the value, it is skipped.
 
         Raises an error if tags are not in ascending order (KIP-482), or if the caller reads more or
         fewer bytes than the field has. Yields nothing in versions that are not flexible.

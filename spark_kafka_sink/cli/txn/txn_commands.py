@@ -1,6 +1,6 @@
 """``kprod txn``: list, blockers, fence, describe, commit, abort, sweep, resolve, reset.
 
-Owns: names, arguments and help of the commands. Never: their work (``txn_reads.py``,
+Owns: names, arguments and help of the commands. Never: the work of the commands (``txn_reads.py``,
 ``txn_changes.py``). The code for the work is imported when a command runs, so that help and
 completion are fast.
 

@@ -1,7 +1,7 @@
 """The commands of ``kprod txn`` that only read: list, blockers, describe.
 
-Owns: the requests of these commands, and their JSON. Never: their arguments (``txn_commands.py``),
-or their tables (``cli/show.py``).
+Owns: the requests of these commands, and their JSON. Never: the arguments of these commands
+(``txn_commands.py``), or the tables (``cli/show.py``).
 """
 
 from __future__ import annotations

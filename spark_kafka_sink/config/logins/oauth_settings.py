@@ -1,7 +1,8 @@
 """The settings of OAUTHBEARER and AWS_MSK_IAM: where a token or AWS credentials come from.
 
 Owns: the sources of tokens as values (:data:`TokenSource`), the options that name each source, and
-the check that there is exactly one source. Never: fetching (``network/auth/token_sources.py``).
+the check that there is exactly one source. Never: fetching a token
+(``network/auth/token_sources.py``).
 """
 
 from __future__ import annotations

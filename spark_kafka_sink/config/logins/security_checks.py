@@ -1,7 +1,7 @@
 """Checks that a user's ``ssl.`` and ``sasl.`` options fit together, and that each has an effect.
 
-Owns: :func:`check_security`: the checks of these options and of ``security.protocol``, in their
-order. Never: the rules themselves (``security_rules``), the settings of a login
+Owns: :func:`check_security`, which makes these checks in order, and also checks
+``security.protocol``. Never: the rules themselves (``security_rules``), the settings of a login
 (``sasl_settings``), any other producer option (``cross_checks``), a change of a value.
 """
 

@@ -1,8 +1,8 @@
 """Builds the key, the value and the headers of each row from the columns that options name.
 
-Owns: :func:`with_composed`, which adds one column to a batch for the key, the value and the headers
-each, and :func:`parts_of`, which limits the memory for these columns. This happens before step 3 of
-a record's way (DESIGN.md). Never: the text of values (``json_text``), the bytes of a format (its
+Owns: :func:`with_composed`, which adds a column for the keys, a column for the values and a column
+for the headers to a batch, before step 3 of a record's way (DESIGN.md). :func:`parts_of` limits the
+memory for these columns. Never: the text of values (``json_text``), the bytes of a format (its
 encoder), the bytes of headers (``record_headers``), the handling of rows that can't be encoded.
 """
 

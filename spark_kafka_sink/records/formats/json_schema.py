@@ -53,9 +53,9 @@ class _Part(NamedTuple):
 
 
 class _NullRule(NamedTuple):
-    """The treatment of a value's nulls, which are not left out. ``way`` and ``path`` are those of
-    :class:`_Place`. ``refusal`` is the reason why a null is refused. If it is empty, ``null`` is
-    written.
+    """The treatment of a value's nulls, if they are not left out of the JSON. ``way`` and ``path``
+    are the place of the value, as in :class:`_Place`. ``refusal`` is the reason why a row with such
+    a null can't be sent. If it is empty, ``null`` is written.
     """
 
     way: tuple[int, ...]
@@ -134,10 +134,11 @@ class _UnusableError(Exception):
 
 
 class _Check:
-    """Checks that columns fit one schema. ``others`` are the documents that it refers to, by name.
+    """Checks that columns fit one schema. ``others`` are the documents that the schema refers to,
+    by name.
 
-    Raises SchemaError if they do not fit. Raises _UnusableError if the schema is invalid. TypeError
-    or AttributeError is raised if a part of the schema's JSON has a wrong type.
+    Raises SchemaError if the columns do not fit. Raises _UnusableError if the schema is invalid.
+    TypeError or AttributeError is raised if a part of the schema's JSON has a wrong type.
     """
 
     def __init__(self, others: Mapping[str, Mapping[str, Any]]) -> None:
@@ -232,7 +233,7 @@ class _Check:
 
     def _target(self, reference: object, source: Mapping[str, Any]) -> _Part:
         """Finds the target of a ``$ref`` in the document ``source``. The target may be in another
-        document, in which its own references are then resolved.
+        document. References in the target are then resolved in that document.
         """
         address, _, path = str(reference).partition("#")
         document = source

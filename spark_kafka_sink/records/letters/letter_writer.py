@@ -3,7 +3,7 @@
 Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass. A dead letter
 has Kafka Connect's headers ``__connect.errors.*``, headers of this package, and as much of the
 row's value, timestamp and headers as can be sent. Never: which rows become dead letters
-(``bad_rows``), sending them, the limit on their number.
+(``bad_rows``), sending dead letters, the limit on their number.
 
 The row's own headers come first, then the headers about the error. If the row already has a header
 with the same name, both are kept, and the last one counts, as in Connect. Some headers have the

@@ -1,7 +1,7 @@
 """Finds rows that the producer or a broker would reject, because of their size or timestamp.
 
 Owns: :class:`RowLimits`, which finds these rows before they are sent. Never: other checks of rows
-(``record_columns``), an error.
+(``record_columns``), raising an error.
 
 Only writes with dead letters use this check. Other writes fail at the first such row: the encoder
 raises an error for a row that is too large for the producer, and a row that a broker rejects fails

@@ -4,7 +4,8 @@ key.
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
 (:data:`KEY_RULES`). This module belongs to step 5 of a record's way (DESIGN.md). The same rules are
 used for columns (``partitioners``) and for single records (``producer/send/record_partitioner``).
-Never: a partition, because only the caller has the number of partitions and their leaders.
+Never: the choice of a partition, because only the caller has the number of partitions and their
+leaders.
 
 A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Partitioners
 with ``_random`` in their name distribute null keys by load. ``consistent_random`` also distributes

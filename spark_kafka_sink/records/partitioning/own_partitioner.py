@@ -1,7 +1,7 @@
 """Calls a user's partitioner class, if ``partitioner.class`` is the import path of a class.
 
 Owns: the interface of such a class (:class:`ColumnPartitioner`), the call for each topic, and the
-check of the results. Never: importing (``import_paths``).
+check of the results. Never: importing the class (``import_paths``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The input of every partitioner: facts about topics, the partitions that rows name, and the rows
 of each topic.
 
-Owns: :class:`TopicView`, and reading the columns ``topic`` and ``partition``. Never: a choice.
+Owns: :class:`TopicView`, and reading the columns ``topic`` and ``partition``. Never: the choice of
+a partition.
 """
 
 from __future__ import annotations
