@@ -2,8 +2,8 @@
 
 Owns: :class:`CommittedReader`: the offsets of the partitions, and their committed records with all
 fields. A damaged batch is an error. Never: the meaning of a record
-(``records/letters/letter_fields.py``), topics in which other clients may write invalid bytes
-(``records/log_records.py``).
+(``records/letters/letter_fields.py``), reading a topic in which other clients may write invalid
+bytes (``records/log_records.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests the metadata of a topic that must exist.
 
 Owns: the time for which a missing topic is awaited, and the hint for a topic that the principal may
-not read. Never: a topic that a write may create (``datasource/checks/preflight.py``).
+not read. Never: waiting for a topic that a write may create (``datasource/checks/preflight.py``).
 """
 
 from __future__ import annotations

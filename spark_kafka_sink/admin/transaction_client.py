@@ -2,8 +2,8 @@
 InitProducerId.
 
 Owns: :class:`TransactionClient`: the requests, the choice of the broker, and the errors after which
-a request is sent again. Never: the meaning of an outcome for a batch (``transactions/``), the
-sending of requests (``request_loop.py``).
+a request is sent again. Never: the meaning of an outcome for a batch (``transactions/``), sending
+the requests (``request_loop.py``).
 
 Sending one of these requests twice does no harm, unless a method describes an exception. So they
 are sent again until the deadline (``call.py`` lists the errors). Missing rights and unsupported

@@ -1,7 +1,7 @@
 """The kinds of errors and warnings. Each has a code such as ``KP0301``.
 
-Owns: :class:`Kind`. Never: a message; the text of docs/errors.md and ``kprod explain``
-(``cli/errors.toml``).
+Owns: :class:`Kind`. Never: the message of an error; the text of docs/errors.md and ``kprod
+explain`` (``cli/errors.toml``).
 
 Each exception class has a kind (``errors.py``). A raise statement may use a more specific kind. An
 error that a broker returned has the kind of its error code: ``KP1`` and the number of the error

@@ -1,7 +1,7 @@
 """Suggests the correct form of a misspelled name or a wrong value, for the hint of an error.
 
 Owns: the comparison of spellings, the names that other systems use for the same value, and numbers
-with a unit. Never: the correct names and values, which the caller passes.
+with a unit. Never: knowing the correct names and values. The caller passes them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Limits the memory of a producer to buffer.memory. Counts bytes, and blocks writers at the limit.
 
 Owns: the number of free bytes, the queue of waiting writers, and the number of batches that view a
-buffer of encoded rows. Never: the buffers themselves. (Java's BufferPool also keeps free buffers
-for reuse.) A writer that waits here cannot encode more rows. This is the back-pressure of the
-producer (DESIGN.md, rule R6).
+buffer of encoded rows. Never: creating a buffer. (Java's BufferPool also keeps free buffers for
+reuse.) A writer that waits here cannot encode more rows. This is the back-pressure of the producer
+(DESIGN.md, rule R6).
 """
 
 from __future__ import annotations

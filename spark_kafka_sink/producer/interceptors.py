@@ -3,10 +3,9 @@
 
 Owns: the interface of an interceptor, the import of the classes in ``interceptor.classes``, and the
 calls of ``configure`` and ``close`` for interceptors, serializers and partitioners (Java's
-``Configurable`` and ``Closeable``). If an interceptor raises an exception, it is logged, and the
-next interceptor gets the record that the failed interceptor got. Never: logging the content of a
-record, passing a secret option to ``configure``. A producer without interceptors does none of this
-work.
+``Configurable`` and ``Closeable``). If an interceptor raises an exception, the exception is logged,
+and the next interceptor gets the record that the failed interceptor got. Never: logging the content
+of a record, passing a secret option to ``configure``.
 
 Interceptors run before metadata, serializers and partitioner, and again after the record was
 acknowledged or has failed.

@@ -1,8 +1,8 @@
 """Imports the users' classes and functions that options name.
 
 Owns: the two forms of an import path (``package.module:Name`` and ``package.module.Name``), the
-errors of an import, and the description of an exception in a user's code. Never: the check of the
-methods of a class, which the caller makes.
+errors of an import, and the description of an exception in a user's code. Never: checking the
+methods of a class. The caller does this.
 
 The driver also calls :func:`find`, as a check: a wrong path is then an error before any task
 starts.

@@ -2,7 +2,7 @@
 the frame that is being received (Java's KafkaChannel).
 
 Owns: the transport layer, the authenticator, the progress of the two frames, and the reason of a
-disconnect. Never: waiting for events, a queue of frames. A channel sends one frame at a time.
+disconnect. Never: waiting for events, queueing frames. A channel sends one frame at a time.
 
 The record batches of a Produce request are passed to ``sendmsg`` without a copy. If the socket
 accepts only a part of a frame, the rest is sent later from the same buffers.

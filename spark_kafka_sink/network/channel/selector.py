@@ -2,7 +2,8 @@
 
 Owns: the sockets, their events, the wakeup from another thread, the closing of idle connections,
 and the delivery of the last responses of a closed connection. One thread makes all calls, except
-for :meth:`Selector.wakeup`. Never: the content of frames, retries, backoff (``network_client.py``).
+for :meth:`Selector.wakeup`. Never: the content of a frame, sending a request again, computing a
+backoff (``network_client.py``).
 
 :meth:`Selector.send` only stores a frame. The next :meth:`Selector.poll` writes it before it waits
 for events. So most requests need only one system call (``sendmsg``).

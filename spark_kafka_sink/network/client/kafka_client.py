@@ -1,8 +1,8 @@
 """The interface by which the sender uses the network (Java's ``KafkaClient``).
 
-Owns: :class:`KafkaClient`, which ``NetworkClient`` implements, and :class:`MetadataStore`, the
-interface by which the network client uses the metadata, which ``metadata.py`` implements. Tests
-have other implementations of both.
+Owns: :class:`KafkaClient`, which ``NetworkClient`` implements. Also :class:`MetadataStore`, by
+which the network client uses the metadata, and which ``metadata.py`` implements. Tests have other
+implementations of both.
 
 Only the sender thread calls the methods, except for :meth:`KafkaClient.wakeup` and
 :meth:`KafkaClient.connection_failures`.

@@ -27,8 +27,8 @@ also closes it. The other thread skips a CLOSING batch, until the first thread s
 wakes the sender. If the first thread is interrupted (KeyboardInterrupt), it releases its claim. The
 batch then accepts no more appends, and the sender closes it.
 
-A record of ``send`` is encoded under the lock, because only a few bytes depend on its position. So
-any number of threads may call ``send`` while another thread writes columns. If ``send`` appends a
+A single record of ``send`` is encoded under the lock, because this takes only a short time. So any
+number of threads may call ``send`` while another thread writes columns. If ``send`` appends a
 record to a batch between the steps 1 and 3, the slice for this batch is also refused.
 """
 

@@ -1,8 +1,8 @@
 """The metrics of a producer, with the names of Kafka's Java producer.
 
 Owns: the table of all metrics (:data:`METRICS`), from which docs/metrics.md is generated, and
-:class:`ProducerMetrics`, which records and returns their values. It is called by the sender
-(requests), the memory pool (waits), the selector (polls), and the public API (blocking calls).
+:class:`ProducerMetrics`, which records and returns their values. The sender reports requests, the
+memory pool reports waits, the selector reports polls, and the public API reports blocking calls.
 Never: work for each row, reading a clock (except in :meth:`ProducerMetrics.snapshot`).
 
 The units are Java's. The name of a metric shows whether it is in milliseconds or nanoseconds. Sizes

@@ -6,8 +6,8 @@ state. ``transaction_manager.py`` makes the changes that the application and the
 ``txn_request_queue.py`` makes the changes after responses of the coordinator. Never: creating a
 request, assigning a sequence number, waiting.
 
-The states of a transactional producer. Each arrow has the call or the response that changes the
-state::
+The following lines show the states of a transactional producer. Each arrow has the call or the
+response that changes the state::
 
     UNINITIALIZED -init_transactions-> INITIALIZING -InitProducerId-> READY
     READY -begin-> IN_TRANSACTION -commit-> COMMITTING_TRANSACTION -EndTxn-> READY

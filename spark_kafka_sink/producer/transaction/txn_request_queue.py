@@ -11,9 +11,9 @@ to an error code (``txn_requests.py``), sending a batch.
 **After an abort, no broker may append a batch of the aborted transaction.** With transaction
 version 2, each EndTxn raises the epoch, so brokers reject late batches. With version 1, EndTxn does
 not raise the epoch. So if the outcome of a batch or request is unknown, InitProducerId is sent
-instead of EndTxn. Without an epoch in this request, the coordinator aborts the open transaction
-*and* raises the epoch. Brokers then reject batches that are still in flight (the old epoch is
-*fenced*).
+instead of EndTxn. This InitProducerId contains no epoch. So the coordinator aborts the open
+transaction *and* raises the epoch. Brokers then reject batches that are still in flight (the old
+epoch is *fenced*).
 
 Threads: the sender thread sends the requests and handles the responses, in
 :meth:`TxnRequestSender.maybe_request` and in ``client.poll``. Application threads also call
