@@ -129,6 +129,7 @@ def test_a_search_for_an_id_ends_and_a_new_run_commits(scene: Scene) -> None:
     with scene.driver() as driver, pytest.raises(CommitError, match="as used and not committed"):
         driver.commit(owner(driver, "run"), batch(scene, "run", b"report a"))
     assert fault.fired >= 10
+    assert scene.values() == []
     with scene.driver() as driver:
         mine = owner(driver, "new")
         assert driver.commit(mine, batch(scene, "new", b"report b")) is Commit.COMMITTED

@@ -42,6 +42,7 @@ _ELSEWHERE = (
     "version ... of '...' is older than each version that the commit log remembers",
     "the commit log's state of '...' has changed meanwhile",
     "... more transactions of the batch ...",
+    "the ... of run ... of '...' has no transactional id: brokers show ... ids as used",
 )
 
 SIMULATED = VERSIONS
