@@ -113,8 +113,8 @@ def _here(
 
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
-    """The result of ``--exactly-once``: whether exactly-once works, and the reason if it is not
-    True.
+    """The result of ``--exactly-once``: whether exactly-once works, and the reason if the first
+    value is not True.
 
     The first value is False if a check of transactions failed. It is None if only another check
     failed, or if the check of transactions did not finish.
@@ -180,8 +180,8 @@ def _table(steps: Sequence[Step], names: Sequence[str]) -> Table:
 
 
 def _hosts_table(hosts: Sequence[HostCheck]) -> Table:
-    """A table with the steps of each host that failed or gave a warning. A host without such steps
-    has one row, "ok".
+    """A table of the executors' results. The table has a row for each step that failed or gave a
+    warning. A host without such a step has one row, "ok".
     """
     table = Table("executor", "step", "", "what was found", "what to do")
     for host in hosts:

@@ -27,11 +27,11 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     counts: Counter[tuple[object, object]] = Counter()
 
     def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
-        """Counts the dead letters, and yields each with two numbers for sorting: a time and its
-        offset.
+        """Counts the dead letters. Yields each dead letter as a tuple that can be sorted: a time,
+        the offset, the partition, and the fields.
 
-        The timestamp of a dead letter is the timestamp of its row, which may be old. So the time is
-        the greatest timestamp of all dead letters in the partition up to this offset.
+        The timestamp of a dead letter is the timestamp of its row, which may be old. So the time in
+        the tuple is the greatest timestamp of all dead letters in the partition up to this offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1

@@ -7,7 +7,7 @@ value that the driver sends to the tasks), ``plan/planned_task`` (runs the plan 
 ``checks/preflight`` and ``checks/topic_checks`` (before the first task), ``report`` (the report of
 a batch), ``process`` (the Python process that Spark started).
 
-The others are imported on use: ``session`` (``register``), the other files of ``checks`` (``kprod
-check``), ``monitoring`` (metrics, progress, listeners), and ``jobs`` (functions for whole jobs,
-such as reading dead letters).
+The other folders and files are imported on use: ``session`` (``register``), the other files of
+``checks`` (``kprod check``), ``monitoring`` (metrics, progress, listeners), and ``jobs`` (functions
+for whole jobs, such as reading dead letters).
 """

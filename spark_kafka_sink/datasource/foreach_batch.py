@@ -1,17 +1,16 @@
 """Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
-Owns: :func:`foreach_batch`, which sets the identity of every write (txnAppId is the name,
-txnVersion is the micro-batch's id), and :func:`transaction`, which commits several writes together.
-Both run in the user's function. Never: the writing itself, which the batch writer of
-``format("kprod")`` does.
+Owns: :func:`foreach_batch`, for one write, and :func:`transaction`, for several writes that are
+committed together. Both set the identity of a write: txnAppId is the name, and txnVersion is the
+micro-batch's id. Never: the writing itself, which the batch writer of ``format("kprod")`` does.
 
 Spark runs a micro-batch again after a failure, with the same id. Spark gives the writes of one
 foreachBatch function no identity of their own, so the user names each write.
 
-**The run** is an id that is generated once per name and run of a query (``named_writes``). So if
-the user's function creates a new object in each of its calls, all these objects have the same run.
-The commit log treats the run like a stream's run: two queries with one name stop each other, and a
-new checkpoint is an error. A failed write aborts its run, so the next write has a new run.
+**The run id** is generated once per name and per run of a query (``named_writes``). So if the
+user's function creates a new object in each of its calls, all these objects have the same run id.
+The commit log treats this id like the run id of a stream: two queries with one name stop each
+other, and a new checkpoint is an error. After a failed write, the next write gets a new run id.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ _runs = ProcessLocal(NamedWrites)
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatch:
-    """A callable that writes a micro-batch as ``name`` with ``options``. Picklable, because Spark
-    Connect sends it to the server.
+    """A callable that writes a micro-batch under the name ``name``, with ``options``. Picklable,
+    because Spark Connect sends it to the server.
     """
 
     name: str
@@ -121,8 +120,9 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
     ``name`` identifies the write. It must be unique among all writes with the same
     transactionalIdPrefix (default: ``kprod``). Keep the name after a restart. Use a new name for a
     new checkpoint, because the batch ids of a new checkpoint begin at 0 again. ``options`` are the
-    options of the sink. If they contain the query's checkpointLocation, the offsets of the sources
-    identify a micro-batch that runs again. Otherwise the numbers of its rows and bytes identify it.
+    options of the sink. If a micro-batch runs again, it is compared with the first run: by the
+    offsets of its sources if ``options`` contain the query's checkpointLocation, otherwise by its
+    numbers of rows and bytes.
 
     The returned function also supports outputMode("update"), which Spark does not support for
     Python sinks. You can call it in your own foreachBatch function, from threads, and over Spark
@@ -223,7 +223,8 @@ class Transaction:
     def commit(self) -> None:
         """Commits all writes. The end of the block calls this method if the user has not called it.
 
-        Raises CommitError if a write failed or is still running, and the errors of a commit.
+        Raises CommitError if a write failed or is still running. Also raises the errors of a
+        commit.
         """
         with self._lock:
             self._refuse_ended("it can't be committed")
@@ -353,8 +354,8 @@ class _MicroBatch:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
         id (``NamedWrites.check``).
 
-        Exception: if the user has set verifyReplays=false, and the query of the write is unknown,
-        nothing is checked.
+        If the user has set verifyReplays=false, and the query of the write is unknown, nothing is
+        checked.
         """
         if written.query_run or not self._is_replay:
             _runs().check(self.place, self._name, written, whole=whole)

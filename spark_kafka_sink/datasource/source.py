@@ -7,8 +7,8 @@ imported on use, so that a lookup of the format costs nothing.
 Before any task, the driver checks in this order: that options are set; that the mode is not
 overwrite; the values of options; the columns; the brokers and the topic (the preflight); the
 schemas of a registry; and with exactly-once the commit log. Spark also calls ``streamWriter``
-before each commit and abort. At that time only options and columns are checked. These checks have
-passed at planning already.
+before each commit and abort. At that time the driver checks only options and columns, because the
+other checks have passed at planning.
 
 **Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams,
 because Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete

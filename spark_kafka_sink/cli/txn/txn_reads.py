@@ -104,7 +104,7 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 
 def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
     """Shows the transactions that block consumers of a topic for longer than ``older_than_ms``. The
-    exit code shows whether there are any.
+    exit code shows whether there are such transactions.
     """
     found: list[Blocker] = []
 

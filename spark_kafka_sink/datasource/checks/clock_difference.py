@@ -46,8 +46,8 @@ class ClockDifference:
 
 
 def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference | None:
-    """Measures the difference to the active controller's clock. Returns None if the controller does
-    not report its time.
+    """Measures the difference between this machine's clock and the active controller's clock.
+    Returns None if the controller does not report its time.
 
     Raises AuthorizationError if the principal lacks the right DESCRIBE on the cluster. Raises
     UnsupportedVersionError for brokers older than Kafka 3.3, and for clusters with ZooKeeper.

@@ -4,8 +4,8 @@ Owns: the list of all steps and their order, and the steps that check this machi
 Never: the requests to brokers. Connections are in ``network``. The topic's rights and configs are
 in ``topic_checks``, and the rights of exactly-once are in ``transactions``.
 
-The check changes nothing: it creates no topic, and writes no record. It initializes a transactional
-id or a producer id, but does not use it.
+The steps of :func:`check_cluster` change nothing: they create no topic, and write no record. They
+initialize a transactional id or a producer id, but send nothing with this id.
 
 :func:`check_cluster` runs all steps on this machine. :func:`check_host` runs only the steps whose
 result depends on the machine.
@@ -92,7 +92,8 @@ def check_cluster(
 ) -> Iterator[Step]:
     """Runs all :data:`STEPS`, and yields each result when the step is done.
 
-    ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this.
+    ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this
+    function.
 
     Raises ConfigError for invalid settings, such as a trust store that does not exist.
     """

@@ -72,9 +72,9 @@ class Contact(NamedTuple):
     """The result of connecting to the bootstrap servers.
 
     ``best`` is the server that passed the most stages of a connection (name, TCP, TLS, SASL,
-    ApiVersions). ``failed`` are the servers that failed in a stage, without ``best``. ``producer``
-    is the producer's config with only the servers that responded, so that a client does not wait
-    for a dead server. If no server responded, ``producer`` has all servers.
+    ApiVersions). ``failed`` are the other servers that failed in a stage. ``producer`` is the
+    producer's config with only the servers that responded, so that a client does not wait for a
+    dead server. If no server responded, ``producer`` has all servers.
     """
 
     best: Reached

@@ -38,7 +38,7 @@ def create_if_missing(
     metadata.
 
     With ``validate_only`` nothing is created: the brokers only check whether they would create the
-    topic. Raises ApiError if the brokers refuse.
+    topic. Raises ApiError if the brokers refuse to create the topic.
     """
     found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -85,8 +85,8 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
     """Checks the cluster from the executors of a new Spark session.
 
     ``address`` is a master (as for spark-submit) or a Spark Connect server (``sc://host:15002``).
-    With Connect a task runs every step. Raises ConfigError without Spark. If the session can't be
-    created, the result has a failed step.
+    With Connect a task runs every step. Raises ConfigError if PySpark is not installed. If the
+    session can't be created, the result has a failed step.
     """
     try:
         from pyspark.sql import SparkSession
@@ -180,7 +180,8 @@ def _collect(
     """Runs the steps in the tasks of a Spark job. Returns the results of all tasks as tuples.
 
     The job has as many partitions as Spark uses by default. Each partition has one row, and a plain
-    Python UDF runs on it. An Arrow UDF would need pandas, which this package does not install.
+    Python UDF runs once for that row. An Arrow UDF would need pandas, which this package does not
+    install.
     """
     from pyspark.sql.functions import spark_partition_id, udf
 
@@ -204,8 +205,8 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """Runs the steps on this machine. With ``every`` these are all steps, otherwise the steps whose
-    result depends on the machine.
+    """Runs the steps on this machine: all steps if ``every`` is true, otherwise only the steps
+    whose result depends on the machine.
 
     If an error prevents every step (such as a missing trust store), the result is one failed step.
     """

@@ -1,12 +1,12 @@
-"""The check of the brokers and of the topic on the driver, before the first task of a write.
+"""Checks the brokers and the topic before the first task of a write. Runs on the driver.
 
 Owns: the moment of the check; the effect of a failed check (``preflight=required|warn|off``); the
-cache of its result for 60 seconds. Never: the requests (``admin``, ``topic_checks``), or a check at
-``commit`` or ``abort``. At a commit, brokers have acknowledged all rows already. If a broker is
-unavailable at that time, this check must not fail the batch.
+cache, which keeps a result for 60 seconds. Never: the requests (``admin``, ``topic_checks``), or a
+check at ``commit`` or ``abort``. At a commit, brokers have acknowledged all rows already. A check
+at that time could fail the batch because of a broker that is not available.
 
-The result contains the :class:`Cluster`. Spark sends it to each task with the writer, so that
-hundreds of tasks don't request the same metadata at the same time.
+The result contains the :class:`Cluster`. Spark sends the cluster to each task with the writer, so
+that hundreds of tasks don't request the same metadata at the same time.
 
 **Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` at planning, and again in
 another process for a commit or an abort. To plan a micro-batch, Spark creates a new data source
@@ -16,8 +16,8 @@ the preflight is skipped. A later version of Spark may also plan with an unpickl
 There is no preflight then, and errors such as a missing topic are raised by the tasks.
 
 An alternative was to run the preflight in a writer's ``__getstate__``, because Spark pickles
-writers only at planning. But the user would get its errors as "PicklingError: Could not serialize
-object".
+writers only at planning. But the user would get the errors of the preflight as "PicklingError:
+Could not serialize object".
 """
 
 from __future__ import annotations

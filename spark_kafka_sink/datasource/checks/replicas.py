@@ -88,8 +88,8 @@ def down(admin: AdminClient, topic: TopicMetadata) -> str:
 
 def takes_fewer_replicas(admin: AdminClient) -> bool:
     """Whether the brokers accept acks=all for a partition that has fewer replicas than
-    min.insync.replicas. Kafka 3.7 and later versions accept it while all replicas of the partition
-    are in sync. True if all connected brokers are 3.7 or later.
+    min.insync.replicas. Kafka 3.7 and later versions accept acks=all while all replicas of the
+    partition are in sync. The result is true if all connected brokers are 3.7 or later.
     """
     client = admin.loop.client
     known = [client.api_versions(node) for node in admin.loop.cluster.nodes]

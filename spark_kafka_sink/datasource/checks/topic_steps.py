@@ -134,7 +134,7 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
     """The configs of ``topic``. None if ``topic`` is None, if it does not exist, or if its configs
     can't be read.
 
-    For the check on an executor, which compares its clock with the limits for timestamps in these
+    An executor's check compares the executor's clock with the limits for timestamps in these
     configs. Unlike the check on the driver, this function does not wait for a missing topic.
     """
     if topic is None:
@@ -148,8 +148,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
 
 
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
-    """The result for a topic that does not exist. If brokers create topics automatically, the
-    result is a warning, and otherwise it is failed.
+    """The result for a topic that does not exist. It is a warning if brokers create topics
+    automatically, and otherwise a failed result.
     """
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
     if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
@@ -269,8 +269,8 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
     """A warning about the replicas of the topic. ``lacking`` describes the partitions that have
-    replicas out of sync. ``risk`` describes the consequence if one more broker stops, and is empty
-    if there is none.
+    replicas out of sync. ``risk`` describes the consequence if one more broker stops. It is empty
+    if there would be no consequence.
     """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
     if lacking:

@@ -1,7 +1,7 @@
 """The steps of ``kprod check`` for producer ids, transactions and the commit log.
 
-Owns: the results of these steps. Never: the rights themselves (``transactions/exactly_once.py``,
-also used by planning).
+Owns: the results of these steps. Never: the list of the needed rights
+(``transactions/exactly_once.py``).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PRODUCER_ID: Final = "producer id"
 
 
 def producer_id_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """Checks that a producer can get a producer id, which idempotence needs. With exactly-once, the
-    steps of :data:`OF_TRANSACTIONS` check this instead.
+    """Checks that a producer can get a producer id, which idempotence needs. With exactly-once,
+    this step is skipped: the steps of :data:`OF_TRANSACTIONS` check the transactional id instead.
     """
     if config.is_exactly_once or not config.producer.enable_idempotence:
         why = f"deliveryGuarantee is {config.delivery_guarantee}"

@@ -1,40 +1,44 @@
 """The records of a backfill in the commit log's topic, and the process that may write them.
 
-Owns: :class:`Ledger`, :class:`Progress`, :class:`Caller`: the progress of a backfill, and the
-process that runs it. Never: Spark, or the state of the key under which the rows are committed. Only
-commits and a takeover (:meth:`Ledger.fence`) change that state.
+Owns: :class:`Ledger`, which reads and writes the records; :class:`Progress`, the content of a
+record; and :class:`Caller`, the call of ``backfill`` that may write the records. Never: Spark, or a
+commit of rows. The rows are committed under another key of the commit log. In this module, only
+:meth:`Ledger.fence` changes the state of that key.
 
 **Place.** The records are in the commit log's topic, under two keys of their own. Each record has
-the form of a state without a batch (docs/design/commit-protocol.md, "The state"). If a reader of a
-state does not know a field, it keeps the field unchanged::
+the form of a state without a batch (docs/design/commit-protocol.md, "The state"), and one more
+field. A program that does not know this field copies the field unchanged when it writes the state::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
 
 So the rules of the commit protocol also hold for these records: only one transactional id writes a
-key, a later writer fences an earlier writer, and a deposed leader is detected. The two ``~`` in a
-row mean an empty part. The key of a write has no empty part, so these two keys are never mistaken
-for the key of a write. A tool that lists all keys sees them as states without a done batch.
+key, and a later writer fences an earlier writer. The character ``~`` separates the parts of a key,
+so ``~~`` encloses an empty part. The key of a write has no empty part, so these two keys are never
+mistaken for the key of a write. A tool that lists all keys sees the two records as states without a
+done batch.
 
-**Steps.** Before a step is written, its version and its end are recorded. The step starts at the
-position ``at``: all positions before ``at`` are written. The version of a step is larger than the
-version of every earlier step.
+**Steps.** Before a step is written, the version and the end of the step are recorded. The step
+starts at the position ``at``: all positions before ``at`` are written. The version of a step is
+larger than the version of every earlier step.
 
-A new call may find a recorded step of an earlier call. It must find out whether that step is
-written, and no later event may change the result. So :meth:`Ledger.fence` takes over the key of the
-rows. It first completes the commit of a decided batch. From then on, the commit log refuses the
-commits of all runs that were planned before the takeover::
+A new call may find a recorded step of an earlier call. The new call must find out whether that step
+is written, and no later event may change the result. So the new call calls :meth:`Ledger.fence`. If
+the commit log has decided to commit the step, this method first completes the commit. Then the
+method takes over the key of the rows. After the takeover, the commit log refuses the commits of all
+runs that were planned before it::
 
-    the key's lastDone >= the step's version    the step is written: its end is the new ``at``
-    otherwise                                   it is never written: a new step begins at ``at``
+    the key's lastDone >= the step's version   the step is written: the step's end is the new ``at``
+    otherwise                                  the step is never written: a new one begins at ``at``
 
-So the new step may be smaller or larger than the step that was not written.
+The new step may be smaller or larger than the step that was not written.
 
-**Two callers.** The owner increments ``beat`` while it runs. Another caller takes over if ``beat``
-has not changed for long enough, or if the owner's process is known to have ended
-(``running_process.py``). Clocks of other machines are not compared. If the old owner was only
-suspended and continues, its next record fails, because another caller has taken over. If it was
-suspended during a commit, the log refuses that commit.
+**Two callers.** The owner is the caller that may write the records. It increments ``beat`` while it
+runs. Another caller takes over if ``beat`` has not changed for long enough, or if the owner's
+process is known to have ended (``running_process.py``). No clocks of different machines are
+compared. If the old owner was only suspended and continues, its next write of a record fails,
+because another caller has taken over. If the old owner was suspended during a commit of rows, the
+commit log refuses that commit.
 """
 
 from __future__ import annotations
@@ -108,9 +112,9 @@ class OpenStep:
 class Progress:
     """The progress of a backfill: all positions before ``at`` are written.
 
-    ``steps`` is the number of steps that have written them, and ``ms`` is the milliseconds that
-    these steps took. If a call was killed, its last step may be missing in both. ``bytes`` counts
-    keys and values. ``version`` is the newest version of a step.
+    ``steps`` is the number of steps that have written these positions, and ``ms`` is the time in
+    milliseconds that these steps took. If a call was killed, its last step may be missing in both
+    numbers. ``bytes`` counts keys and values. ``version`` is the newest version of a step.
     """
 
     caller: Caller | None = None
@@ -241,9 +245,9 @@ class Ledger:
         """Records the plan, and its digest in the progress. Raises IllegalStateError if a plan is
         already recorded.
 
-        The plan's key is opened before the owner is checked. If another caller takes over after the
-        check and records its plan, it opens the key too. That fences this caller, so its write
-        fails.
+        This method opens the plan's key, then checks the owner, then writes the plan. If another
+        caller takes over after the check, the other caller also opens the key before it writes its
+        plan. This fences the first caller, so the first caller's write fails.
         """
 
         def owned(_: str | None) -> str:
@@ -293,9 +297,9 @@ class Ledger:
         return self._owned(caller, recorded)
 
     def settle(self, caller: Caller, ms: int) -> Settled:
-        """Records that the open step is written, and that this took ``ms`` milliseconds. The caller
-        must know that the step is written: for a step without rows, the commit log has no batch
-        that would show it.
+        """Records that the open step is written, and that writing the step took ``ms``
+        milliseconds. The caller must know that the step is written, because the commit log can't
+        show it for a step without rows.
         """
         state = self._state_of(self._key)
         return self._settled(caller, state, ms, is_written=True)

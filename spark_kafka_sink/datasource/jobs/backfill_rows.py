@@ -128,7 +128,7 @@ def rows_between(
 
 
 def check_hash(df: DataFrame) -> None:
-    """Raises ConfigError if Spark can't hash any column of ``df``. A backfill with the argument
+    """Raises ConfigError if ``df`` has no column that Spark can hash. A backfill with the argument
     ``steps`` divides the rows by a hash of their columns.
     """
     if not hashed(df):
@@ -140,11 +140,12 @@ def check_hash(df: DataFrame) -> None:
 
 def check_slices(df: DataFrame) -> None:
     """Raises ConfigError if a query of ``df`` computes other values each time, for example by
-    ``current_timestamp()``. Then the hash of a row is another one in each step, so that the row
-    could be in two steps, or in none.
+    ``current_timestamp()``. The hash of a row would then be another one in each step, so that the
+    row could be in two steps, or in none.
 
-    An error is also raised if a later ``select`` leaves the column out, because the plan has it
-    all the same. A Connect client can't look into the plan, so no error is raised there.
+    The error is also raised if a later ``select`` leaves out the column with the changing values,
+    because the plan still has that column. A Connect client can't look into the plan, so in a
+    Connect client no error is raised.
     """
     try:
         # Columns and literals of these names are no classes of functions.

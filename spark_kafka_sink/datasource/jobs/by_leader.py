@@ -1,4 +1,4 @@
-"""``by_leader``: a DataFrame whose tasks each write to few brokers, even rows with keys.
+"""``by_leader``: a DataFrame whose tasks each write to few brokers, even if the rows have keys.
 
 Owns: :func:`by_leader`, its request to the driver, and the function that runs on executors. Never:
 the choice of a partition (``records/partitioning``), the columns of a key (``write/schema.py``).
@@ -65,8 +65,8 @@ _BATCH_BYTES: Final = 16_384
 
 
 def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
-    """Returns ``df`` in at most ``tasks`` Spark partitions that each write to few brokers. It needs
-    one shuffle.
+    """Returns ``df`` in at most ``tasks`` Spark partitions that each write to few brokers.
+    ``by_leader`` needs one shuffle.
 
         options = {"topic": "orders", "kafka.bootstrap.servers": "host:9092", "keyColumns": "id"}
         by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()
@@ -270,9 +270,9 @@ def _placing(
 def with_partitions(
     batches: Iterator[pa.RecordBatch], places: str, tasks: int
 ) -> Iterator[pa.RecordBatch]:
-    """Computes the Kafka partition and the task of each row in the Arrow batches. The partition is
-    in the column ``partition`` of the result. The number of the task is in the last column, which
-    contains a hash of the row in ``batches``.
+    """Computes the Kafka partition and the task of each row in the Arrow batches. The Kafka
+    partition is in the column ``partition`` of the result. In ``batches``, the last column has a
+    hash of the row. In the result, the last column has the number of the task instead.
 
     Raises DataError for a row whose key or partition the write would refuse.
     """

@@ -13,7 +13,7 @@ open_lineage            OpenLineage's events (extra ``lineage``), which are no m
 new_reports             the reports that were written since the last read
 ======================  =========================================================================
 
-Never: code that runs in a task. A task's figures reach the driver in its commit message, and the
-user's process in the batch's report. So metrics cost nothing per row. Only these files import the
-libraries of OpenTelemetry, Prometheus and OpenLineage.
+Never: code that runs in a task. A task sends its figures to the driver in its commit message. The
+user's process gets them from the batch's report. So metrics cost nothing per row. Only these files
+import the libraries of OpenTelemetry, Prometheus and OpenLineage.
 """

@@ -1,7 +1,8 @@
 """The table of metrics: name, kind, unit, labels, and the field of the value.
 
-Owns: :data:`INSTRUMENTS`, from which docs/metrics.md and the tests of dashboard and alert rules are
-generated, and the metrics' names in Prometheus. Never: a value.
+Owns: the table :data:`INSTRUMENTS`, and the metrics' names in Prometheus. Never: a value. The page
+docs/metrics.md is generated from the table, and the dashboard and the alert rules are tested
+against it.
 
 Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name.
 Exception: a metric with the unit 1 has ``ratio`` in its name, because only some exporters to

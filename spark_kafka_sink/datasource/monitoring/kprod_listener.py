@@ -195,8 +195,9 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """Returns the waiting reports of the micro-batch ``batch_id``. Removes them and the reports
-        of the query's older micro-batches from the waiting reports.
+        """Returns the reports of the micro-batch ``batch_id`` that were read before the progress of
+        the micro-batch arrived. Forgets these reports, and the reports of the query's older
+        micro-batches.
         """
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]

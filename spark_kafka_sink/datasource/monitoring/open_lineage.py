@@ -1,8 +1,8 @@
 """OpenLineage events of writes (extra ``lineage``): the jobs, and their rows and bytes by topic.
 
-Owns: :func:`emit`, a report listener, and the conversion of a report to events. Never: the
-destination of events. OpenLineage's library reads it from environment variables of the driver, such
-as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``.
+Owns: the report listener :func:`emit`, and the conversion of a report to events. Never: the
+destination of events. OpenLineage's library reads the destination from environment variables of the
+driver, such as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``.
 
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
 

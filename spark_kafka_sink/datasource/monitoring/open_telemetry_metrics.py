@@ -1,7 +1,7 @@
 """Metrics through OpenTelemetry's API.
 
-Owns: :class:`OpenTelemetryMetrics`. Never: the destination of the metrics. It is a part of the
-meter provider, which the user, the platform or ``opentelemetry-instrument`` configures.
+Owns: :class:`OpenTelemetryMetrics`. Never: the destination of the metrics. The user, the platform
+or ``opentelemetry-instrument`` sets the destination in the meter provider.
 """
 
 from __future__ import annotations

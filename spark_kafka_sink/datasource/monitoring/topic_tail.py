@@ -30,9 +30,9 @@ class TopicTail:
         """The values of the records since the last call, from one Fetch request. The first call
         returns an empty list.
 
-        Incomplete and unreadable records are skipped. Each record has the sums since the start, so
-        the next record contains the sums of a skipped record too. Raises AuthorizationError,
-        KafkaTimeoutError, and the errors of a missing topic.
+        Incomplete and unreadable records are skipped. Each record has the sums since the start of a
+        stage, so the next record of the stage contains the sums of a skipped record too. Raises
+        AuthorizationError, KafkaTimeoutError, and the errors of a missing topic.
         """
         deadline_ms = self._client.deadline(timeout_ms)
         if self._next is None:

@@ -229,8 +229,8 @@ class PlannedBatch:
     def _of_its_query(self, report: WriteReport) -> WriteReport:
         """Adds the query id from the checkpoint to the report, if no task has sent a query id.
 
-        Call this after the transactions are aborted: the checkpoint may be in an object store that
-        does not respond for minutes.
+        Call this method after the transactions are aborted: the checkpoint may be in an object
+        store that does not respond for minutes.
         """
         checkpoint = self.plan.config.checkpoint_location
         if report.query_id is not None or report.batch_id is None or checkpoint is None:

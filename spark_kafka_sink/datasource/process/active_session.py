@@ -6,11 +6,11 @@ and writes).
 
 Spark looks a Python data source up in the active session of the thread, not in the session of the
 DataFrame. A new thread, a thread of a pool, an ``InheritableThread`` and a notebook's worker have
-no active session. There Spark raises DATA_SOURCE_NOT_FOUND, although the source is registered.
-Spark's own formats are classes of the JVM, so they are found in every thread. So the session of the
-DataFrame becomes the active session for the call, and the previous one is restored after the call.
-A Connect server activates the session itself. ``spark.sql`` makes its session active, so SQL
-statements work in any thread.
+no active session. In such a thread, Spark raises DATA_SOURCE_NOT_FOUND, although the source is
+registered. Spark's own formats are classes of the JVM, so they are found in every thread. So the
+session of the DataFrame becomes the active session for the call, and the previous session is
+restored after the call. A Connect server activates the session itself. ``spark.sql`` makes its
+session active, so SQL statements work in any thread.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Never: the content of a request (``last_report.py``, ``jobs/backfill_ledger.py``
 The user's process may be a Connect client on another machine. It then shares neither memory nor
 files with the driver, and may not reach the brokers. But it can request the schema of a data
 source, and the driver computes that schema. So the driver puts the answer into the metadata of a
-column of that schema. This needs no task and so no free slot, and it works while a commit runs.
+column of that schema. Such a request needs no task and so no free slot, and it works while a commit
+runs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Owns: the note on Spark's error, in the client's process. Never: the function (``foreach_batch``).
 
-Over Connect the function runs in a Python process of the server, which creates its own Connect
-session. If pandas or grpc is missing there, the process ends at its first import. The client only
-gets "Python worker failed to connect back", ten seconds later.
+Over Connect the function runs in a Python process on the server, and this process creates its own
+Connect session. If pandas or grpc is missing on the server, the process ends at its first import.
+Ten seconds later, the client only gets "Python worker failed to connect back".
 """
 
 from __future__ import annotations

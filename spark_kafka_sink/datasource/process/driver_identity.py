@@ -30,11 +30,13 @@ _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """A hash of this process's JVM and the options of the write, 8 hexadecimal digits. The hash
-    leaves out ``kafka.*`` options, a registry's options, the version of a job, and secrets.
+    """Returns 8 hexadecimal digits, which are a hash of two things: the JVM that is an ancestor of
+    this process, and the options of the write. The hash does not cover ``kafka.*`` options, options
+    of TLS, SASL and schema registries, ``configFile``, and ``txnVersion``.
 
-    Empty if no ancestor process is a JVM. In that case, an abort can't find open transactions that
-    no task has reported, and each version of a job is a separate run.
+    Returns an empty text if no ancestor process is a JVM. An abort then can't find open
+    transactions that no task has reported. A job then also has a new run id for each
+    ``txnVersion``.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

@@ -10,8 +10,8 @@ with Spark's setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. 
 removed traceback is logged.
 
 A bug keeps its traceback and its cause. A bug is an IllegalStateError, an exception that is not of
-this package, or an error whose cause is such an exception. Exception: errors of files and of the
-network are no bugs.
+this package, or an error whose cause is such an exception. But errors of files and of the network
+are no bugs.
 
 If memory is exhausted under a limit of Spark, the error names Spark's setting (``worker_memory``).
 """

@@ -9,8 +9,8 @@ Spark makes ``spark.executor.pyspark.memory`` a limit of the worker's *address s
 process maps much more memory than it uses: libraries, stacks of threads, the arenas of Arrow and of
 the C library. So an import or a small array fails while the machine has free memory. numpy, Arrow,
 the loader of libraries and the start of a thread each raise a different error, and none of these
-errors names a setting of Spark. This module is imported before memory is short, because an import
-may fail then.
+errors names a setting of Spark. This module is imported early, because an import may fail when
+memory is short.
 """
 
 from __future__ import annotations

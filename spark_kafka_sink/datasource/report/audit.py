@@ -1,6 +1,6 @@
 """``audit``: compares the report of a write with the rows in Kafka.
 
-Owns: :func:`audit` and its result, and the offset ranges that it reads in each topic. Never:
+Owns: :func:`audit` and its result, and the offset ranges that an audit reads in each topic. Never:
 counting rows (``admin/partition_count.py``), the verdict on a partition (``audit_verdict.py``). An
 audit runs after a write, never in a commit, and changes nothing.
 """

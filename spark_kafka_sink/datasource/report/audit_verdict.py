@@ -78,7 +78,7 @@ class PartitionAudit:
     - ``found`` is the number of committed rows of the report's producers. With ``sample``, only
       rows in the parts that were read count.
     - ``checksum`` is True if the checksums are equal. It is None if they were not compared.
-    - ``deleted`` is the number of offsets before the start of the log.
+    - ``deleted`` is the number of the range's offsets that are before the start of the log.
     - ``gaps`` is the number of offsets without a record.
     - ``aborted`` is the number of the producers' rows whose transaction was aborted.
     - ``reason`` is a sentence that explains the verdict, or empty.

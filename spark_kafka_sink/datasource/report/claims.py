@@ -106,7 +106,7 @@ class Claims:
 
 
 def claims_of(report: WriteReport | Mapping[str, object] | str) -> Claims:
-    """The claims of a report, or of a report's JSON. Raises ConfigError if it is not a report."""
+    """The claims of a report, or of a report's JSON. Raises ConfigError for any other value."""
     fields: object = report
     if isinstance(report, WriteReport):
         fields = as_json(report)

@@ -46,8 +46,8 @@ def folder() -> Path | None:
 
 
 def keep(report: WriteReport) -> None:
-    """Stores a report in place of the previous report of its query and options. Raises
-    UnusableFileError.
+    """Stores a report, in place of the previous report with the same query and the same options.
+    Raises UnusableFileError.
     """
     there = folder()
     if there is None:

@@ -44,7 +44,8 @@ class TaskTransaction:
 
     - ``prepared`` is the transaction that the driver must end. It is None if the task wrote
       nothing.
-    - ``generation`` is the commit log's generation in the driver's plan.
+    - ``generation`` is the commit log's generation at planning: a number that rises when another
+      run takes over the write's key.
     - ``start_ms`` is the wall time of the first row in milliseconds. It is -1 if there was no row.
     - ``payload`` is the number of rows and the number of bytes that the task wrote, such as
       ``(1000, 52000)``. If the batch is already done, the task writes nothing, and these are the

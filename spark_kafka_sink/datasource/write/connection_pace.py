@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 
 def wait_ms(number: int, tasks: int, per_second: int) -> int:
-    """The wait in milliseconds of the task ``number`` (from 0), if ``tasks`` run at the
-    same time.
+    """The wait in milliseconds of the task with the number ``number``, which counts from 0.
+    ``tasks`` is the number of tasks that run at the same time, and ``per_second`` the limit.
     """
     return number % tasks * 1000 // per_second
 

@@ -3,9 +3,9 @@
 Owns: the idle producers that a process keeps, their key, and their eviction. Never: connections, or
 the decision whether a producer can be used again, which the producer makes.
 
-A Spark worker process runs one task after the other. With a warm producer a micro-batch needs no
-new connection, no InitProducerId and no metadata. Spark stops workers that are idle for a minute,
-so no timer is needed here. Rules:
+A Spark worker process runs one task after the other. A warm producer has open connections, a
+producer id and metadata, so a micro-batch does not request them again. Spark stops workers that are
+idle for a minute, so no timer is needed here. Rules:
 
 - The key is the whole effective ProducerConfig. Two writes that differ in one option never share a
   producer. With exactly-once, the key includes the transactional id (``transactional_producers``).
@@ -18,8 +18,9 @@ so no timer is needed here. Rules:
 
 **client.id.** If the user sets none, it is ``spark-kafka-sink-<application id>`` for all tasks of
 an application (:func:`effective_config`). So broker quotas, metrics and request logs show the
-application. The client.id is a part of the config, which is the key. If it contained the query or
-the partition, each task would have another key, and no task would find a warm producer.
+application. The client.id is a part of the config, and the config is the key. If the client.id
+contained the query or the partition, each task would have another key, and no task would find a
+warm producer.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 
 
 class ProducerSource(Protocol):
-    """The interface through which a task gets and releases its producer. ``producer_cache``
-    implements it, and for exactly-once ``transactional_producers``.
+    """The interface through which a task gets and releases its producer. There are two
+    implementations: ``CachedProducers``, and with exactly-once ``TransactionalProducers``.
     """
 
     def acquire(self) -> KafkaProducer: ...
@@ -86,8 +86,9 @@ class ProducerSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
     """The time limit of a task's transaction, in milliseconds. The transaction must end within
-    ``timeout_ms`` (transaction.timeout.ms), and the driver's commit needs the last ``margin_ms`` of
-    it. ``generation`` is the commit log's generation, which the task returns to the driver.
+    ``timeout_ms`` (transaction.timeout.ms). The last ``margin_ms`` of this time are for the
+    driver's commit. ``generation`` is the commit log's generation at planning, which the task
+    returns to the driver (``TaskTransaction``).
     """
 
     timeout_ms: int
@@ -243,9 +244,9 @@ class WriteTask:
         return self._message(self._begun_ms, report, None)
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
-        """Reads the rows of a batch that is already committed, without writing them. If ``count``
-        is true, the rows are counted, so that the driver can compare them with the rows that were
-        written.
+        """Ends the attempt without writing a row, because the batch is already committed. If
+        ``count`` is true, the task first reads and counts the rows, so that the driver can compare
+        the counts with the written rows and bytes.
         """
         start = self._monotonic_ms()
         for kept in self._all_kept(batches) if count else ():
@@ -363,8 +364,8 @@ class WriteTask:
             first += part.num_rows
 
     def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch, first: int) -> None:
-        """Sends the rows of ``batch``, a part of an Arrow batch. ``first`` is the number of its
-        first row in the whole batch.
+        """Sends the rows of ``batch``, which is a part of an Arrow batch. ``first`` is the index
+        that the part's first row has in the whole Arrow batch.
         """
         before = self._rows
         self._rows += batch.num_rows
