@@ -37,18 +37,19 @@ from spark_kafka_sink.protocol.topic_requests import (
     describe_configs,
 )
 
-#: How long the names of all topics may take, for the hint of an error.
+#: The time limit in ms of the request for the names of all topics, which a hint needs.
 _NAMES_MS: Final = 2_000
-#: How much a name must be like a missing one to be proposed (difflib's ratio).
+#: The least similarity (difflib's ratio) of a topic that a hint proposes to the missing topic.
 _ALIKE: Final = 0.8
 
-#: A topic counts as missing when every response of this time was UNKNOWN_TOPIC_OR_PARTITION. With
-#: max.block.ms alone, a misspelled topic would take its default, a minute. The causes of a wrong
-#: response are shorter: a topic created a moment ago reaches every broker within one or two
-#: metadata updates (tens of milliseconds, a second or two under load), and a broker that creates it
-#: for us (auto.create.topics.enable) returns the same error for about a second. No response and
-#: other errors may end later (a broker that restarts), so the whole max.block.ms applies to them.
-#: Tasks wait that long, too: no user waits for them interactively.
+#: A topic counts as missing if every response within this time was UNKNOWN_TOPIC_OR_PARTITION. With
+#: max.block.ms alone (by default a minute), the user would wait a minute for the error of a
+#: misspelt topic. A topic that exists is reported as unknown for a shorter time: all brokers know a
+#: new topic after one or two metadata updates (tens of milliseconds, a second or two under load),
+#: and a broker that creates the topic automatically (auto.create.topics.enable) returns this error
+#: for about a second. The whole max.block.ms applies if there is no response, or a response with
+#: another error, because a restart of a broker may take longer. It also applies in tasks, because
+#: no user waits for them interactively.
 MISSING_TOPIC_TIMEOUT_MS: Final = 10_000
 
 
@@ -56,9 +57,9 @@ class AdminClient:
     """Sends requests of an administrator, and waits for the responses. A context manager.
 
     Each method has a time limit: ``deadline_ms`` (a time of the clock in ms) or ``timeout_ms``. If
-    ``timeout_ms`` is None, it is max.block.ms. If no broker responds in time, the method raises
-    KafkaTimeoutError, which lists the addresses that were tried and the reasons of the failures.
-    These errors are raised without waiting for the time limit: AuthenticationError,
+    ``timeout_ms`` is None, the limit is max.block.ms. If no broker responds in time, the method
+    raises KafkaTimeoutError, which lists the addresses that were tried and the reasons of the
+    failures. These errors are raised without waiting for the time limit: AuthenticationError,
     UnsupportedVersionError, and ConfigError if no bootstrap server can be resolved.
     """
 
@@ -70,7 +71,7 @@ class AdminClient:
         new_client: NewClient | None = None,
     ) -> None:
         self.config = config
-        #: For other calls over the same connections.
+        #: The request loop, by which a caller can send other requests over the same connections.
         self.loop = RequestLoop(config, clock, new_client)
         self.clock = self.loop.clock
 
@@ -85,8 +86,8 @@ class AdminClient:
         self.loop.close()
 
     def deadline(self, timeout_ms: int | None = None) -> int:
-        """The time of the clock (ms) at which ``timeout_ms`` is over, counted from now. If
-        ``timeout_ms`` is None, it is max.block.ms.
+        """Returns the time (ms of the clock) that is ``timeout_ms`` after now. If ``timeout_ms`` is
+        None, returns the time that is max.block.ms after now.
         """
         return self.clock.now_ms() + (
             self.config.max_block_ms if timeout_ms is None else timeout_ms
@@ -102,22 +103,22 @@ class AdminClient:
     ) -> Cluster:
         """Requests the brokers of the cluster and the partitions of ``topics``.
 
-        If a topic is missing, its metadata are requested again until the timeout, as in Java's
+        If a topic is missing, the metadata are requested again until the timeout, as in Java's
         client. The topic may have been created a moment ago, or the broker may create it
-        automatically. After the timeout, KafkaTimeoutError names the missing topics, and its hint
-        has the brokers' error for each topic. InvalidTopicError and AuthorizationError are raised
-        without waiting.
+        automatically. After the timeout, raises KafkaTimeoutError. It names the missing topics, and
+        its hint has the brokers' error for each missing topic. Raises InvalidTopicError and
+        AuthorizationError without waiting.
 
-        If ``missing_topic_timeout_ms`` is given, the call also fails if brokers respond for this
-        time that a topic does not exist (UNKNOWN_TOPIC_OR_PARTITION). After a response with another
-        error, this time begins again.
+        If ``missing_topic_timeout_ms`` is given, this shorter timeout applies to a topic for which
+        all responses are UNKNOWN_TOPIC_OR_PARTITION. After a response with another error, the
+        shorter timeout begins again.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """Returns all brokers of the cluster. ``max_age_ms`` is the maximum age of the metadata. If
-        the metadata are older, new metadata are requested, which may take retry.backoff.ms.
+        """Returns all brokers of the cluster. If the metadata are older than ``max_age_ms``, new
+        metadata are requested. This may take retry.backoff.ms.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -130,7 +131,7 @@ class AdminClient:
 
     def refresh_brokers(self) -> None:
         """Requests new metadata without waiting for the response. A later call of any method
-        receives the response. After that, :meth:`brokers` need not wait.
+        receives the response. From then on, :meth:`brokers` need not wait.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 
@@ -198,8 +199,8 @@ class AdminClient:
         """Sends one CreateTopics request. Returns True if the topic exists now, and False if the
         request must be sent again.
 
-        TOPIC_ALREADY_EXISTS is a success: an earlier request whose response was lost may have
-        created the topic.
+        TOPIC_ALREADY_EXISTS counts as a success. The reason: an earlier request may have created
+        the topic, and the response to that request may have been lost.
         """
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
@@ -303,7 +304,7 @@ class AdminClient:
 
     def _near(self, missing: Collection[str]) -> str:
         """A text for a hint, such as "is it orders? ", with existing topics whose names are similar
-        to the names of the missing topics. Empty if there are none.
+        to the names of the missing topics. Empty if no existing topic has a similar name.
         """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)

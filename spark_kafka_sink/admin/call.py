@@ -1,5 +1,5 @@
-"""One request to a broker, the broker to which it is sent, and the decision whether it is sent
-again after a response.
+"""One request to a broker, the broker to which the request is sent, and the decision whether the
+request is sent again after a response.
 
 Owns: :class:`Call`, the ways to choose its broker, the table from an error code to the next step,
 and the distribution of many items over several requests. Never: opening a connection
@@ -21,7 +21,8 @@ from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
 
-#: Raised by every call: a retry does not help, and they don't concern the subject of the call.
+#: Error codes for which every call raises an exception: a retry does not help, and the codes say
+#: nothing about the subject of the call.
 _RAISED: Final = frozenset(
     {
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -87,11 +88,11 @@ class Call(Generic[ResponseT]):
     * ``to``: the broker, or the way to find it (:class:`CoordinatorKey`, :class:`Leader`,
       :class:`AnyBroker`).
     * ``what``: the name of the call in errors.
-    * ``error_in``: a function that returns the error code of a response. If it or
+    * ``error_in``: a function that returns the error code of a response. If this function or
       :meth:`retry_code` raises an exception, the run of all calls ends with this exception.
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``once``: if True, the call is not sent again after its connection was lost. It then ends
-      without being ``done``.
+    * ``once``: if True, the call is not sent again after its connection was lost. The call then
+      ends, and ``done`` stays False.
     * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
       code, it is also in ``last_code``.
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
@@ -126,8 +127,9 @@ def retry_code(
     """Returns ``code`` if the request must be sent again after this error code. Returns None if the
     response is final.
 
-    Raises the exception of :func:`refusal` for error codes for which a retry is useless. If
-    ``success_only`` is True, raises it for all other error codes too.
+    For some error codes, such as missing rights, always raises the exception of :func:`refusal`.
+    For the other error codes after which no retry is useful, raises this exception only if
+    ``success_only`` is True.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:
@@ -138,8 +140,8 @@ def retry_code(
 
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
-    """Creates the exception for the error code ``code``. If it is an authorization error, its hint
-    names ``right``, the missing right.
+    """Creates the exception for the error code ``code``. For an authorization error, the
+    exception's hint names the missing right ``right``.
     """
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)

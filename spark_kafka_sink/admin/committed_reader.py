@@ -1,7 +1,7 @@
 """Reads the committed records of a small topic, such as a topic of dead letters or of reports.
 
-Owns: :class:`CommittedReader`: the offsets of the partitions, and their committed records with all
-fields. A damaged batch is an error. Never: the meaning of a record
+Owns: :class:`CommittedReader`: the offsets of the partitions, and the committed records with all
+their fields. A damaged batch is an error. Never: the meaning of a record
 (``records/letters/letter_fields.py``), reading a topic in which other clients may write invalid
 bytes (``records/log_records.py``).
 """

@@ -1,6 +1,6 @@
 """Requests the metadata of a topic that must exist.
 
-Owns: the time for which a missing topic is awaited, and the hint for a topic that the principal may
+Owns: the time until a missing topic is an error, and the hint for a topic that the principal may
 not read. Never: waiting for a topic that a write may create (``datasource/checks/preflight.py``).
 """
 

@@ -41,22 +41,24 @@ class RangeCount:
 
     The range is from offset ``at`` to ``last``, and ``at`` rises while the range is read.
     ``fetches`` is the number of Fetch requests that are still allowed. ``producers`` are pairs of
-    producer id and epoch. If it is None, the records of all producers count.
+    producer id and epoch. If ``producers`` is None, the records of all producers count.
 
     * ``rows``: the number of committed records of ``producers``.
     * ``aborted_rows``: the number of aborted records of ``producers``.
-    * ``other``: the number of all other records: of other producers, aborted records, and markers.
+    * ``other``: the number of all records that are not in ``rows``: records of other producers,
+      aborted records, and markers.
     * ``checksum``: the sum of the CRC-32C checksums of the counted batches.
     * ``gaps``: the number of offsets without a record.
     * ``deleted``: the number of offsets whose records were deleted before they were read.
     * ``first_batch``: the first offset of the first batch of ``producers``, or -1 if there is no
       batch.
     * ``last_row``: the last offset of the last batch of ``producers``, or -1 if there is no batch.
-    * ``hole``: the offset of the first batch whose sequence number is too high, because earlier
-      records of its producer are missing, or -1. ``hole_rows`` is the number of missing records. If
-      ``from_zero`` is True, the first sequence number of each producer must be 0.
+    * ``hole``: the offset of the first batch whose sequence number is too high, which means that
+      earlier records of its producer are missing. -1 if there is no such batch. ``hole_rows`` is
+      the number of missing records. If ``from_zero`` is True, the first sequence number of each
+      producer must be 0.
     * ``repeated_at``: the offset of the first batch whose sequence number its producer had already
-      used, or -1.
+      used. -1 if there is no such batch.
     * ``damage``: the reason why the batch at the offset ``damaged_at`` can't be read.
     * ``problem``: the reason why the range could not be read to its end.
     * ``log_end``: the end offset of the log, if this is within the range.
@@ -96,8 +98,8 @@ class RangeCount:
         )
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the batches of a Fetch response. Returns False if it has no new batch, because the
-        end of the log or the last stable offset is reached.
+        """Counts the batches of a Fetch response. Returns False if the response has no new batch.
+        Then the end of the log or the last stable offset is reached.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at
@@ -153,7 +155,7 @@ class RangeCount:
 
     def _follow(self, producer: Producer, header: BatchHeader) -> None:
         """Checks that the sequence number of a batch follows the last batch of the same producer.
-        Otherwise sets ``hole`` or ``repeated_at``.
+        If it does not, sets ``hole`` or ``repeated_at``.
         """
         begin = 0 if self.from_zero and not self.deleted else header.base_sequence
         expected, found = self.next_sequence.get(producer, begin), header.base_sequence
@@ -271,9 +273,8 @@ def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadlin
     sets the ``problem`` of the range: a transaction is still open at this offset, or the log ends
     before the range does.
 
-    Responses may also have no batches for only a short time. This is so while the markers of a
-    committed transaction are not written yet, and while a new leader does not know its high
-    watermark.
+    For a short time, a response without batches is normal: while the markers of a committed
+    transaction are not written yet, and while a new leader does not know its high watermark.
     """
     now = client.clock.now_ms()
     if one.waits_since_ms == NEVER:

@@ -1,8 +1,8 @@
-"""Sends many requests in parallel, on the calling thread, until each has a final response.
+"""Sends many requests in parallel, on the calling thread, until each request has a final response.
 
-Owns: :class:`RequestLoop`, which sends the calls of ``call.py`` with one network client. It finds
-the coordinators of many transactional ids with one request, and caches them. Never: the content of
-a request, the meaning of a response, starting a thread.
+Owns: :class:`RequestLoop`, which sends the calls of ``call.py`` with one network client. The loop
+finds the coordinators of many transactional ids with one request, and caches the coordinators.
+Never: the content of a request, the meaning of a response, starting a thread.
 
 Several requests can be in flight on one connection. This saves round trips, although the broker
 still handles the requests of a connection one after the other.
@@ -51,14 +51,14 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, find_coordinator
 
 ResponseT = TypeVar("ResponseT")
-#: Creates the network client: over real sockets, or a simulated network's.
+#: A function that creates the network client, with sockets or with a simulated network.
 NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 #: Requests in flight to one broker. More would only wait there. (Nothing here needs the order
 #: that more than five would break.)
 _IN_FLIGHT: Final = 100
-#: The first backoff of a retry: what CONCURRENT_TRANSACTIONS waits for takes
-#: milliseconds. It doubles, up to retry.backoff.max.ms.
+#: The first backoff of a retry, in ms. It is short because the reason of CONCURRENT_TRANSACTIONS is
+#: often gone after some milliseconds. The backoff doubles, up to retry.backoff.max.ms.
 FIRST_BACKOFF_MS: Final = 2
 #: The longest poll while no broker is ready, in ms: one may become ready without an event.
 _POLL_MS: Final = 100
@@ -107,9 +107,9 @@ class AdminMetadata(Metadata):
 class RequestLoop:
     """Sends many calls in parallel with one network client. Only one thread at a time may use it.
 
-    Raises ConfigError if no bootstrap server can be resolved. If a KeyboardInterrupt ends a call,
-    the next call closes the connections and opens new ones. So it can't receive a response to an
-    earlier request.
+    Raises ConfigError if no bootstrap server can be resolved. If a KeyboardInterrupt ends a method,
+    the next method closes the connections and opens new ones. So no method receives the response to
+    a request of an interrupted method.
     """
 
     def __init__(
@@ -125,11 +125,12 @@ class RequestLoop:
         )
         #: The cached coordinators.
         self.found: dict[CoordinatorKey, Node] = {}
-        #: Whether any request was sent.
+        #: True after a request was sent.
         self.reached = False
         self._new_client = new_client or new_network_client
-        #: Called with the number of finished calls of a run and the number of its calls: at least
-        #: every _PROGRESS_MS, and when the run ends, normally or not.
+        #: A function with two arguments: the number of finished calls of a run, and the number of
+        #: all calls of the run. It is called at least every _PROGRESS_MS, and when the run ends,
+        #: even by an exception.
         self.on_progress: Callable[[int, int], None] | None = None
         self._interrupted = False
         self._ran_ms = 0
@@ -201,10 +202,10 @@ class RequestLoop:
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
         """Sends and receives until ``check(now)`` returns None. Returns False if the deadline comes
-        first.
+        before that.
 
-        If ``check`` does not return None, it returns the time in ms after which it must be called
-        again. Raises an exception of ``check``, and a fatal error of a Metadata request.
+        Any other result of ``check`` is the time in ms after which ``check`` must be called again.
+        Raises an exception of ``check``, and a fatal error of a Metadata request.
         """
         with self._reset_after_interrupt():
             while True:
@@ -217,8 +218,8 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
-        """Waits for a backoff before the calls are sent again. ``attempts`` is the number of waits
-        so far.
+        """Waits for a backoff, after which the caller sends its calls again. ``attempts`` is the
+        number of earlier waits.
         """
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():
@@ -228,7 +229,7 @@ class RequestLoop:
     @contextmanager
     def _reset_after_interrupt(self) -> Iterator[None]:
         """A context manager around the polls of the network client. If the previous polls were
-        interrupted, it first closes all connections and creates a new client.
+        interrupted, the manager first closes all connections and creates a new client.
 
         The reason: an interrupted poll may have read a response without handling it.
         """
@@ -246,9 +247,9 @@ class RequestLoop:
         self._interrupted = False
 
     def timeout(self, calls: Sequence[Call[ResponseT]]) -> KafkaTimeoutError:
-        """Creates the error for calls that are not done at the deadline. It describes the first
-        such call. If no broker has responded at all, it lists the addresses with the reasons of
-        their failures.
+        """Creates the error for calls that are not done at the deadline. The error describes the
+        first of these calls. If no broker has responded at all, the error lists the addresses with
+        the reasons of their failures.
         """
         call = next((c for c in calls if not c.done or c.last_code is not None), calls[0])
         if self._ran_ms > 0 and not (self.reached or self.metadata.answers):
@@ -261,8 +262,8 @@ class RequestLoop:
         )
 
     def coordinators(self, ids: Collection[str], deadline_ms: int) -> Mapping[str, Node]:
-        """Finds the coordinator of each transactional id. Raises KafkaTimeoutError if one is not
-        found in time.
+        """Finds the coordinator of each transactional id. Raises KafkaTimeoutError if a coordinator
+        is not found in time.
         """
         calls: list[Call[object]] = [Call(None, CoordinatorKey(i), "FindCoordinator") for i in ids]
         self.receive_all(calls, deadline_ms)
@@ -286,11 +287,11 @@ class _Dispatcher:
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
         self.calls = calls
-        #: The run is over: late responses are dropped.
+        #: True after the end of the run. Responses that arrive later are ignored.
         self.ended = False
         self._loop = loop
         self._deadline_ms = deadline_ms
-        #: Calls that are not over.
+        #: The number of calls that have not ended.
         self.open = len(calls)
         self._queues: dict[int, deque[Call[object]]] = {}
         self._nodes: dict[int, Node] = {}

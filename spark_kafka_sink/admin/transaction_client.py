@@ -5,9 +5,9 @@ Owns: :class:`TransactionClient`: the requests, the choice of the broker, and th
 a request is sent again. Never: the meaning of an outcome for a batch (``transactions/``), sending
 the requests (``request_loop.py``).
 
-Sending one of these requests twice does no harm, unless a method describes an exception. So they
-are sent again until the deadline (``call.py`` lists the errors). Missing rights and unsupported
-versions raise an exception. Every other response is returned.
+It does no harm if a broker gets one of these requests twice, unless the description of a method
+says so. So a request is sent again until the deadline (``call.py`` lists the errors). For missing
+rights and unsupported versions, the methods raise an exception. Every other response is returned.
 """
 
 from __future__ import annotations
@@ -55,23 +55,28 @@ from spark_kafka_sink.protocol.transaction_requests import (
 )
 
 _EndedT = TypeVar("_EndedT", EndTxnResponse, InitProducerIdResponse)
-#: By transactional id. None: no definite response in time.
+#: The error code of the response for each transactional id. None if no definite response arrived in
+#: time.
 EndAnswers = Mapping[str, ErrorCode | None]
 
 #: Ids in one DescribeTransactions.
 _MOST_DESCRIBED: Final = 500
-#: Transaction timeout of an id that is only fenced, not written to. Below every broker's limit.
+#: The transaction timeout in ms for an id that is only fenced. No transaction of the id follows, so
+#: a time below every broker's limit is used.
 _FENCE_TIMEOUT_MS: Final = 60_000
-#: ListTransactions of all brokers, in rounds: how long each waits for brokers that don't respond
-#: (the last is for slow ones, whose connection it opens again), and the only one when the caller is
-#: not ``patient``; the age limit of metadata, and how long such a broker is left out then.
+#: ListTransactions is sent to all brokers in rounds. ``_ROUNDS_MS`` has the time for which each
+#: round waits for brokers that do not respond. The last round is for slow brokers, and opens their
+#: connections again. If the caller is not ``patient``, there is only one round, of ``_ROUND_MS``. A
+#: broker that has not responded gets no further request of such callers for ``_LEFT_OUT_MS``.
+#: ``_CLUSTER_AGE_MS`` is the maximum age of the metadata.
 _ROUNDS_MS: Final = (1_000, 1_000, 6_000)
 _ROUND_MS: Final = 2_000
-#: Complete ListTransactions by age without an id before it counts as old.
+#: If this number of complete lists of transactions by age do not contain an id, the transaction of
+#: the id counts as old.
 _MISSED: Final = 3
 _CLUSTER_AGE_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
-#: Topics of the last check that are remembered, at most.
+#: The maximum number of remembered topics of the last check.
 _MOST_WRITTEN: Final = 100
 _API_VERSIONS: Final = ApiVersionsRequest(
     client_software_name="spark-kafka-sink", client_software_version="0"
@@ -89,7 +94,8 @@ class Listed(NamedTuple):
 
 class AgeCalls(NamedTuple):
     """Three ListTransactions calls to one broker, in the order in which they are sent. ``aged``
-    lists the transactions that are older than some age, ``before`` and ``after`` all open ones.
+    lists the transactions that are older than some age. ``before`` and ``after`` list all open
+    transactions.
     """
 
     before: Call[ListTransactionsResponse]
@@ -98,12 +104,12 @@ class AgeCalls(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the broker has responded to all three calls, each of which was sent once."""
+        """True if each of the three calls was sent only once and the broker has responded to it."""
         return all(call.done and call.sent == 1 for call in self)
 
     def young(self) -> set[str]:
-        """The ids that were open before and after. So they were also open when the aged ones were
-        listed.
+        """The ids whose transaction is listed in both ``before`` and ``after``. So the transaction
+        was also open when the broker listed ``aged``.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 
@@ -111,18 +117,18 @@ class AgeCalls(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Beside:
     """Additional requests that are sent together with DescribeTransactions: ListTransactions by
-    age, and Metadata. This saves two round trips.
+    age, and Metadata. Sending them together saves two round trips.
 
     Brokers handle the requests of a connection in order. So each coordinator describes its
-    transactions before it lists their ages. The requests must be created before the descriptions
-    are known. If the descriptions then show that a request was for other topics or ids, its
-    response is not used.
+    transactions before it lists transactions by age. The additional requests must be created before
+    the descriptions are known. If the descriptions then show that a request was for other topics or
+    ids, its response is not used.
     """
 
     ids: Collection[str]
     age_ms: int
     topics: Collection[str]
-    #: Of each coordinator.
+    #: The ListTransactions calls for each coordinator.
     ages: Mapping[Node, AgeCalls] = field(default_factory=dict)
     metadata: Call[MetadataResponse] | None = None
 
@@ -146,10 +152,11 @@ class TransactionClient(AdminClient):
     ) -> None:
         super().__init__(config, clock=clock, new_client=new_client)
         self._version: int | None = None
-        #: Until when a broker that did not respond is left out, by its id.
+        #: The times (ms) until which brokers that did not respond get no request, by node id.
         self._silent: dict[int, int] = {}
-        #: Brokers list transactions by age; and the topics that transactions had written to when
-        #: they were last looked at: a later batch writes to the same ones, as a rule.
+        #: ``_list_ages`` is True if the brokers can list transactions by age. ``_written`` has the
+        #: topics of the transactions that were checked last, because the transactions of a later
+        #: batch usually write to the same topics.
         self._list_ages = False
         self._written: frozenset[str] = frozenset()
 
@@ -174,16 +181,16 @@ class TransactionClient(AdminClient):
         """Aborts the open transactions in ``found``, the result of :meth:`describe`, and fences
         their producers (raises their epochs).
 
-        The EndTxn requests contain the producer ids and epochs from ``found``.
+        Each EndTxn request contains the producer id and the epoch from ``found``.
 
-        * With transaction version 2, EndTxn(abort) is sent, which raises the epoch. It is also sent
-          for an id in the state Empty. If the request arrives late, the coordinator rejects it, so
-          it does not abort a later transaction of the id.
-        * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. If the
-          request arrives late, it aborts any transaction of the id that is open at that time. So
-          the id must not be used again. (InitProducerId could contain the producer id and epoch,
-          KIP-360. But a coordinator that has just aborted the transaction after its timeout would
-          reject it.)
+        * With transaction version 2, EndTxn(abort) is sent, which raises the epoch. This request is
+          also sent for an id in the state Empty. If the request arrives late, the coordinator
+          rejects it. So no later transaction of the id is aborted.
+        * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. If this
+          request arrives late, the coordinator aborts any transaction of the id that is open at
+          that time. So the id must not be used again. (InitProducerId could contain the producer id
+          and epoch, KIP-360. But a coordinator that has just aborted the transaction after its
+          timeout would reject such a request.)
         * For ids in ``prepared``, EndTxn(abort) is sent with both versions. InitProducerId would
           make it impossible to find out the outcome of the transaction later.
 
@@ -205,8 +212,8 @@ class TransactionClient(AdminClient):
         }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
-        """Sends InitProducerId for each transactional id. This aborts the open transaction of the
-        id, and fences its producer (raises the epoch).
+        """Sends InitProducerId for each transactional id. The coordinator then aborts the open
+        transaction of the id, and fences the id's producer (raises the epoch).
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -243,7 +250,7 @@ class TransactionClient(AdminClient):
     ) -> Mapping[str, TransactionDescription]:
         """Sends DescribeTransactions for transactional ids. Returns the descriptions by id.
 
-        If an id is unknown to its coordinator, its description has the ``error``
+        If a coordinator does not know an id, the ``error`` in the description of this id is
         TRANSACTIONAL_ID_NOT_FOUND. Raises KafkaTimeoutError if a coordinator does not respond in
         time.
         """
@@ -309,13 +316,14 @@ class TransactionClient(AdminClient):
         """Requests from all brokers the transactions in the state Ongoing whose transactional id
         begins with ``prefix``.
 
-        If ``idle`` is True, ids in the state Empty are included: a producer has this id and has not
-        begun a transaction. Brokers omit ids that the principal may not describe, without an error.
+        If ``idle`` is True, also returns ids in the state Empty. A producer has initialized such an
+        id, and has no open transaction. If the principal does not have the right to describe an id,
+        brokers omit the id without an error.
 
         If ``patient`` is True and a broker does not respond, the requests are repeated for some
-        seconds. Meanwhile other brokers may become the coordinators of its ids. If ``patient`` is
-        False, the requests are sent once. If a broker does not respond, later calls with
-        ``patient=False`` send no request to this broker for a minute.
+        seconds. Meanwhile other brokers may become the coordinators of the ids of this broker. If
+        ``patient`` is False, the requests are sent once. If a broker then does not respond, later
+        calls with ``patient=False`` send no request to this broker for a minute.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -346,8 +354,8 @@ class TransactionClient(AdminClient):
         only_listed: bool = False,
         beside: Beside | None = None,
     ) -> frozenset[str] | None:
-        """Returns the ids whose transaction has been open for longer than ``age_ms``. Their
-        coordinators compute the age with their own clocks.
+        """Returns the ids whose transaction has been open for longer than ``age_ms``. The
+        coordinator of an id computes the age with its own clock.
 
         Ids that no coordinator lists as open are also returned, unless ``only_listed`` is True.
         Returns None if brokers do not support ListTransactions by age (before 3.8). Only the
@@ -414,8 +422,8 @@ class TransactionClient(AdminClient):
         whose partitions all have leaders is missing in the result.
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
-        this partition. The Metadata request is sent to a coordinator that has just responded,
-        because other brokers may not respond.
+        this partition. Another broker might not respond, so the Metadata request is sent to a
+        coordinator that has just responded.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():
@@ -454,8 +462,8 @@ class TransactionClient(AdminClient):
         return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """The transaction version of the cluster: 2 (KIP-890) or 1. It is requested once and then
-        stored.
+        """The transaction version of the cluster: 2 (KIP-890) or 1. The first call requests the
+        version, and stores it for later calls.
         """
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
@@ -524,8 +532,8 @@ def _described_by(
 ) -> dict[str, TransactionDescription]:
     """The descriptions in the response of ``call``. Empty without a response.
 
-    An id with an error after which the request is sent again is left out, and the call gets this
-    error as its last one. Raises an exception for an error that no retry mends.
+    An id is left out if it has an error after which the request is sent again. This error is stored
+    as the call's last error. Raises an exception for an error for which a retry is useless.
     """
     described: dict[str, TransactionDescription] = {}
     for state in call.response.transaction_states if call.response else ():

@@ -31,7 +31,8 @@ class TransactionState(Enum):
     COMPLETE_ABORT = "CompleteAbort"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
     DEAD = "Dead"
-    #: A name that is unknown here, or none because of an error.
+    #: The state if the response has a name that this enum does not have, or if the response has an
+    #: error.
     UNKNOWN = "Unknown"
 
     @classmethod
@@ -40,8 +41,8 @@ class TransactionState(Enum):
 
     @property
     def is_committed(self) -> bool:
-        """True if the last transaction of the id is committed or is being committed. Then
-        InitProducerId does not abort it.
+        """True if the last transaction of the id is committed or is being committed. InitProducerId
+        then does not abort this transaction.
         """
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
@@ -50,11 +51,11 @@ class TransactionState(Enum):
 class TransactionDescription:
     """The description of one transactional id by its coordinator (DescribeTransactions).
 
-    ``start_ms`` is the time at which the first partition was added, by the coordinator's clock (ms
-    since the epoch). It is -1 if there was no transaction. ``partitions`` has each topic with its
-    partition numbers, such as ``("orders", (0, 3))``. In the states PREPARE_COMMIT and
-    PREPARE_ABORT, ``partitions`` has only the partitions without a marker. If ``error`` is set, the
-    other fields are UNKNOWN, -1 or empty.
+    ``start_ms`` is the time at which the first partition was added to the transaction, in ms since
+    the epoch. The coordinator takes this time from its own clock. ``start_ms`` is -1 if there was
+    no transaction. ``partitions`` has each topic with its partition numbers, such as ``("orders",
+    (0, 3))``. In the states PREPARE_COMMIT and PREPARE_ABORT, ``partitions`` has only the
+    partitions without a marker. If ``error`` is set, the other fields are UNKNOWN, -1 or empty.
     """
 
     error: ErrorCode
