@@ -19,10 +19,11 @@ _CONCURRENT_MS = 20
 
 class ExponentialBackoff:
     """An exponential backoff in milliseconds: ``initial_ms * multiplier ** attempts``, at most
-    ``max_ms``, changed at random by up to the fraction ``jitter``.
+    ``max_ms``.
 
-    The result is never above ``max_ms``. If ``initial_ms >= max_ms``, the result is always
-    ``max_ms``, without a random part (Java's ``expMax == 0``). ``random`` returns floats in [0, 1).
+    A random part is added or subtracted: at most the fraction ``jitter`` of the backoff. The result
+    is never above ``max_ms``. If ``initial_ms >= max_ms``, the result is always ``max_ms``, without
+    a random part (Java's ``expMax == 0``). ``random`` returns floats in [0, 1).
     """
 
     __slots__ = ("_exponent_max", "_initial", "_jitter", "_max", "_multiplier", "_random")
@@ -63,8 +64,8 @@ def concurrent_backoff(
 ) -> ExponentialBackoff:
     """The backoff of a producer after CONCURRENT_TRANSACTIONS, in milliseconds.
 
-    The first wait is 20 ms, or ``retry_ms`` (retry.backoff.ms) if this is shorter. Each later wait
-    is twice as long, up to ``retry_max_ms``.
+    The first wait is the shorter one of 20 ms and ``retry_ms`` (retry.backoff.ms). Each later wait
+    is twice as long as the previous wait, up to ``retry_max_ms``.
     """
     soon = min(_CONCURRENT_MS, retry_ms)
     return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

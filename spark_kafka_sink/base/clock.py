@@ -22,13 +22,17 @@ NEVER = 2**63 - 1
 class Latch:
     """An event that happens once. One thread waits for it.
 
-    It is used in place of ``threading.Condition``, which is not safe if a KeyboardInterrupt is
-    raised. Python can raise a KeyboardInterrupt after any call, also in the Python code of
-    Condition. Two examples: if it is raised between ``lock.__enter__()`` and the end of
-    ``Condition.__enter__``, the lock stays held forever. If it is raised in ``Condition.wait``
-    while the lock is released, the caller's ``with`` releases a lock that it does not hold. A plain
-    lock does not have this problem: ``with`` takes and releases it in one step each. A thread that
-    waits for a latch holds no lock.
+    This class is used in place of ``threading.Condition``, because a Condition is not safe if a
+    KeyboardInterrupt is raised. Python can raise a KeyboardInterrupt after any call, also in the
+    Python code of Condition. Two examples:
+
+    * The KeyboardInterrupt is raised between ``lock.__enter__()`` and the end of
+      ``Condition.__enter__``. Then the lock stays held forever.
+    * The KeyboardInterrupt is raised in ``Condition.wait`` while the lock is released. Then the
+      caller's ``with`` releases a lock that the caller does not hold.
+
+    A plain lock does not have this problem: ``with`` takes the lock in one step, and releases the
+    lock in one step. A thread that waits for a latch holds no lock.
     """
 
     __slots__ = ("_gate",)
@@ -60,11 +64,11 @@ class Latch:
 
 class Waiters:
     """The latches of all threads that wait for a change of a shared state. The lock of this state
-    guards them.
+    guards the latches.
 
     A waiting thread takes the lock, checks the state, calls :meth:`enlist`, and releases the lock.
     Then it calls ``clock.wait`` and checks the state again. If another thread changes the state
-    before the wait, it has already opened the latch, and the wait ends at once.
+    before the wait begins, that thread also opens the latch. Then the wait ends at once.
     """
 
     __slots__ = ("_latches",)
@@ -79,8 +83,8 @@ class Waiters:
         return latch
 
     def wake_all(self) -> None:
-        """Opens all latches. Some of their threads may have stopped waiting, because of a deadline
-        or an interrupt.
+        """Opens all enlisted latches. A latch is opened even if its thread has stopped waiting
+        because of a deadline or an interrupt.
         """
         for latch in self._latches:
             latch.open()

@@ -1,7 +1,7 @@
-"""Merges the counts of several reports into one count: the sum, or the largest of them.
+"""Merges the counts of several reports into one count: the sum or the largest of the counts.
 
-Owns: the choice between sum and largest. The definition of each field has this choice. Never: the
-meaning of a count.
+Owns: the choice between sum and largest. The definition of each field contains this choice. Never:
+the meaning of a count.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def count_fields(of: type[Any]) -> tuple[Field[Any], ...]:
 
 
 def merged(count: Field[Any], values: Iterable[int]) -> int:
-    """The sum of ``values``. If the field ``count`` is declared with :data:`LARGEST`, the largest
-    of ``values``. If there are no values, 0.
+    """Returns the sum of ``values``. If the field ``count`` is declared with :data:`LARGEST`,
+    returns the largest of ``values`` instead. If there are no values, returns 0.
     """
     merge: Callable[[int, int], int] = count.metadata.get("merge", operator.add)
     total = 0

@@ -6,8 +6,8 @@ Owns: the description of a field (:class:`Described`), and the functions :func:`
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
-A field has the same name in JSON, in camelCase. Its value is None, a str, an int, a float, a
-StrEnum, another described dataclass, or a tuple of these.
+A field has the same name in JSON, in camelCase. The value of a field is None, a str, an int, a
+float, a StrEnum, another described dataclass, or a tuple of such values.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def from_json(cls: type[T], fields: Mapping[str, object]) -> T:
     """Creates a described dataclass from a parsed JSON object. This is the inverse of
     :func:`as_json`.
 
-    Names that ``cls`` does not have are ignored, because a later version may have written them.
-    Raises KeyError for a missing name, and ValueError or TypeError for a wrong value.
+    Ignores names that ``cls`` does not have: a later version of this package could have written
+    these names. Raises KeyError for a missing name, and ValueError or TypeError for a wrong value.
     """
     values = {name: _value_of(hint, fields[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
     return cls(**values)

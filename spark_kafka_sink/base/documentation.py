@@ -1,7 +1,7 @@
 """The addresses of documentation pages for this version of the package.
 
-Owns: the address of the documentation site. All links that users see begin with it: in messages, in
-the metadata of the package, and on the site itself. Never: the content of a page.
+Owns: the address of the documentation site. All links that users see begin with this address: in
+messages, in the metadata of the package, and on the site itself. Never: the content of a page.
 
 The installed package does not contain docs/, so messages do not name files of docs/. As long as no
 site is set, messages name a command that prints the same text, such as ``kprod explain KP0301``.
@@ -62,9 +62,10 @@ def error_url(code: str) -> str | None:
 
 
 def where_to_read(code: str) -> str:
-    """The last part of an error message: the addresses of the documentation of the error code, and
-    of its section in the runbook. If this package has no documentation site, the command that
-    prints these texts.
+    """The last part of an error message. It has two addresses: of the documentation of the error
+    code, and of the section about the error code in the runbook.
+
+    If this package has no documentation site, the part has the command that prints these texts.
     """
     if not SITE:
         return f"kprod explain {code}"
@@ -73,7 +74,8 @@ def where_to_read(code: str) -> str:
 
 
 def _edition(version: str) -> str:
-    """The edition of the site for a version of the package. It is the version number of a release,
-    and ``latest`` for other versions, such as ``0.2.0.dev1`` or ``0.2.0+abc``.
+    """The edition of the documentation site for a version of the package. The edition of a release
+    is its version number. The edition of any other version, such as ``0.2.0.dev1`` or
+    ``0.2.0+abc``, is ``latest``.
     """
     return version if version.replace(".", "").isdigit() else "latest"

@@ -5,10 +5,10 @@ this process has already logged; the table of error codes (number, name, class, 
 table follows Kafka's ``common/protocol/Errors.java`` and the handling of errors in ``Sender`` and
 ``TransactionManager``. Never: a decision to retry (``sender.py``).
 
-The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place.
-The second line has the hint, if there is one, and the link. All errors are picklable, because Spark
-sends them from a worker to the driver. No error contains a value, key or header of a record, or a
-secret. Java's ``XException`` is called ``XError`` here.
+The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place
+of the error. The second line has the hint, if there is one, and the link to the documentation. All
+errors are picklable, because Spark sends them from a worker to the driver. No error contains a
+value, key or header of a record, or a secret. Java's ``XException`` is called ``XError`` here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _said: set[str] = set()
 
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
-    """The text of an error or a warning on one line: its code, ``text``, the hint and the link."""
+    """The text of an error or a warning on one line: its code, ``text``, the hint, and the link to
+    the documentation.
+    """
     return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
 
@@ -43,8 +45,8 @@ def warn(
 
 
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
-    """Logs each of ``lines`` as a warning, unless this process has already logged the same line. A
-    line includes its code.
+    """Logs each of ``lines`` as a warning, unless this process has already logged the same line.
+    Each line includes the code of its warning.
     """
     for line in lines:
         if line in _said:
@@ -135,7 +137,7 @@ class ErrorCode(IntEnum):
     @property
     def kp_code(self) -> str:
         """The code in messages: ``KP1`` and the three digits of the error code. For the error code
-        -1 it is KP1999.
+        -1, the code in messages is KP1999.
         """
         return f"KP1{self.value % 1000:03}"
 
@@ -150,8 +152,8 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later. False for the error codes of sequence
-        numbers, which need other rules.
+        """True if the same request may succeed later. Always False for the error codes about
+        sequence numbers, because a producer handles these by other rules.
         """
         return CODES[self].error_class in _RETRIABLE
 
@@ -176,9 +178,10 @@ class ErrorCode(IntEnum):
 class KafkaError(Exception):
     """The base class of all exceptions of this package.
 
-    ``message`` is one line with the cause and the place. ``hint`` is what to check or to do, or
-    None. ``kind`` determines the code: it is the :class:`ErrorCode` if a broker returned the error,
-    otherwise a :class:`Kind`. If ``kind`` is not given, it is the ``default_kind`` of the class.
+    ``message`` is one line with the cause and the place. ``hint`` tells the user what to check or
+    to do, or is None. ``kind`` determines the code of the error: ``kind`` is an :class:`ErrorCode`
+    if a broker returned the error, otherwise a :class:`Kind`. The default of ``kind`` is the
+    ``default_kind`` of the class.
     """
 
     default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
@@ -200,7 +203,7 @@ class KafkaError(Exception):
         return error_url(self.kind.kp_code)
 
     def __str__(self) -> str:
-        """Two lines: the code and the message, then the hint and the link."""
+        """Two lines: the code and the message, then the hint and the link to the documentation."""
         see = f"see {where_to_read(self.kind.kp_code)}"
         more = see if self.hint is None else f"hint: {self.hint}; {see}"
         return f"[{self.kind.kp_code}] {self.message}\n  {more}"
@@ -213,7 +216,9 @@ class KafkaError(Exception):
         return (_rebuild, (type(self), self.message, self.hint, self._fields()))
 
     def _fields(self) -> dict[str, Any]:
-        """All attributes except ``message`` and ``hint``. They are pickled too."""
+        """All attributes except ``message`` and ``hint``. Pickling saves these attributes in
+        addition to ``message`` and ``hint``.
+        """
         return {k: v for k, v in self.__dict__.items() if k not in ("message", "hint")}
 
 
@@ -251,7 +256,9 @@ class NoRegistryAnswerError(SchemaRegistryError):
 
 
 class DataError(KafkaError, ValueError):
-    """A row can't be sent. Examples are a null topic, and a partition that does not exist."""
+    """A row can't be sent. Examples of causes are a null topic, and the number of a partition that
+    does not exist.
+    """
 
     default_kind = Kind.DATA
 
@@ -287,8 +294,8 @@ class WrongListenerError(RemoteProtocolError):
 
 
 class DeliveryError(KafkaError):
-    """Some rows were not acknowledged, or it is not certain that all rows were. The write fails, so
-    that Spark writes its rows again. Rows that were acknowledged stay in the topic.
+    """Some rows were not acknowledged, or it is not certain that all rows were acknowledged. The
+    write fails. Rows that were acknowledged stay in the topic, even if Spark writes all rows again.
     """
 
     default_kind = Kind.DELIVERY
@@ -296,7 +303,7 @@ class DeliveryError(KafkaError):
 
 class BatchError(KafkaError):
     """A batch with deliveryGuarantee=exactly-once has failed. The subclass shows whether consumers
-    with read_committed see its rows, and whether the batch can be written again.
+    with read_committed see rows of the batch, and whether the batch can be written again.
 
     The subclasses do not inherit from each other. So ``except CommitError`` never catches the error
     of a batch whose rows are visible. After a CommitError, it is safe to write the batch again.
@@ -309,9 +316,9 @@ class CommitError(BatchError):
     """No row of this write is visible, and none will become visible. You can write the batch again:
     the same micro-batch, or the same ``txnVersion``.
 
-    Exception: the number of the batch does not follow the last number in the commit log. Then each
-    further write of this batch also fails, because an earlier write may have committed other rows
-    with this number.
+    There is one exception: if the number of the batch does not follow the last number in the commit
+    log, each further write of this batch also fails. The reason is that an earlier write has
+    possibly committed other rows with this number.
     """
 
 
@@ -324,7 +331,9 @@ class CommitLogError(BatchError):
 
 
 class _TransactionsError(BatchError):
-    """The base class of errors that name transactions. ``transactional_ids`` has their ids."""
+    """The base class of errors that name transactions. ``transactional_ids`` has the ids of these
+    transactions.
+    """
 
     transactional_ids: tuple[str, ...]
 
@@ -341,9 +350,9 @@ class _TransactionsError(BatchError):
 
 
 class CommitOutcomeUnknownError(_TransactionsError):
-    """The driver has sent the commit, and no definite response arrived before the timeout. The rows
-    of the batch may be visible now or later. Nothing was rolled back. The next start of the query
-    finds out the outcome.
+    """The driver has sent the commit, and no definite response arrived before the timeout. It is
+    possible that the rows of the batch are visible now, or become visible later. Nothing was rolled
+    back. The next start of the query finds out the outcome.
     """
 
     default_kind = Kind.OUTCOME_UNKNOWN
@@ -359,9 +368,9 @@ class PartialCommitError(_TransactionsError):
 
 
 class SupersededError(BatchError):
-    """Another driver has taken over this query, or uses the same ``transactionalIdPrefix``, and
-    writes the batches. This driver must stop. Rows that this driver has written since the other
-    driver took over never become visible.
+    """Another driver writes the batches now: it has taken over this query, or it uses the same
+    ``transactionalIdPrefix``. This driver must stop. Rows that this driver has written since the
+    other driver took over never become visible.
     """
 
     default_kind = Kind.SUPERSEDED
@@ -378,8 +387,9 @@ class RefusedError(KafkaError):
 class ApiError(KafkaError):
     """An error that Kafka's protocol defines (Java's ApiException).
 
-    ``code`` is the error code of the broker. If the client itself has detected the error, it is the
-    corresponding error code. If ``code`` is not given, it is the ``default_code`` of the class.
+    ``code`` is the error code that the broker has returned. If the client itself has detected the
+    error, ``code`` is the error code with the same meaning. The default of ``code`` is the
+    ``default_code`` of the class.
     """
 
     default_code: ClassVar[ErrorCode | None] = None
@@ -428,8 +438,8 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class CoordinatorError(RetriableError):
-    """The transaction coordinator has moved to another broker, or is loading its state. The
-    producer looks up the coordinator and retries.
+    """The transaction coordinator has moved to another broker, or is still loading the state of its
+    transactions. The producer looks up the coordinator and retries.
     """
 
 
@@ -546,7 +556,7 @@ _NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others
 
 def safe_text(text: str, limit: int = 200) -> str:
     """Makes a text of another process safe for a message: only printable characters, one line, at
-    most ``limit`` characters. If the text seems to contain a secret, it is replaced.
+    most ``limit`` characters. If the text seems to contain a secret, the whole text is replaced.
     """
     if _SECRET.search(text[: 20 * limit]):
         return _NOT_SHOWN

@@ -10,8 +10,8 @@ from typing import Any
 
 
 def json_object(text: str | bytes) -> dict[str, Any] | None:
-    """Parses ``text`` as a JSON object. Returns None if it is not valid JSON, is not an object, or
-    is nested too deeply.
+    """Parses ``text`` as a JSON object. Returns None if ``text`` is not valid JSON, is not an
+    object, or is nested too deeply.
     """
     try:
         found = json.loads(text)

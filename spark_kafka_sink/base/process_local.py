@@ -13,12 +13,15 @@ T = TypeVar("T")
 
 
 class ProcessLocal(Generic[T]):
-    """A callable that returns the value of this process. Its first call in a process creates the
+    """A callable that returns the value of this process. The first call in a process creates the
     value.
 
-    A forked child process must not use the value of its parent. It would share the parent's
-    sockets. It does not have the parent's threads. And a lock that another thread held during the
-    fork would stay locked forever.
+    A forked child process must not use the value of its parent process, for three reasons:
+
+    * The child would share the sockets of the parent.
+    * The threads of the parent do not run in the child.
+    * If another thread of the parent held a lock during the fork, the lock would stay locked in the
+      child forever.
     """
 
     def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:

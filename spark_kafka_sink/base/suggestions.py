@@ -1,7 +1,7 @@
 """Suggests the correct form of a misspelled name or a wrong value, for the hint of an error.
 
 Owns: the comparison of spellings, the names that other systems use for the same value, and numbers
-with a unit. Never: knowing the correct names and values. The caller passes them.
+with a unit. Never: the list of the correct names and values. The caller passes this list.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def letters(text: str) -> str:
 
 
 def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
-    """Returns the name of ``names`` that is most similar to ``key``, which is in lower case. None
-    if no name is similar enough.
+    """Returns the name in ``names`` that is most similar to ``key``. None if no name is similar
+    enough. ``key`` must be in lower case.
 
-    ``least`` is the required similarity, between 0 and 1 (equal).
+    ``least`` is the required similarity: 0 accepts any name, 1 accepts only an equal name.
     """
     by_key = {name.lower(): name for name in names}
     close = difflib.get_close_matches(key[:_LONGEST], by_key, n=1, cutoff=least)
@@ -62,7 +62,7 @@ def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | No
 
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """Returns the value of ``choices`` that the user probably meant by ``text``. None if no value
+    """Returns the value in ``choices`` that the user probably meant by ``text``. None if no value
     is probable.
 
     Numbers are never suggested, because a wrong number is not a misspelling of another number.

@@ -39,7 +39,7 @@ _MOST_SECONDS: Final = 18 * 3600
 @lru_cache(maxsize=256)
 def time_zone(name: str) -> dt.tzinfo:
     """Returns the time zone with the name ``name``. Raises ConfigError if this machine does not
-    have it.
+    have this time zone.
     """
     long_name = _SHORT_IDS.get(name, name)
     if long_name in _UTC:

@@ -1,5 +1,5 @@
-"""The version of the package. This module imports nothing, so that the build can read the version
-without the package.
+"""The version of the package. This module imports nothing, so the build can read the version
+without importing the package.
 """
 
 __version__ = "0.2.0"

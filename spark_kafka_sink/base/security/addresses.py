@@ -1,4 +1,5 @@
-"""Parses the addresses in options: of brokers, of a schema registry, of a token endpoint.
+"""Parses the addresses in options: addresses of brokers, of a schema registry, and of a token
+endpoint.
 
 Owns: the syntax of addresses, and the check whether a host is this machine. Never: looking up a
 name, opening a connection.
@@ -59,10 +60,13 @@ def http_address(
     """Parses ``given``, the value of the option ``option``, as an http or https URL. Returns the
     parts of the URL.
 
-    Raises ConfigError if ``given`` is not such a URL, if the URL contains a name or password, or if
-    a secret would be sent to the URL without encryption. The error contains at most the host of the
-    URL. ``gets`` describes the secret that is sent to the URL, and is empty if there is none.
-    ``credentials`` has the names of the options for name and password, for the hint.
+    Raises ConfigError in three cases: ``given`` is not such a URL, the URL contains a user name or
+    password, or a secret would be sent to the URL without encryption. The error contains at most
+    the host of the URL.
+
+    ``gets`` describes the secret that is sent to the URL. It is empty if no secret is sent.
+    ``credentials`` has the names of the options for the user name and the password. The hint of the
+    error shows these names.
     """
     parts = url_parts(text_of(given))
     if parts is None:
@@ -97,8 +101,8 @@ def parse_bootstrap_servers(
 
     Raises ConfigError for an invalid item. Java accepts four mistakes that would cause an error
     later. This function rejects them: the port 0, an empty host, an IPv6 address without brackets,
-    and a prefix such as ``SSL://`` or ``https://`` that differs from ``protocol``. ``prefix`` is
-    put before names of options in hints.
+    and a scheme such as ``SSL://`` or ``https://`` that differs from ``protocol``. In hints,
+    ``prefix`` is put before the names of options.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:

@@ -6,10 +6,10 @@ variable of the driver and of each executor, so no option can change it. Never: 
 connecting to an address.
 
 The lists are read once, when the package is imported (``operators_variables``). So code that runs
-later, such as a class that an option names, can't change them by ``os.environ``.
+after the import, such as a class that an option names, can't change the lists by ``os.environ``.
 
-If a list is not set, all values are allowed. If it is set and empty, no value is allowed. If it
-can't be parsed, each value that must be compared with it is an error.
+If a list is not set, all values are allowed. If a list is set and empty, no value is allowed. If a
+list can't be parsed, each value that must be compared with the list is an error.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 class _List:
     """An allow-list that the operator has set.
 
-    ``items`` are its items. For the list of environment variables, ``names`` is a regular
-    expression instead. If the list can't be parsed, ``problem`` is the reason.
+    ``items`` are its items. The list of environment variables has no items: it has a regular
+    expression, ``names``. If the list can't be parsed, ``problem`` is the reason.
     """
 
     items: tuple[str, ...] = ()
@@ -101,9 +101,9 @@ class NotAllowedError(ConfigError):
 
 
 def check_file(path: str, what: str, *, line: bool = False) -> None:
-    """Raises NotAllowedError if options may not read the file ``path``. If ``line`` is True, the
-    option reads only one line of the file, and files that are allowed as ``configFile`` are also
-    allowed.
+    """Raises NotAllowedError if options may not read the file ``path``. Pass ``line=True`` for an
+    option that reads only one line of the file. Then a file that is allowed as ``configFile`` is
+    also allowed here.
 
     Symbolic links are resolved before the check. The error does not show whether the file exists.
     """
@@ -117,8 +117,8 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """Raises NotAllowedError if the URI of a file in a remote file system is not below a URI of the
-    list of paths.
+    """Raises NotAllowedError if the URI of a file in a remote file system is not allowed. The
+    operator's list of paths also contains URIs. ``uri`` is allowed if it is below one of these.
     """
     allowed = _list(PATHS)
     if allowed is not None and not any(
@@ -150,8 +150,8 @@ def check_variable(name: str, what: str) -> None:
 
 
 def check_url(url: str, what: str) -> None:
-    """Raises NotAllowedError if the URL of a token endpoint is not on the list. The URLs must be
-    equal, as in Kafka.
+    """Raises NotAllowedError if the URL of a token endpoint is not on the list. The URL must be
+    equal to a listed URL, as in Kafka.
     """
     allowed = _list(URLS)
     if allowed is not None and url not in allowed.items:
@@ -198,8 +198,8 @@ def _behind_entries(path: str) -> Iterator[str]:
 
 
 def _list(variable: str) -> _List | None:
-    """The allow-list in the environment variable ``variable``. None if it is not set. Raises
-    ConfigError if it can't be parsed.
+    """The allow-list in the environment variable ``variable``. None if the variable is not set.
+    Raises ConfigError if the list can't be parsed.
     """
     found = _LISTS.get(variable)
     if found is None or not found.problem:

@@ -42,9 +42,10 @@ def find(path: Text, option: str) -> object:
     """Imports the object with the import path ``path``, such as ``my_module:MyClass``, and returns
     it.
 
-    Raises ConfigError with the option's name if the object can't be imported. If ``path`` is not on
-    the operator's allow-list, imports nothing and raises NotAllowedError. If the listed module does
-    not define the object, but has imported it from another module, also raises NotAllowedError.
+    Raises ConfigError with the option's name if the object can't be imported. Raises
+    NotAllowedError, without importing anything, if ``path`` is not on the operator's allow-list.
+    Also raises NotAllowedError if the module in ``path`` does not define the object itself, but has
+    imported it from a module that is not on the list.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -103,8 +104,8 @@ def is_import_path(name: str) -> bool:
 
 
 def make(path: Text, option: str) -> object:
-    """Imports the object with the import path ``path``. If it is a class, returns a new object of
-    the class, which is created without arguments.
+    """Imports the object with the import path ``path``. If this object is a class, calls the class
+    without arguments and returns the new object. Otherwise returns the imported object itself.
     """
     found = find(path, option)
     if not isinstance(found, type):
@@ -134,12 +135,13 @@ def place_of(error: BaseException) -> str:
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
     """Raises NotAllowedError if the object ``found`` is not defined in a module on the operator's
-    allow-list. Does nothing if the list is not set.
+    allow-list. Does nothing if the operator has not set the allow-list.
 
-    It is called for each name of an import path. Allowed are a class or function that a listed
-    module defines, and an object of such a class. Rejected are an object that a listed module has
-    only imported (``os.abort`` in a module that imports os), another module, and a method of Python
-    or of a C library (``log.handlers.clear``).
+    The import of a path calls this function for each name of the path. Two kinds of objects are
+    allowed: a class or function that a listed module defines, and an object of such a class. Three
+    kinds are rejected: an object that a listed module has only imported (``os.abort`` in a module
+    that imports os), another module, and a method of Python or of a C library
+    (``log.handlers.clear``).
     """
     if not limits_imports():
         return

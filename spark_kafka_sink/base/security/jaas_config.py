@@ -2,10 +2,10 @@
 
 Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments. Never:
 the options of a login module and their meaning (``config/logins``). No error contains a value,
-because each value may be a secret.
+because each value can be a secret.
 
-References to secrets are not replaced here. They are replaced in each value after the parsing
-(``secret_references.resolve``). So the content of a secret can't be parsed as another option.
+This module does not replace references to secrets. ``secret_references.resolve`` replaces them in
+each value after the parsing. So the content of a secret can't be parsed as another option.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module: the name of its class, and its options. The values of options may be secrets.
-    The class name has no prefix of a vendor (:func:`without_shading`).
+    """A login module: the name of its class, and its options. The values of options can be secrets.
+    The prefix of a vendor is removed from the class name (:func:`without_shading`).
     """
 
     module: str = field(repr=False)
@@ -53,8 +53,8 @@ class JaasEntry:
     reference: str | None = None
 
     def get(self, name: str) -> Text:
-        """The value of the option ``name``, or an empty text if it is not set. A value that comes
-        from a reference to a secret is a Password that shows the reference.
+        """The value of the option ``name``, or an empty text if the option is not set. If the value
+        comes from a reference to a secret, it is a Password that shows the reference.
         """
         value = self.options.get(name, "")
         reference = self.reference or self.references.get(name)
@@ -67,8 +67,9 @@ class JaasEntry:
 
     @property
     def shown(self) -> str:
-        """The class name of the login module, for messages. If it comes from a reference to a
-        secret, the reference. If it does not look like a class name, it is hidden.
+        """The class name of the login module, for messages. If the name comes from a reference to a
+        secret, returns the reference. If the name does not look like a class name, returns a text
+        that hides it.
         """
         if self.reference is not None:
             return self.reference
@@ -89,8 +90,8 @@ def without_shading(name: str) -> str:
 
 
 def parse_jaas_config(text: str) -> JaasEntry:
-    """Parses the text of ``sasl.jaas.config``. Raises ConfigError if it is not valid, or has more
-    than one login module.
+    """Parses the text of ``sasl.jaas.config``. Raises ConfigError if the text is not valid, or has
+    more than one login module.
     """
     reader = _Reader(text)
     module = reader.word("the login module's class")
@@ -137,7 +138,7 @@ class _Reader:
         return found.group()
 
     def value(self, what: str) -> str:
-        """Reads a word or a quoted text. ``what`` describes it in errors."""
+        """Reads a word or a quoted text. In errors, ``what`` describes this word or text."""
         quote = self.text[self.position : self.position + 1]
         if quote not in ('"', "'"):
             return self.word(what)

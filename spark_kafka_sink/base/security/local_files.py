@@ -44,8 +44,8 @@ _warned: set[tuple[int, int]] = set()
 
 
 class UnusableFileError(Exception):
-    """A file can't be used. The message is the reason. It is the end of a sentence such as "it
-    can't be read: ...".
+    """A file can't be used. The message is the reason, such as "it can't be read: ...". The caller
+    puts the message at the end of a sentence.
     """
 
 
@@ -54,10 +54,10 @@ def read_file(
 ) -> bytes:
     """Reads a regular file of at most ``limit`` bytes. Raises UnusableFileError.
 
-    ``check(path)`` raises an error if the path is not allowed. It is called before the file is
-    opened, and again with the real path of the open file. Between the two, another user may have
-    replaced a symbolic link in the path. ``shown`` is the name of the file in the warning for a
-    file that every user can write.
+    ``check(path)`` raises an error if the path is not allowed. ``check`` is called before the file
+    is opened, and again with the real path of the open file. The reason for the second call:
+    another user can replace a symbolic link in the path after the first call. ``shown`` is the name
+    of the file in a warning. The warning is logged if every user can write the file.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -92,9 +92,9 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
     """Appends a line to a regular file. Creates the file if it does not exist. Raises
     UnusableFileError.
 
-    :func:`read_file` describes ``check``. Several processes may append to the file, so the line is
+    :func:`read_file` describes ``check``. Several processes can append to the file, so the line is
     written with one write call and O_APPEND. The file must not be a symbolic link, because another
-    user may have created the link.
+    user could have created the link.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
@@ -146,12 +146,12 @@ def _unlock_and_close(fd: int) -> None:
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
-    """True if the last line of the file is incomplete, because a disk was full. The next line would
-    then be joined to it.
+    """True if the last line of the file is incomplete, because a disk was full. A line that is
+    appended now would be joined to this incomplete line.
 
-    ``size`` is the size of the file that the caller has read. Bytes after ``size`` are ignored,
-    because another process may just be appending them. (``fd`` can only append, so this function
-    opens the file a second time to read it.)
+    ``size`` is the size of the file when the caller read the size. Bytes after ``size`` are
+    ignored, because another process could be appending them now. ``fd`` is open only for appending,
+    so this function opens the file a second time to read it.
     """
     if size == 0:
         return False
@@ -169,13 +169,13 @@ def write_new_file(
     """Writes a new file into ``directory``, completely or not at all. Creates the directory if it
     does not exist.
 
-    Raises UnusableFileError. ``check(path)`` raises an error if options may not create files in a
-    directory. It gets the real path of the open directory, so a symbolic link that is replaced
-    later has no effect.
+    Raises UnusableFileError. ``check(path)`` raises an error if options may not create files in the
+    directory ``path``. ``check`` gets the real path of the open directory. If a symbolic link is
+    replaced after the check, this has no effect.
 
     The content is first written to a file whose name begins with a dot. This file is then renamed.
     On some mounts of object stores, files can't be renamed, but a file becomes visible only after
-    it is closed. There the content is written to the final name directly.
+    it is closed. On such a mount, the content is written directly to the file with the final name.
     """
     _refuse_uri(directory)
     try:
@@ -200,8 +200,9 @@ def write_new_file(
 def refuse_unusable(path: str, *, directories: bool = False) -> None:
     """Raises UnusableFileError if a program that opens ``path`` would hang or fail.
 
-    This is so for a URI, and for a file that is not a regular file. (For example, opening a FIFO
-    waits for another program.) If ``directories`` is True, a directory is accepted.
+    Raises the error for a URI, and for a file that is not a regular file, such as a FIFO. (The
+    opening of a FIFO waits for another program.) If ``directories`` is True, a directory is
+    accepted.
     """
     _refuse_uri(path)
     try:
@@ -222,8 +223,8 @@ def _refuse_uri(path: str) -> None:
 
 
 def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
-    """Opens a file and returns its file descriptor. Raises UnusableFileError, and the error of
-    ``check``.
+    """Opens a file and returns its file descriptor. Raises UnusableFileError if the file can't be
+    opened. If ``check`` raises an error, raises this error.
     """
     if check is not None:
         check(path)
@@ -241,7 +242,7 @@ def _opened(path: str, flags: int, check: Callable[[str], None] | None) -> int:
 
 def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat_result:
     """Checks that the open file ``fd`` is a regular file, and that ``check`` allows its real path.
-    Returns its status. Raises UnusableFileError if it is not a regular file.
+    Returns the status of the file. Raises UnusableFileError if the file is not a regular file.
     """
     mode = os.fstat(fd)
     if not stat.S_ISREG(mode.st_mode):
@@ -252,8 +253,8 @@ def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat
 
 
 def _path_of(fd: int, path: str) -> str:
-    """The real path of the open file ``fd``. Only Linux provides it. On other systems, the path to
-    which ``path`` resolves now.
+    """The real path of the open file ``fd``. Only Linux provides the real path of an open file. On
+    other systems, this function returns the path to which ``path`` resolves now.
     """
     try:
         # A file that was replaced meanwhile is "deleted".
@@ -288,8 +289,8 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def decoded(content: bytes) -> str:
-    """Decodes the content of a file as UTF-8. If it is not valid UTF-8, decodes it as ISO 8859-1,
-    as Java does.
+    """Decodes the content of a file as UTF-8. If the content is not valid UTF-8, decodes it as ISO
+    8859-1, as Java does.
     """
     try:
         return content.decode("utf-8")

@@ -2,9 +2,9 @@
 
 Owns: :data:`VARIABLES`. Never: the meaning of the variables (``allow_lists``).
 
-The copy is made before any option is read, so no code that an option names can change it. The
+The copy is made before any option is read, so no code that an option names can change the copy. The
 package's own ``__init__`` imports this module, so this module imports no other module of the
-package. A forked Spark worker has its parent's copy. Any other process makes its own.
+package. A forked Spark worker has its parent's copy. Any other process makes a copy of its own.
 """
 
 from __future__ import annotations

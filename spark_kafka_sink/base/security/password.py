@@ -76,8 +76,8 @@ Text = str | Password
 
 
 def text_of(value: object) -> str:
-    """The value of an option as a string, even if it is a secret. Only for code that uses the
-    value, not for messages. Empty if the option is not set.
+    """The value of an option as a string, even if it is a secret. Empty if the option is not set.
+    Never put the result into a message: use :func:`shown_text`.
     """
     if isinstance(value, Password):
         return value.value
@@ -85,8 +85,9 @@ def text_of(value: object) -> str:
 
 
 def shown_text(value: object) -> Text:
-    """The value of an option for messages. If it comes from a reference, the result is a Password,
-    which shows only the reference. Not for options that are secrets themselves.
+    """The value of an option for messages. If the value comes from a reference, the result is a
+    Password, which shows only the reference. Never pass the value of an option that is always a
+    secret, such as a password: this function shows the value.
     """
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
@@ -94,24 +95,26 @@ def shown_text(value: object) -> Text:
 
 
 def as_password(text: Text) -> Password:
-    """Converts ``text`` to a :class:`Password`. If it already is a Password, its reference is
-    kept.
+    """Converts ``text`` to a :class:`Password`. If ``text`` is a Password already, returns ``text``
+    itself.
     """
     return text if isinstance(text, Password) else Password(text)
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """Returns the strings of those ``values`` that come from a reference. They are removed from
-    messages of a server, which may repeat them.
+    """Returns the strings of those ``values`` that come from a reference.
+
+    A server that got these strings sometimes repeats them in a message. So the caller removes the
+    strings from each message of the server (:func:`without_secrets`).
     """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Removes secrets from a text that a server has sent. ``secrets`` were sent to the server, so
-    the text may repeat them.
+    """Removes secrets from a text that a server has sent. ``secrets`` are the secrets that were
+    sent to the server. The server's text possibly repeats them.
 
-    A secret in the text is replaced. If the text contains a secret in an encoded form (base64,
+    Each secret in the text is replaced. If the text contains a secret in an encoded form (base64,
     base32, hex, URL, HTML, quoted) or in another letter case, the whole text is hidden.
     """
     for secret in secrets:

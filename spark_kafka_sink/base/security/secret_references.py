@@ -1,27 +1,28 @@
 """References to secrets in options: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}``.
 
 Owns: the syntax of references, the options that accept them, and replacing a reference by its
-value. Never: the decision when a reference is replaced. (Code that opens connections replaces the
-references, on the driver and on each executor.)
+value. Never: the decision when a reference is replaced. (The code that opens connections makes this
+decision, on the driver and on each executor.)
 
 Spark shows, logs and pickles only the reference. The value is only in processes that connect to
-brokers, after they have created their network client.
+brokers, and only after a process has created its network client.
 
 =====================  ===========================================================================
-``${env:NAME}``        an environment variable of the process
-``${file:/path}``      the content of a file, without the newline at its end (a mounted secret)
-``${file:/path:key}``  a line of a file in Java's properties format; it may contain references
-=====================  ===========================================================================
+``${env:NAME}``        an environment variable of the process ``${file:/path}``      the content of
+a file, without the newline at its end (a mounted secret) ``${file:/path:key}``  a line of a file in
+Java's properties format; it may contain references =====================
+===========================================================================
 
-The first and the third form are those of Kafka's EnvVarConfigProvider and FileConfigProvider. They
-work here without ``config.providers``. A value may contain a reference together with other text.
-``sasl.jaas.config`` is parsed before its references are replaced, so that the content of a secret
-is not parsed. Every value that comes from a reference is a Password, even a path or an address.
+The first form is the form of Kafka's EnvVarConfigProvider, the third form is the form of Kafka's
+FileConfigProvider. Both work here without ``config.providers``. A value may contain a reference
+together with other text. ``sasl.jaas.config`` is parsed before its references are replaced, so that
+the content of a secret is not parsed. Every value that comes from a reference is a Password, even a
+path or an address.
 
-Any other ``${...}`` is plain text, because a password may contain any characters. Exception: if a
-whole value (or a whole quoted text of ``sasl.jaas.config``) looks like a reference to another
-provider, it is an error. Databricks' ``{{secrets/scope/key}}`` is also an error, because Databricks
-replaces it only in the settings of a cluster.
+Any other ``${...}`` is plain text, because a password may contain any characters. There is one
+exception: a whole value (or a whole quoted text of ``sasl.jaas.config``) that looks like a
+reference to another provider is an error. Databricks' ``{{secrets/scope/key}}`` is also an error,
+because Databricks replaces such a text only in the settings of a cluster.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class UnresolvedReferenceError(ConfigError):
 def has_references(value: object) -> bool:
     """True if ``value`` contains references that must be replaced.
 
-    False for a value that comes from a reference, even if it looks like another reference.
+    False for a value that comes from a reference, even if this value looks like another reference.
     """
     if isinstance(value, Password) and value.reference is not None:
         return False
@@ -125,8 +126,8 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError if ``text`` is a reference to another provider. Otherwise the text of the
-    reference would be sent as the password.
+    """Raises ConfigError if ``text`` is a reference to another provider. Without this error, a
+    server would get the text of the reference as the password.
     """
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
@@ -149,13 +150,13 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """Replaces all references in ``options`` by their values. Returns the options, under Java's
-    names.
+    """Replaces all references in ``options`` by their values. Returns the options by Java's names.
 
     A value that contained a reference becomes a Password, which shows the reference. A
     sasl.jaas.config with references becomes a JaasEntry with Passwords. Raises
-    UnresolvedReferenceError with the option and the reference, but never with the content. Raises
-    NotAllowedError for a file or variable that is not on the operator's allow-list.
+    UnresolvedReferenceError if a reference has no value. The error names the option and the
+    reference. Raises NotAllowedError if a file or environment variable is not on the operator's
+    allow-list.
     """
     return {name: _resolved(name, value) for name, value in options.items()}
 
@@ -203,8 +204,8 @@ def _looked_up_values(name: str, entry: JaasEntry, *, nested: bool) -> JaasEntry
 
 
 def _expand(name: str, text: str, *, nested: bool = True) -> str:
-    """Replaces the references in ``text``. If ``nested`` is True, also the references in a line of
-    a properties file.
+    """Replaces the references in ``text`` by their values. If a value is a line of a properties
+    file and ``nested`` is True, also replaces the references in this line.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -219,7 +220,7 @@ def _expand(name: str, text: str, *, nested: bool = True) -> str:
 
 def _not_empty(name: str, text: str, *, nested: bool = True) -> str:
     """Replaces the references in the value of an option. Raises an error if the result is empty,
-    because an empty value means that the option is not set.
+    because an empty result would mean that the option is not set.
     """
     expanded = _expand(name.partition(": ")[0], text, nested=nested)
     if not expanded:
