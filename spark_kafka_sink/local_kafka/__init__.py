@@ -7,11 +7,11 @@ or Maven fetches the jars of the server. The package imports only the standard l
 spark_kafka_sink.local_kafka`` runs a Kafka in the foreground. With ``--secure``, this Kafka has
 TLS, SASL and ACLs.
 
-``cluster`` and ``node`` start and stop brokers, with ``ports``, ``probe``, ``broker_process_group``
-and ``parent_watchdog``. ``server_properties`` creates the configuration of the brokers. ``secure``
-and ``certificates`` create certificates and users, and ``secure_files`` writes them for Docker.
-``installation`` prepares the jars of a ``distribution`` and finds ``java``. ``registry`` is a
-schema registry. ``pytest_plugin`` has fixtures for pytest.
+``cluster`` and ``node`` start and stop brokers. They use ``ports``, ``probe``,
+``broker_process_group`` and ``parent_watchdog``. ``server_properties`` creates the configuration of
+the brokers. ``secure`` and ``certificates`` create certificates and users, and ``secure_files``
+writes them for Docker. ``installation`` prepares the jars of a ``distribution`` and finds ``java``.
+``registry`` is a schema registry. ``pytest_plugin`` has fixtures for pytest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The command ``python -m spark_kafka_sink.local_kafka``: runs a Kafka in the foreground until
 Ctrl-C or SIGTERM.
 
-When all nodes serve requests, it prints one line on standard output: the bootstrap address.
-Progress is printed on standard error. With ``--secure`` it prints the text of a client's properties
-file instead. The settings for other listeners and mechanisms are comments in this text.
+When all nodes serve requests, the command prints the bootstrap address on standard output, as one
+line. With ``--secure``, the command prints the text of a client's properties file in place of this
+line. The settings for other listeners and mechanisms are comments in this text. Progress is printed
+on standard error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A group of broker processes that ends when the process that started it ends.
+"""Runs the broker processes as one process group. The group ends when this Python process ends.
 
 Owns: the watchdog process (``parent_watchdog.py``), the process group of the brokers, and a
-temporary directory that is removed together with them.
+temporary directory, which is removed when the group ends.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@ private CA.
 
 Owns: the CA, and PEM files with a private key and its certificate chain, as brokers and clients
 read them. Never: the use of a certificate. This is the only module of ``local_kafka`` that needs a
-package: ``cryptography``, from the extra ``[tls]``. It is imported only for a secure cluster.
+package: ``cryptography``, from the extra ``[tls]``. This package is imported only for a secure
+cluster.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class CertificateAuthority:
         path.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
     def issue(self, path: Path, common_name: str, hosts: Sequence[str] = ()) -> Path:
-        """Creates a private key (PKCS#8) and a certificate, and writes both with the certificate
-        chain to the file ``path``. Only the owner can read the file.
+        """Creates a private key and a certificate for it. Writes the key (PKCS#8) and the
+        certificate chain to the file ``path``. Only the owner can read the file.
 
         For the certificate of a broker, ``hosts`` are its DNS names and IP addresses. For the
         certificate of a client, ``common_name`` is the name of the user.

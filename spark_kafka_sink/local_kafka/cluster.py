@@ -44,22 +44,23 @@ class KafkaCluster:
 
     Args:
         nodes: 1 or 3.
-        overrides: server properties for every node. They override those of ``conf/kafka``. Example:
-            to put a proxy before the clients' listener, set ``advertised.listeners`` to the address
-            of the proxy. The listener for the brokers themselves is added to this property.
+        overrides: server properties for every node. They override the server properties of
+            ``conf/kafka``. Example: to put a proxy before the clients' listener, set
+            ``advertised.listeners`` to the address of the proxy. To this property, the cluster adds
+            the listener that brokers use among themselves.
         port: the client port of node 1. The other nodes use the following ports. Default: free
             ports. All ports are reserved until :meth:`stop`, even while a node is stopped.
         listeners: the listeners for clients, a mapping from name to security protocol. For a
-            protocol other than PLAINTEXT, put its settings into ``overrides``.
+            protocol other than PLAINTEXT, put the settings of the protocol into ``overrides``.
         heap: the maximum heap of each broker, as for ``-Xmx``.
         full_jvm: True to run the JVM as in production (both JIT compilers, G1), for benchmarks. The
-            brokers then start more slowly, and are faster later.
+            brokers then start more slowly than by default, but handle requests faster.
         format_options: further arguments of ``kafka-storage format``, for example
             ``("--feature", "transaction.version=0")``.
         secure: True to create the listeners SSL, SASL_SSL and SASL_PLAINTEXT in addition to
             PLAINTEXT and ``listeners``, with users, certificates and ACLs (``secure.py``).
             :attr:`security` has the passwords and files. :meth:`client_options` returns the
-            options for a client. ``overrides`` also override these settings.
+            options for a client. A setting in ``overrides`` also overrides a security setting.
         version: the version of Kafka, one of ``distribution.RELEASES``. A version other than
             ``KAFKA_VERSION`` is downloaded when it is first used.
 
@@ -151,8 +152,8 @@ class KafkaCluster:
         """Starts all nodes, and waits until each node lists all nodes in its metadata.
 
         The first call on a machine downloads the jars of Kafka. The ``timeout`` in seconds begins
-        after that. Raises LocalKafkaError with the end of a broker's log if the cluster can't
-        start. In this case all processes and data are removed.
+        after the download. If the cluster can't start, all processes and data are removed, and
+        LocalKafkaError is raised with the end of a broker's log.
         """
         if self._started:
             raise IllegalStateError("A KafkaCluster is used once; make another one.")
@@ -191,7 +192,7 @@ class KafkaCluster:
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
         seconds. The error names a partition with a missing replica, and has the end of the log of
-        its leader.
+        the partition's leader.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]
@@ -259,7 +260,7 @@ class KafkaCluster:
 
     def _reserve(self, listeners: list[str], port: int | None) -> dict[str, ports.ReservedPort]:
         """Reserves a port for each listener of a node. ``port`` is the port of the first listener.
-        If it is None, any free port is used.
+        If ``port`` is None, the first listener gets any free port.
         """
         reserved: dict[str, ports.ReservedPort] = {}
         for name in [*listeners, "INTERNAL", "CONTROLLER"]:
@@ -315,7 +316,8 @@ def _not_in_sync(node: KafkaNode, wanted: frozenset[int]) -> str | None:
 def _random_id() -> str:
     """Creates a random Kafka Uuid: 16 random bytes in URL-safe base64 without padding.
 
-    It never begins with a dash, because the storage tool would take it for an option.
+    The Uuid never begins with a dash, because the storage tool would take such a Uuid for an
+    option.
     """
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

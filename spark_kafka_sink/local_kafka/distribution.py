@@ -74,12 +74,12 @@ class Coordinate:
 
 
 def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
-    """The artifacts of the Kafka server of a version, of Kafka's command line tools, and of a
-    logger (``more``).
+    """The artifacts of Kafka's server, and of its command line tools, for one version of Kafka.
+    ``more`` are the artifacts of a logger.
 
     The tools are dump-log, console-consumer and ProducerPerformance. They depend on Kafka Connect.
-    Connect is not downloaded, because these tools never call it, and it would double the download.
-    Without a logger, the log of the server would be empty.
+    Connect is not downloaded, because these tools never call Connect, and the download would be
+    twice as large. Without a logger, the log of the server would be empty.
     """
     return (
         Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", version),
@@ -92,8 +92,8 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
 def _artifacts(version: str) -> tuple[Coordinate, ...]:
     """The artifacts to download for a version of Kafka.
 
-    Kafka 3 calls log4j 1 but does not include it. So log4j 2 is added, with its bridge for calls of
-    log4j 1. Kafka 4 itself depends on log4j 2.
+    Kafka 3 calls log4j 1 but does not include log4j 1. So log4j 2 is added, together with the
+    bridge of log4j 2 for calls of log4j 1. Kafka 4 itself depends on log4j 2.
     """
     names = ("log4j-1.2-api", "log4j-api", "log4j-core") if version.startswith("3.") else ()
     log4j = (Coordinate("org.apache.logging.log4j", n, _LOG4J_VERSION, alone=True) for n in names)
@@ -160,11 +160,11 @@ def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
 
 
 def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distribution:
-    """Returns the jars of Kafka in the cache ``directory``. Downloads them if they are missing. The
-    caller must hold the lock of :func:`cache_lock`.
+    """Returns the jars of Kafka in the cache ``directory``. Downloads the jars if they are missing.
+    The caller must hold the lock of :func:`cache_lock`.
 
-    Raises LocalKafkaError if the download fails. The error has each tool that was tried, with the
-    end of its output.
+    Raises LocalKafkaError if the download fails. For each tool that was tried, the error has the
+    end of the tool's output.
     """
     home = fetch(java, directory, f"kafka-{version}", release(version), version)
     return Distribution(version, home, tuple(sorted((home / "jars").glob("*.jar"))))
@@ -250,8 +250,8 @@ def _fetch(java: Java, work: Path, coordinates: tuple[Coordinate, ...], what: st
 
 
 def _run_resolver(command: list[str], work: Path) -> str | None:
-    """Runs ``command``, a command line of Maven or Ivy. Returns None if it succeeded, otherwise the
-    end of its output.
+    """Runs ``command``, a command line of Maven or Ivy. Returns None if the command succeeded,
+    otherwise the end of the command's output.
     """
     try:
         answer = subprocess.run(
@@ -335,11 +335,11 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _find_ivy() -> Path | None:
-    """Finds the jar of Ivy in PySpark or in ``SPARK_HOME``. (Spark itself uses Ivy for
-    ``spark.jars.packages``.) None if there is no such jar.
+    """Finds the jar of Ivy in PySpark or in ``SPARK_HOME``. Returns None if there is no such jar.
+    (Spark itself uses Ivy for ``spark.jars.packages``.)
 
-    Ivy is then run with its own main class. This takes a third of the time of a SparkContext. The
-    directory of PySpark is found without importing PySpark.
+    The caller runs Ivy by the main class of Ivy, because the start of a SparkContext would take
+    three times as long. The directory of PySpark is found without importing PySpark.
     """
     homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
     spec = importlib.util.find_spec("pyspark")

@@ -1,8 +1,8 @@
 """Prepares the files that a broker needs. This is done once on each machine.
 
-Owns: the order of the steps, and the class archive of the JVM. (With a class archive, "class data
-sharing", a JVM loads its classes faster. Kafka then starts in about half the time.) The class
-archive is written by a temporary broker, once for each machine, version of Kafka and build of the
+Owns: the order of the steps, and the class archive of the JVM. A class archive ("class data
+sharing") contains loaded classes of a JVM. With the archive, Kafka starts in about half the time. A
+temporary broker writes the class archive, once for each machine, version of Kafka and build of the
 JVM.
 """
 
@@ -46,8 +46,8 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, the jars of Kafka, and the class archive for both. The archive is None if it could not
-    be created.
+    """A JVM, the jars of Kafka, and the class archive for both. The class archive is None if it
+    could not be created.
     """
 
     java: Java
@@ -61,8 +61,9 @@ class Installation:
     def format_storage(
         self, properties: Path, cluster_id: str, options: Sequence[str] = ()
     ) -> None:
-        """Formats the storage of a node with Kafka's storage tool. It writes meta.properties and
-        the bootstrap metadata into the ``log.dirs`` of the configuration file ``properties``.
+        """Formats the storage of a node with Kafka's storage tool. The tool writes meta.properties
+        and the bootstrap metadata into the directories ``log.dirs``, which the configuration file
+        ``properties`` names.
 
         ``options`` are further arguments of ``kafka-storage format``, such as ``("--feature",
         "transaction.version=0")``. Raises LocalKafkaError with the output of the tool.
@@ -118,8 +119,9 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
     """Returns the files that a broker needs. The first call on a machine downloads and creates
     them.
 
-    The first call for a version takes half a minute, a later call takes a tenth of a second.
-    Several processes may call it at the same time. Raises LocalKafkaError.
+    The first call for a version takes half a minute, each later call takes a tenth of a second.
+    Several processes may call this function at the same time. Raises LocalKafkaError if a file
+    can't be downloaded or created.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
@@ -134,8 +136,8 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 def _write_archive(installation: Installation, archive: Path) -> None:
     """Creates the class archive ``archive``: runs a temporary broker, whose JVM writes the archive
-    when it ends. If this fails, no error is raised, because brokers also start without an archive,
-    only more slowly.
+    when it ends. If this fails, no error is raised: brokers also start without an archive, but more
+    slowly than with an archive.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     processes = BrokerProcessGroup()

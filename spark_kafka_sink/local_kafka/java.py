@@ -39,7 +39,7 @@ class Java:
 
 def find_java() -> Java:
     """Finds the JVM of ``JAVA_HOME``. If this variable is not set, finds ``java`` in ``PATH``.
-    Raises LocalKafkaError if there is none.
+    Raises LocalKafkaError if no JVM is found.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

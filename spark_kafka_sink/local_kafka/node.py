@@ -52,8 +52,9 @@ class KafkaNode:
     """A node of a :class:`~spark_kafka_sink.local_kafka.cluster.KafkaCluster`: a broker and
     controller.
 
-    ``properties`` is its server configuration. Each start writes it to a file. So you can change it
-    while the node is stopped, and it takes effect at the next start. Not thread-safe.
+    ``properties`` is the server configuration of the node. Each start of the node writes
+    ``properties`` to a file. So a change of ``properties`` takes effect at the next start. Not
+    thread-safe.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class KafkaNode:
 
     @property
     def state(self) -> NodeState:
-        """The state of the process. After a crash it is STOPPED, as after a stop."""
+        """The state of the process. After a crash the state is STOPPED, as after a stop."""
         if self._process is not None and self._process.poll() is not None:
             self._state = NodeState.STOPPED
         return self._state
 
     @property
     def pid(self) -> int | None:
-        """The process id of the broker. None while it is stopped."""
+        """The process id of the broker. None while the broker is stopped."""
         return None if self.state is NodeState.STOPPED or not self._process else self._process.pid
 
     @property
@@ -112,11 +113,12 @@ class KafkaNode:
     # --- what a test does to a node --------------------------------------------------------------
 
     def start(self, *, wait: bool = True, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Starts the broker. If ``wait`` is True, waits until it serves requests, for at most
-        ``timeout`` seconds.
+        """Starts the broker. If ``wait`` is True, waits until the broker serves requests, for at
+        most ``timeout`` seconds.
 
         In a cluster of three nodes, no node serves requests until two nodes run. So start the first
-        node with ``wait=False``. Raises LocalKafkaError with the end of the node's log.
+        node with ``wait=False``. Raises LocalKafkaError with the end of the node's log if the
+        broker can't start.
         """
         self._move("start")
         write_properties(self.properties_path, self.properties)
@@ -132,8 +134,8 @@ class KafkaNode:
             self.wait_until_ready(timeout=timeout)
 
     def stop(self, *, timeout: float = DEFAULT_STOP_TIMEOUT_S) -> None:
-        """Shuts the broker down cleanly (SIGTERM). The broker first moves the leadership of its
-        partitions to other brokers, and closes its logs.
+        """Shuts the broker down cleanly (SIGTERM). Before the broker ends, it moves the leadership
+        of its partitions to other brokers, and closes its logs.
 
         Raises LocalKafkaError if the process has not ended after ``timeout`` seconds.
         """
@@ -147,7 +149,7 @@ class KafkaNode:
 
     def kill(self) -> None:
         """Kills the broker (SIGKILL), without a shutdown. Data that the broker has written to the
-        page cache is not lost. (After a power failure it would be.)
+        page cache is not lost, unlike after a power failure.
         """
         process = self._move("kill")
         process.kill()
@@ -164,8 +166,8 @@ class KafkaNode:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Continues a frozen broker process (SIGCONT). The controllers may have removed it from the
-        cluster meanwhile, because its session has expired.
+        """Continues a frozen broker process (SIGCONT). If the session of the broker expired while
+        it was frozen, the controllers have removed the broker from the cluster.
         """
         self._move("thaw").send_signal(signal.SIGCONT)
 
@@ -215,9 +217,9 @@ class KafkaNode:
     # --- within ----------------------------------------------------------------------------------
 
     def _move(self, verb: str) -> subprocess.Popen[bytes]:
-        """Changes the state of the node for the action ``verb``, such as "kill", and returns its
-        process. Raises an error, and changes nothing, if the action is not allowed in the current
-        state.
+        """Changes the state of the node for the action ``verb``, such as "kill". Returns the
+        process of the node. If the action is not allowed in the current state, raises an error and
+        changes nothing.
         """
         state = self.state
         target = _TRANSITIONS.get((state, verb))

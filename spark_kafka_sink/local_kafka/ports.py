@@ -2,11 +2,12 @@
 
 Owns: choosing free ports of the loopback address and reserving them. Never: listening on a port.
 
-After a restart, a broker must listen on the same port as before, because its clients know only this
-port. Meanwhile another process could take the port: a process that searches for a free port, or any
-process that opens a connection, because the operating system then chooses a port of the ephemeral
-range. So the ports are chosen below the ephemeral range. In addition, each port is bound to a
-socket of this process, which never listens.
+After a restart, a broker must listen on the same port as before the restart, because its clients
+know only this port. While the broker is stopped, another process could take the port. This could be
+a process that searches for a free port. It could also be any process that opens a connection,
+because the operating system chooses a port of the ephemeral range for each connection. So the ports
+are chosen below the ephemeral range. In addition, each port is bound to a socket of this process,
+which never listens.
 
 On Linux, a broker can bind the same port nevertheless, because both sockets have the option
 SO_REUSEADDR and the socket of this process does not listen. A process without SO_REUSEADDR can't
@@ -51,7 +52,8 @@ class ReservedPort:
 
 
 def reserve(port: int | None = None) -> ReservedPort:
-    """Reserves the port ``port``. If it is None, reserves any free port below the ephemeral range.
+    """Reserves the port ``port``. If ``port`` is None, reserves any free port below the ephemeral
+    range.
 
     Raises LocalKafkaError if another process uses the port.
     """

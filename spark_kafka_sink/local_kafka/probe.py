@@ -100,7 +100,7 @@ def _topic(answer: _Reader) -> list[PartitionState]:
 
 
 def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout: float) -> bytes:
-    """Opens a connection, sends one request, and returns the body of its response."""
+    """Opens a connection, sends one request, and returns the body of the response."""
     # Request header v1: api key, api version, correlation id, a null client id.
     request = struct.pack(">hhih", api, version, _CORRELATION_ID, -1) + body
     with socket.create_connection((host, port), timeout) as connection:

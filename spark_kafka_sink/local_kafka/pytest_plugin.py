@@ -1,8 +1,7 @@
 """Pytest fixtures for your own tests: a real Kafka that runs until the end of the test session.
 
 Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
-:func:`new_kafka_cluster`, which you can override. To use them, write in the topmost
-``conftest.py``::
+:func:`new_kafka_cluster`. To use these fixtures, write in the topmost ``conftest.py``::
 
     pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"
 
@@ -24,7 +23,7 @@ from spark_kafka_sink.local_kafka.registry.schema_registry import SchemaRegistry
 @pytest.fixture(scope="session")
 def new_kafka_cluster() -> Callable[[], KafkaCluster]:
     """A function that creates the cluster for the tests. By default, the cluster has one node, and
-    creates a topic automatically when it is first written to.
+    creates a topic when a producer first writes to this topic.
 
     For another cluster, override this fixture in ``conftest.py`` with the scope ``session``. For
     example, return ``lambda: KafkaCluster(3)``.

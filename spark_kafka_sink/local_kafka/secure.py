@@ -1,9 +1,9 @@
 """The security of a local Kafka: certificates, users, and the options for clients.
 
 Owns: the certificates and passwords of a cluster, the server settings that use them, and the
-options for clients. The certificates and passwords are created when the cluster starts, and stored
-only in its temporary directory. Settings without a secret are in ``conf/kafka/secure.properties``.
-Never: a process, a port.
+options for clients. The certificates and passwords are created when the cluster starts, and are
+stored only in the temporary directory of the cluster. Settings without a secret are in
+``conf/kafka/secure.properties``. Never: a process, a port.
 
 **Users.** ``alice`` is a super user. ``bob`` has only the rights that ACLs give him. Each user has
 one random password for PLAIN and for both SCRAM mechanisms, and a client certificate whose CN is
@@ -41,8 +41,8 @@ _SECURITY = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """The secrets of one secure cluster. Files are in PEM. The file of a key has the private key
-    and its certificate chain.
+    """The secrets of one secure cluster. All files are in PEM. A key file has the private key and
+    the certificate chain of this key.
 
     ``passwords`` has the password of each user. ``client_keys`` has, for each user, the file with
     the client certificate.

@@ -5,8 +5,8 @@ Owns: the names of the files, and the ports and paths in the container. Never: a
 The settings come from ``conf/kafka`` and ``secure``, so that a broker in Docker has the same
 settings as a broker of :class:`KafkaCluster`.
 
-``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files, with new
-passwords each time. One of the files, ``client.properties``, is for clients on this machine.
+``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files. Each call
+creates new passwords. One of the files, ``client.properties``, is for clients on this machine.
 """
 
 from __future__ import annotations

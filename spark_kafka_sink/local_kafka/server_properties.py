@@ -64,9 +64,10 @@ def node_properties(
     """The server settings that are different for each node.
 
     ``client_listeners`` maps the name of each listener for clients to its security protocol and
-    port, such as ``{"PLAINTEXT": ("PLAINTEXT", 19092)}``. Brokers use another listener among
-    themselves, on ``internal_port``. So a test can put a proxy before the listeners for clients
-    without affecting the brokers. ``voters`` maps each node id to the port of its controller.
+    port, such as ``{"PLAINTEXT": ("PLAINTEXT", 19092)}``. Brokers use a separate listener among
+    themselves, on ``internal_port``. So if a test puts a proxy before the listeners for clients,
+    the proxy does not affect the connections between brokers. ``voters`` maps each node id to the
+    port of its controller.
     """
     ports = {name: port for name, (_, port) in client_listeners.items()}
     protocols = {name: protocol for name, (protocol, _) in client_listeners.items()}

@@ -1,5 +1,5 @@
 """Runs a real schema registry on this machine: Apicurio Registry, which has Confluent's REST API.
-It stores its schemas in memory.
+The registry stores its schemas in memory.
 
 Owns: :class:`SchemaRegistry`, and the files of the registry, which are downloaded once like the
 jars of Kafka. Never: a broker, a client.
@@ -31,7 +31,7 @@ _START_TIMEOUT_S: Final = 120.0
 
 def prepare_registry(java: Java) -> Path:
     """Returns the directory with the files of the registry. The first call on a machine downloads
-    them (140 MB). Raises LocalKafkaError if this fails.
+    the files (140 MB). Raises LocalKafkaError if the download fails.
     """
     name = f"apicurio-{REGISTRY_VERSION}"
     with cache_lock(name) as directory:
@@ -75,8 +75,8 @@ class SchemaRegistry:
     def start(self, *, timeout: float = _START_TIMEOUT_S) -> None:
         """Starts the registry, and waits until it responds.
 
-        Raises LocalKafkaError with the end of its log if it does not respond within ``timeout``
-        seconds.
+        Raises LocalKafkaError if the registry does not respond within ``timeout`` seconds. The
+        error has the end of the registry's log.
         """
         try:
             java = find_java()
