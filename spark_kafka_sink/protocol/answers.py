@@ -5,9 +5,9 @@ field alone. This module checks fields together, and that each requested item (s
 has exactly one item in the response. Never: the meaning of an error code.
 
 A response that contradicts itself or its request is an error. Items that were not requested are
-dropped, as in other clients, because some services return all topics. So the size of the request
-limits the memory for the response. The responses of Produce and Metadata are read into columns, and
-checked in ``produce.py`` and ``metadata.py``.
+dropped, because some services return all topics. Other clients drop such items too. So the size of
+the request limits the memory for the response. The responses of Produce and Metadata are read into
+columns, and checked in ``produce.py`` and ``metadata.py``.
 """
 
 from __future__ import annotations
@@ -126,10 +126,11 @@ def _read(request: Request[ResponseT], reader: WireReader, version: int) -> Resp
 
 def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> ResponseT:
     """Reads the response of a broker that does not support the version of an ApiVersions request.
+    Only the error code of the response is read.
 
-    Such a broker responds with version 0 of the response. Only its error code is read. After the
-    code, brokers since 2.4 send the versions that they support. Other servers, such as librdkafka's
-    mock broker, send malformed bytes there.
+    Such a broker responds with version 0 of the response. After the error code, brokers since 2.4
+    send the versions that they support. Other servers, such as librdkafka's mock broker, send
+    malformed bytes after the error code.
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -433,8 +434,8 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The names of a message's fields that are arrays kept as bytes (:class:`WireArray`). Their
-    items are decoded each time they are read.
+    """The names of those fields of a message that are arrays kept as bytes (:class:`WireArray`). An
+    item of such an array is decoded each time the item is read.
     """
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))

@@ -5,10 +5,11 @@ Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cl
 (``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver requests
 the metadata once, and sends the cluster to the tasks.
 
-A broker may claim to have millions of nodes and partitions. As Python objects they would take 230
-bytes for a node and 300 bytes for a partition, but only 12 and 18 bytes in the broker's response.
-So they are kept as columns (:class:`Nodes`, :class:`PartitionInfos`). A :class:`Node` or
-:class:`PartitionInfo` is created when it is read.
+A broker may claim to have millions of nodes and partitions. A node takes only 12 bytes in the
+broker's response, and a partition 18 bytes. A Python object would take 230 bytes for a node, and
+300 bytes for a partition. So nodes and partitions are kept as columns (:class:`Nodes`,
+:class:`PartitionInfos`). A :class:`Node` or :class:`PartitionInfo` is created when a caller reads
+it.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker. A node with a negative id stands for a bootstrap address: it is not known yet which
-    broker has this address.
+    """A broker. A node with a negative id is a bootstrap address: the client does not know yet
+    which broker has this address.
     """
 
     id: int
@@ -51,7 +52,7 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """The metadata of a partition. ``leader`` is a node id, or -1 if there is no leader.
-    ``leader_epoch`` is -1 if it is unknown or not reliable.
+    ``leader_epoch`` is -1 if the leader epoch is unknown or not reliable.
     """
 
     tp: TopicPartition
@@ -62,8 +63,8 @@ class PartitionInfo:
 
 
 class _ByNumber(dict[int, TopicPartition]):
-    """The TopicPartition for each partition number of a topic. It is created when it is
-    first read.
+    """The TopicPartition for each partition number of a topic. Each TopicPartition is created when
+    it is first read.
     """
 
     __slots__ = ("_topic",)
@@ -80,8 +81,8 @@ class _ByNumber(dict[int, TopicPartition]):
 def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
     """The TopicPartition for each partition number of ``topic``.
 
-    Cached, because rows are often written to a thousand partitions, which need these objects again
-    and again.
+    The result is cached, because a write to a thousand partitions needs these objects again and
+    again.
     """
     return _ByNumber(topic)
 
@@ -89,11 +90,12 @@ def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
 class PartitionInfos(Sequence[PartitionInfo]):
     """The partitions of one topic, by number, without gaps. Immutable.
 
-    ``ids`` has the node ids of all replicas: first the replicas of partition 0, then its offline
-    replicas, then those of partition 1, and so on. ``rows`` has five integers for each partition:
-    the leader, the leader epoch, the error code, the end of its replicas in ``ids``, and the end of
-    its offline replicas in ``ids``. So a partition takes 20 bytes, and 4 bytes for each id.
-    Comparisons ignore the error code, because it describes a response and not the partition.
+    ``ids`` has the node ids of all replicas: first the replicas of partition 0, then the offline
+    replicas of partition 0, then the replicas of partition 1, and so on. ``rows`` has five integers
+    for each partition: the leader, the leader epoch, the error code, the end of the partition's
+    replicas in ``ids``, and the end of its offline replicas in ``ids``. So a partition takes 20
+    bytes, and 4 bytes for each id. Comparisons ignore the error code, because it describes a
+    response and not the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
@@ -112,8 +114,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
     def of(
         cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
     ) -> PartitionInfos:
-        """Converts ``infos`` to columns. They must be in the order of their numbers: 0, 1, 2 and so
-        on. ``errors`` has error codes by partition number.
+        """Converts ``infos`` to columns. ``infos`` must be in the order of partition numbers: 0, 1,
+        2 and so on. ``errors`` has error codes by partition number.
         """
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):
@@ -169,8 +171,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return f"PartitionInfos({self.topic!r}, {list(self)!r})"
 
     def leader(self, number: int) -> int:
-        """The node id of the partition's leader, or -1 if it has no leader. Raises IndexError if
-        the topic has no such partition.
+        """The node id of the partition's leader, or -1 if the partition has no leader. Raises
+        IndexError if the topic has no such partition.
         """
         return self._rows[5 * number]
 
@@ -179,7 +181,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         return set(self._rows[0::5])
 
     def leader_epochs(self) -> array[int]:
-        """The leader epoch of each partition, by number. -1 if it is unknown."""
+        """The leader epoch of each partition, by number. An unknown leader epoch is -1."""
         return self._rows[1::5]
 
     @property
@@ -336,7 +338,7 @@ class NodesBuilder:
         self._data += rack
 
     def build(self) -> Nodes:
-        """Returns the collected nodes. Raises ValueError if two of them have the same id."""
+        """Returns the collected nodes. Raises ValueError if two nodes have the same id."""
         ids, places = self._ids, self._places
         if any(ids[i] >= ids[i + 1] for i in range(len(ids) - 1)):
             # Only the ids: a list of pairs would need three times the memory while it is sorted.
@@ -354,9 +356,9 @@ class NodesBuilder:
 class Cluster:
     """The metadata of a cluster at one time. Immutable (Java's ``Cluster``).
 
-    ``topics`` maps a topic to its partitions, by number and without gaps. A partition that a broker
-    has left out has no leader. ``topic_ids`` maps a topic to its id of 16 bytes, if the id is
-    known.
+    ``topics`` maps a topic to its partitions, by number and without gaps. If a broker leaves out a
+    partition in its response, this partition has no leader here. ``topic_ids`` maps a topic to its
+    id of 16 bytes, if the id is known.
     """
 
     cluster_id: str | None = None
@@ -371,12 +373,12 @@ class Cluster:
         return cls(nodes={-i: Node(-i, h, p) for i, (h, p) in enumerate(addresses, start=1)})
 
     def node_list(self) -> Sequence[Node]:
-        """The nodes as a sequence. Each node object may be created when it is read."""
+        """The nodes as a sequence. Reading an item can create a new node object."""
         nodes = self.nodes
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
     def topic_id(self, topic: str) -> str | None:
-        """The topic's id as text, in the form of Kafka's tools (Java's ``Uuid``). None if it is
+        """The topic's id as text, in the form of Kafka's tools (Java's ``Uuid``). None if the id is
         unknown.
         """
         known = self.topic_ids.get(topic)
@@ -408,7 +410,7 @@ class ClusterResourceListener(Protocol):
     """
 
     def on_update(self, cluster_id: str) -> None:
-        """Called on the network thread with the cluster's id, when it becomes known and when it
-        changes.
+        """Called on the network thread with the cluster's id: when the id becomes known, and each
+        time the id changes.
         """
         ...

@@ -53,8 +53,8 @@ def request_header_version(api_key: ApiKey, version: int) -> int:
 def response_header_version(api_key: ApiKey, version: int) -> int:
     """The version of the response header: 1 for flexible versions, otherwise 0.
 
-    For ApiVersions it is always 0, because the client must be able to read this response before it
-    has the broker's versions (KIP-511).
+    For ApiVersions the header version is always 0: the client must be able to read this response
+    before the client knows the broker's versions (KIP-511).
     """
     if api_key is ApiKey.API_VERSIONS:
         return 0
@@ -69,8 +69,8 @@ def frame(
 
     The buffers and the size include the length at the beginning. If the first buffer of the body is
     small, the header is joined with this buffer. The other buffers are not copied. The client id is
-    a string with an int16 length even in header v2, because the broker reads it before it has the
-    version (RequestHeader.json).
+    a string with an int16 length even in header v2, because the broker reads the client id before
+    it knows the version of the header (RequestHeader.json).
     """
     body = request.encode(version)
     name = None if client_id is None else client_id.encode()
@@ -97,7 +97,7 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
 
     Raises RemoteProtocolError if the length is above ``limit``, or if no broker sends such a
     length. The error's hint guesses which program listens on the port. ``first`` is true for the
-    first frame of a connection. Raises WrongListenerError if such a frame begins like TLS.
+    first frame of a connection. Raises WrongListenerError if this first frame begins like TLS.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:
@@ -145,8 +145,8 @@ def parse_response_header(
 
 
 def peek_correlation_id(payload: memoryview) -> int:
-    """Reads the correlation id of a response, whatever its header's version. It is always the first
-    field.
+    """Reads the correlation id of a response. The version of the header is not needed, because the
+    correlation id is the first field in every version.
     """
     if len(payload) < 4:
         raise RemoteProtocolError(

@@ -56,8 +56,8 @@ class OffsetSpec(IntEnum):
 
 
 def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> ListOffsetsRequest:
-    """Creates the request for the first or the last offset of ``tp``. It is sent to the leader of
-    ``tp``.
+    """Creates the request for the first or the last offset of ``tp``. The request is sent to the
+    leader of ``tp``.
 
     Versions above 9 are needed only for logs in remote storage. Versions below 2 have no isolation
     level.
@@ -71,8 +71,8 @@ def list_offsets(tp: TopicPartition, spec: OffsetSpec = OffsetSpec.LATEST) -> Li
 
 
 def listed_offset(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
-    """Reads the only partition of a ListOffsets response. For LATEST, its offset is the high
-    watermark.
+    """Reads the only partition of a ListOffsets response. If the request was for LATEST, the
+    partition's offset in the response is the high watermark.
     """
     return response.topics[0].partitions[0]
 
@@ -87,10 +87,10 @@ def fetch(
     """Creates the request for the batches of ``tp`` from ``offset`` on. It is sent to the leader of
     ``tp``.
 
-    The broker returns about ``max_bytes``, but always at least the first batch, even if that is
-    larger. The last batch may be incomplete. The broker does not wait for new batches, and keeps no
-    fetch session. Versions from 13 on use topic ids. They are not needed, because every broker up
-    to 4.x accepts version 12. Versions below 10 can't read topics with zstd
+    The broker returns about ``max_bytes``, but always at least the first batch, even if the first
+    batch is larger. The last batch may be incomplete. The broker does not wait for new batches, and
+    keeps no fetch session. Versions from 13 on use topic ids. These versions are not needed,
+    because every broker up to 4.x accepts version 12. Versions below 10 can't read topics with zstd
     (UNSUPPORTED_COMPRESSION_TYPE).
     """
     partition = FetchPartition(
@@ -111,8 +111,8 @@ class FetchedPartition:
 
     ``records`` are batches, as a view of the response's bytes. The first batch may begin before
     ``fetch_offset``, and the last batch may be incomplete. If the request had ``read_committed``,
-    ``aborted`` has the aborted transactions as pairs: producer id and first offset. Their records
-    are in ``records`` as well, and the reader must skip them.
+    ``aborted`` has the aborted transactions as pairs: producer id and first offset. The records of
+    the aborted transactions are in ``records`` as well, and the reader must skip these records.
     """
 
     error: ErrorCode
@@ -136,11 +136,11 @@ class FetchedPartition:
 
 
 def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
-    """Creates the request for the producers of ``tp`` that its leader has in memory. It is sent to
-    that leader.
+    """Creates the request for all producers that the leader of ``tp`` has in memory for ``tp``. The
+    request is sent to this leader.
 
     If a producer has an open transaction at the leader, but no coordinator lists this transaction,
-    it is a hanging transaction.
+    the transaction is a hanging transaction.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])
@@ -151,6 +151,6 @@ def described(response: DescribeProducersResponse) -> PartitionResponse:
 
     In all fields of a producer except the producer id, -1 means that there is no value.
     ``current_txn_start_offset`` is the first offset of the producer's open transaction. The last
-    stable offset of the partition is not above it.
+    stable offset of the partition is never above this first offset.
     """
     return response.topics[0].partitions[0]

@@ -1,8 +1,8 @@
 """The Metadata request, and its response with checks.
 
-Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`. They are created
-from Kafka's message (``protocol/messages/metadata.py``) and checked: no caller gets a port 0, two
-brokers with one id, or a partition number of two billion. Never: the use of metadata
+Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`. The response is
+decoded from Kafka's message (``protocol/messages/metadata.py``) and checked: no caller gets a port
+0, two brokers with one id, or a partition number of two billion. Never: the use of metadata
 (``network/client/metadata.py``), the handling of an error code.
 
 A hostile broker could make each part of a Metadata response very large: brokers, topics,
@@ -48,11 +48,11 @@ _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 class TopicMetadata:
     """The metadata of one topic.
 
-    * ``topic_id``: 16 bytes. None if the broker has no topic ids, or does not return them (below
-      v10).
+    * ``topic_id``: 16 bytes. None if the broker has no topic ids, or does not return topic ids
+      (below v10).
     * ``authorized_operations``: a bit for each operation (Kafka's ``AclOperation``) that the
-      principal may perform on the topic. None if the broker does not return it (below v8), or if it
-      was not requested.
+      principal may perform on the topic. None if the broker does not return the operations (below
+      v8), or if they were not requested.
     * ``in_sync``: the number of in-sync replicas, by partition number.
 
     There are no duplicate partitions. A partition that the broker has left out has an entry without
@@ -72,8 +72,9 @@ class TopicMetadata:
 class MetadataResponse:
     """A checked Metadata response: the brokers, and the requested topics. Both have no duplicates.
 
-    A partition's leader may be missing in the brokers. ``controller`` is -1 if the controller is
-    unknown. ``error`` is the error code of the whole response (v13: REBOOTSTRAP_REQUIRED).
+    It is possible that a partition's leader is not one of the brokers. ``controller`` is -1 if the
+    controller is unknown. ``error`` is the error code of the whole response (v13:
+    REBOOTSTRAP_REQUIRED).
     """
 
     brokers: Nodes
@@ -88,9 +89,9 @@ class MetadataResponse:
 class MetadataRequest:
     """The request for all brokers, and for the metadata of ``topics``.
 
-    Without topics, only the brokers are requested. All topics can't be requested: the request must
-    limit the size of the response, and so the memory for it. Brokers since 2.3 also return the
-    operations that the principal may perform on each topic (v8, KIP-430).
+    If ``topics`` is empty, only the brokers are requested. A request for all topics is not
+    possible, because then the request would not limit the memory for the response. Brokers since
+    2.3 also return the operations that the principal may perform on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -162,8 +163,8 @@ class _Topics:
     """Collects the topics of one response in columns.
 
     ``_gaps`` counts the partitions that the broker has left out below a topic's largest partition
-    number. Each gets an entry, which needs memory. So an error is raised if there are more of them
-    than the size of the response justifies.
+    number. Each such partition gets an entry, and each entry needs memory. So an error is raised if
+    the broker has left out more partitions than the size of the response justifies.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")

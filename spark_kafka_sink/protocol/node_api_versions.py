@@ -40,7 +40,8 @@ class NodeApiVersions:
     """The API versions that a broker supports, for the APIs that this client uses.
 
     ``finalized_features`` are the feature levels of the cluster, such as ``transaction.version``.
-    ``finalized_features_epoch`` is their epoch, or -1 if the broker returns no features.
+    ``finalized_features_epoch`` is the epoch of these feature levels, or -1 if the broker returns
+    no features.
 
     The lowest version that a broker returns is not reliable. For example, brokers since 4.0 return
     version 0 of Produce because of librdkafka, but refuse versions below 3 (KAFKA-18659). So
@@ -67,10 +68,9 @@ class NodeApiVersions:
         """The version of transactions to use with this broker (the feature ``transaction.version``,
         KIP-890). From 2 on, transactions use protocol 2 (TV2).
 
-        The result is 1 if the cluster has a higher level, but this broker, or a proxy in front of
-        it, does not support the requests of protocol 2. (librdkafka and franz-go do the same.) The
-        result is 0 if the broker returns no features: before Kafka 4.0, or with ApiVersions below
-        v3.
+        If this broker, or a proxy in front of it, does not support the requests of protocol 2, the
+        result is at most 1. (librdkafka and franz-go do the same.) The result is 0 if the broker
+        returns no features: before Kafka 4.0, or with ApiVersions below v3.
         """
         level = self.finalized_features.get("transaction.version", 0)
         if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):
@@ -104,8 +104,8 @@ class NodeApiVersions:
 
 
 def _without(api_key: ApiKey) -> str:
-    """The hint for the error about an API that the broker does not support. The server may be
-    another product than Apache Kafka.
+    """The hint for the error about an API that the broker does not support. Such a server is
+    possibly not Apache Kafka, but another product.
     """
     if api_key is ApiKey.INIT_PRODUCER_ID:
         return (

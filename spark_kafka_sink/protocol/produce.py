@@ -1,10 +1,11 @@
 """The Produce request and its response, encoded and decoded without copying batches.
 
 Owns: the bytes around complete record batches (ProduceRequest v3 to v12), and the decoder of the
-response, whose memory is limited. Never: the bytes of a batch, which are sent unchanged.
+response, which needs a limited amount of memory. Never: a change of the bytes of a batch.
 
 A request has at most one batch for each partition. The encoded request is a list of buffers for
-``socket.sendmsg``: a small buffer made here, the buffers of a batch, a small buffer, and so on.
+``socket.sendmsg``: a small buffer with the fields before a batch, the buffers of this batch, the
+next small buffer, and so on.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _PLAIN_END_CLASSIC = b"\x00\x00\x00\x00\xff\xff"
 
 
 class PartitionProduceData(NamedTuple):
-    """The record batch to send to a partition. ``buffers`` are its bytes, and ``size`` is their
-    total size.
+    """The record batch to send to a partition. ``buffers`` are the bytes of the batch, and ``size``
+    is the total size of these buffers.
     """
 
     tp: TopicPartition
@@ -122,7 +123,7 @@ class ProduceRequest:
 
     Version 13 is not used, because it identifies a topic by its id. After a topic was deleted and
     created again, a request with the topic's name still reaches the new topic. The broker then
-    detects the new topic by its check of sequence numbers. Every 4.x broker accepts version 12.
+    detects the change by its check of sequence numbers. Every 4.x broker accepts version 12.
     ``max_version`` is at most 11 for a transaction of version 1.
     """
 
@@ -171,8 +172,8 @@ class ProduceRequest:
     def read(self, reader: WireReader, version: int) -> ProduceResponse:
         """Reads the response. It must have each partition of this request exactly once.
 
-        The memory for it is limited by the size of this request and by the number of received
-        bytes.
+        The memory for the response is limited by the size of this request and by the number of
+        received bytes.
         """
         _check_version(version)
         return _ResponseDecoder(version, self.data).parse(reader)
@@ -188,7 +189,9 @@ def _check_version(version: int) -> None:
 def _encode_classic(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Encodes versions 3 to 8. They have int16 lengths of strings, and int32 counts and sizes."""
+    """Encodes versions 3 to 8. In these versions, the length of a string is an int16. A count or a
+    size is an int32.
+    """
     out: list[Buffer] = []
     head = _classic_string(request.transactional_id)
     head += _ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms) + _INT32.pack(len(topics))
@@ -207,8 +210,8 @@ def _encode_classic(
 def _encode_flexible(
     request: ProduceRequest, topics: dict[str, list[PartitionProduceData]]
 ) -> list[Buffer]:
-    """Encodes versions 9 to 12. They have tagged fields, and compact lengths, counts and sizes: a
-    varint of the number plus one.
+    """Encodes versions 9 to 12. These versions have tagged fields. A length, a count or a size is
+    compact: a varint of the number plus one.
     """
     out: list[Buffer] = []
     head = _compact_string(request.transactional_id)
@@ -256,11 +259,12 @@ def _compact_string(text: str | None) -> bytes:
 
 
 class _ResponseDecoder:
-    """Reads a response, and checks that it has each partition of its request exactly once.
+    """Reads a response, and checks that the response has each partition of the request exactly
+    once.
 
     ``_requested`` are the partitions of the request that were not read yet. So a partition that
-    occurs twice is detected, and at the end the missing partitions are left. ``_surplus`` are
-    partitions that were not requested. They are dropped.
+    occurs twice is detected. Partitions that are left in ``_requested`` at the end are missing in
+    the response. ``_surplus`` are partitions that were not requested. They are dropped.
     """
 
     __slots__ = (

@@ -1,4 +1,5 @@
-"""The identity of a producer and of its transaction, which tasks, driver and brokers exchange.
+"""The identity of a producer, and the identity of a transaction. Tasks, driver and brokers exchange
+these values.
 
 Owns: a producer id with its epoch, and a prepared transaction. Never: a producer's state
 (``producer/transaction``), a request.
@@ -26,11 +27,11 @@ NO_PRODUCER_ID = ProducerIdAndEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """The values that identify a transaction. With them, any process can commit or abort it.
-    Picklable.
+    """The values that identify a transaction. With these values, any process can commit or abort
+    the transaction. Picklable.
 
-    ``transaction_version`` (1 or 2) is the version with which it was written (KIP-890). It
-    determines the version of the EndTxn request.
+    ``transaction_version`` (1 or 2) is the version of transactions that the producer used
+    (KIP-890). This version determines the version of the EndTxn request.
     """
 
     transactional_id: str

@@ -1,10 +1,11 @@
-"""The interface of a request to the network client, which sends it.
+"""The interface that every request implements for the network client. The network client sends the
+request.
 
-Owns: :class:`Request`, which every request implements; :class:`ApiKey`. Never: bytes on a wire.
+Owns: :class:`Request`, :class:`VersionRange`, :class:`ApiKey`. Never: bytes on a wire.
 
 A request object has no version. ``NetworkClient`` chooses the newest version that the broker
-supports and that is in :attr:`Request.versions`. It passes this version to ``encode``, and later to
-``answers.decode`` for the response.
+supports and that is in :attr:`Request.versions`. ``NetworkClient`` passes this version to
+``encode``. When the response arrives, it passes the same version to ``answers.decode``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Buffers = Sequence[Buffer]
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers of the APIs that this client sends requests of."""
+    """The APIs whose requests this client sends. The value of a member is Kafka's number of the
+    API.
+    """
 
     PRODUCE = 0
     FETCH = 1
@@ -61,7 +64,7 @@ ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
 class Request(Protocol[ResponseT_co]):
-    """A request of one API. Its version is chosen when it is sent."""
+    """A request of one API. The network client chooses the version when it sends the request."""
 
     @property
     def api_key(self) -> ApiKey: ...
@@ -79,8 +82,8 @@ class Request(Protocol[ResponseT_co]):
         ...
 
     def read(self, reader: WireReader, version: int) -> ResponseT_co:
-        """Reads the body of the response. Called by ``answers.decode``, and raises the errors of
-        ``reader``.
+        """Reads the body of the response. ``answers.decode`` calls this method. Raises the errors
+        of ``reader``.
         """
         ...
 

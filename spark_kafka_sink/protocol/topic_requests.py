@@ -1,8 +1,8 @@
 """Requests for topics and configs: CreateTopics and DescribeConfigs.
 
 Owns: the fields of both requests, the lowest version of CreateTopics that accepts a broker's
-defaults, and reading the values of a response. Never: sending the requests, the choice of the
-broker (``admin/admin_client.py``).
+defaults, and the reading of the values of a DescribeConfigs response. Never: sending the requests,
+the choice of the broker (``admin/admin_client.py``).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 partitions or replicas means the broker's default (brokers since 2.4,
-    v4 of the request).
+    """A topic to create. If the number of partitions or replicas is -1, the broker uses its default
+    (brokers since 2.4, v4 of the request).
     """
 
     name: str
@@ -53,10 +53,11 @@ def describe_configs(
 ) -> DescribeConfigsRequest:
     """Creates the request for the configs of topics or of a broker.
 
-    For topics, ``resources`` are their names, and the request may be sent to any broker. For a
-    broker, ``resources`` is its id, and the request must be sent to that broker. If ``names`` is
-    None, all configs are requested. The broker leaves out names that do not exist. The principal
-    needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker's configs.
+    For topics, ``resources`` are the names of the topics, and the request may be sent to any
+    broker. For a broker, ``resources`` is the broker's id, and the request must be sent to that
+    broker. If ``names`` is None, all configs are requested. The broker leaves out names that do not
+    exist. The principal needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker's
+    configs.
     """
     return DescribeConfigsRequest(
         resources=[
@@ -71,8 +72,8 @@ def describe_configs(
 
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
-    """Reads the values in a DescribeConfigs response, by config name, including defaults. Empty if
-    the response has an error.
+    """Reads the value of each config in a DescribeConfigs response, including configs that have
+    their default. Empty if the response has an error.
 
     A value is None if the config is not set, or if it is a secret.
     """

@@ -1,8 +1,8 @@
-"""The requests for transactions, which a task's producer, the driver or an operator's command
-sends.
+"""Creates the requests about transactions. A task's producer, the driver or an operator's command
+sends these requests.
 
-Owns: the fields of these requests; their allowed versions, if these are fewer than
-``protocol/messages/`` can encode. Never: sending the requests (``producer/transaction/``,
+Owns: the fields of these requests, and the allowed versions of a request that must not use all
+versions of ``protocol/messages/``. Never: sending the requests (``producer/transaction/``,
 ``admin/transaction_client.py``).
 """
 
@@ -77,7 +77,7 @@ def add_partitions_to_txn(
     transaction is open, the coordinator opens one.
 
     Only transactions of version 1 need this request. With version 2, the leader of a partition adds
-    the partition when it gets the first batch (KIP-890).
+    the partition when the leader gets the transaction's first batch for this partition (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -109,7 +109,7 @@ def list_transactions(
     prefix: str = "",
 ) -> ListTransactionsRequest:
     """Creates the request for the transactions of one coordinator. A caller that wants all
-    transactions must send it to every broker.
+    transactions must send the request to every broker.
 
     Only transactions that pass all given filters are listed. Brokers since 4.1 filter by ``prefix``
     (v2, KIP-1152); with older brokers, the caller must filter the response. ``min_duration_ms``

@@ -5,9 +5,9 @@ Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which conve
 the bytes to a RemoteProtocolError. Never: the meaning of a field.
 
 Memory is allocated only for bytes that have arrived, and the time for decoding is proportional to
-their number. A Python object needs more memory than its bytes in a response, in the worst case 300
-bytes instead of 18. So an array is kept as bytes, and its items are created one by one when they
-are read.
+the number of these bytes. A Python object needs more memory than its bytes in a response. In the
+worst case, an item of 18 bytes in a response becomes an object of 300 bytes. So an array is kept as
+bytes. An item of the array is created when a caller reads this item.
 
 Responses are kept as columns or as bytes, and items that were not requested are dropped. So a
 response needs at most four times its own size, plus 64 KiB, plus some memory for each item of the
@@ -57,13 +57,13 @@ _LONGEST_HOST: Final = 255
 
 
 class MalformedError(Exception):
-    """The bytes of a response are malformed. The message contains none of them. Internal to
+    """The bytes of a response are malformed. The message contains none of these bytes. Internal to
     ``protocol``.
     """
 
 
 def error_of(code: int) -> ErrorCode:
-    """The ErrorCode for a number in a response. UNKNOWN_SERVER_ERROR if this package does not have
+    """The ErrorCode for a number in a response. UNKNOWN_SERVER_ERROR if this package does not know
     the number.
     """
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -216,7 +216,8 @@ class WireReader:
         skip: Callable[[WireReader, int], object],
         version: int,
     ) -> WireArray[T]:
-        """Reads an array of structs. The array is kept as bytes: here its items are only skipped.
+        """Reads an array of structs. The array is kept as bytes: this method skips its items
+        without decoding them.
 
         ``read`` creates an item, and ``skip`` skips an item. ``smallest_item`` is the smallest size
         of an item in bytes.
@@ -267,7 +268,7 @@ class WireReader:
 
     def int32_array(self) -> array[int]:
         """Reads an array of int32 into an ``array`` with four bytes for each number. (A tuple would
-        need 36 bytes for each.)
+        need 36 bytes for each number.)
         """
         if self.flexible and (length := self.data[self.position]) <= _FEW:
             # A count is encoded plus one; 0 is null. One byte is by far the most common.
@@ -291,8 +292,8 @@ class WireReader:
         self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
-        """Yields the tag of each tagged field. The caller may then read the field's value. If the
-        caller does not read the value, it is skipped.
+        """Yields the tag of each tagged field. The caller may then read the field's value. A value
+        that the caller does not read is skipped.
 
         Raises an error if tags are not in ascending order (KIP-482), or if the caller reads more or
         fewer bytes than the field has. Yields nothing in versions that are not flexible.
@@ -325,7 +326,7 @@ class WireReader:
                 pass
 
     def finish(self) -> None:
-        """Raises an error if the response has more bytes."""
+        """Raises an error if the response has bytes that were not read."""
         if self.position != self._end:
             raise MalformedError("bytes are left over after the answer")
 
@@ -341,10 +342,11 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 class WireArray(Sequence[T_co]):
     """An array of a response that is kept as bytes. An item is created each time it is read.
 
-    ``read`` creates an item from a reader. The bytes contain ``count`` items, but an item may still
-    be malformed, such as a string that is not UTF-8. So iterating may raise the errors of a reader,
-    and must happen inside of :func:`decoding`. The result of :meth:`checked` can be used anywhere.
-    ``array[i]`` first reads all items before ``i``, so iterate to read more than one item.
+    ``read`` creates an item from a reader. The bytes contain ``count`` items, but it is possible
+    that an item is malformed, such as a string that is not UTF-8. So a caller that iterates over
+    the array can get the errors of a reader. Iterate only inside of :func:`decoding`. The result of
+    :meth:`checked` can be used anywhere. ``array[i]`` first reads all items before ``i``, so
+    iterate if you need more than one item.
     """
 
     __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
@@ -371,8 +373,8 @@ class WireArray(Sequence[T_co]):
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
     ) -> Sequence[U]:
-        """Converts each item with ``of``. Returns the results for which ``keep`` is true, as a
-        sequence.
+        """Converts each item with ``of``. Returns a sequence of the results for which ``keep`` is
+        true. If ``keep`` is None, the sequence has all results.
 
         Every item is decoded once here, so that errors are raised here. The results are not kept as
         objects: they are created again from the items' bytes when they are read.
@@ -448,10 +450,10 @@ def decoding(
 ) -> T:
     """Decodes a response with ``read``, and returns the result. Raises only RemoteProtocolError.
 
-    ``body`` are the bytes of the response. With ``whole``, it is an error if ``read`` does not read
-    all of them. The error has the names of API and version, and none of the bytes. It is raised
-    outside of the ``except`` clause, because its traceback would otherwise keep the bytes in
-    memory.
+    ``body`` are the bytes of the response. If ``whole`` is True and ``read`` does not read all
+    bytes, this is an error. The error names the API and the version, and contains none of the
+    bytes. The error is raised outside of the ``except`` clause. Otherwise the traceback of the
+    error would keep the bytes in memory.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)

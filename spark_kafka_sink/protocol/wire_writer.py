@@ -45,8 +45,8 @@ class WireWriter:
         self._data += value
 
     def string(self, text: str | None, *, nullable: bool = False) -> None:
-        """Writes a string. Raises IllegalStateError if it is too long, or if it is None and not
-        ``nullable``.
+        """Writes a string. Raises IllegalStateError if the string is too long, or if ``text`` is
+        None although ``nullable`` is False.
         """
         if text is None:
             if not nullable:
@@ -64,8 +64,8 @@ class WireWriter:
         self._data += raw
 
     def topic_name(self, name: str | None, *, nullable: bool = False) -> None:
-        """Writes the name of a topic. Raises InvalidTopicError if it is too long for the protocol,
-        or can't be encoded as UTF-8.
+        """Writes the name of a topic. Raises InvalidTopicError if the name is too long for the
+        protocol, or can't be encoded as UTF-8.
         """
         self.string(None if name is None else topic_name(name), nullable=nullable)
 
@@ -112,7 +112,9 @@ class WireWriter:
 
 
 def topic_name(name: str) -> str:
-    """Returns ``name`` if it can be encoded. Whether the name is legal is checked by the broker."""
+    """Returns ``name`` if it can be encoded, otherwise raises InvalidTopicError. The broker checks
+    whether the name is legal.
+    """
     try:
         size = len(name.encode())
         what = f"is {size} bytes long" if size > _LONGEST_STRING else None
