@@ -1,5 +1,5 @@
-"""Change feeds: which column shows whether a row is an insert, an update, a preimage or a delete. A
-preimage is a row with the old values of an update.
+"""Describes change feeds. One column of a change feed shows whether a row is an insert, an update,
+a preimage or a delete. A preimage is a row with the values from before an update.
 
 Owns: :class:`Changelog`, the feeds that have a name, and the reading of the option ``changelog``.
 Never: the columns of a DataFrame (``datasource/write/change_columns.py``), values of rows
@@ -32,15 +32,15 @@ class ChangelogMode(StrEnum):
 class Changelog:
     """A kind of change feed, such as Delta's or Debezium's.
 
-    * ``column``: the name of the column with the type of each change.
+    * ``column``: the name of the column that has the type of a change.
     * ``inserts``, ``updates``, ``deletes``, ``preimages``: the values of this column for each type.
-      A preimage is a row with the old values of an update.
-    * ``order``: the names of the columns that order the changes. A later change has greater values.
-      The name of a nested field has dots.
+      A preimage is a row with the values from before an update.
+    * ``order``: the names of the columns that order the changes. A later change has greater values
+      in these columns. The name of a nested field has dots.
     * ``metadata``: the names of the columns that belong to the feed, and not to the table.
     * ``images``: the names of two struct columns: the row from before a change, and the row from
       after the change. None if the other columns of the DataFrame are the row.
-    * ``time``: the name of the column with the time of the commit.
+    * ``time``: the name of the column that has the time of the commit in the source.
     * ``snapshots``: the types of inserts that come from a snapshot. If such an insert and a change
       have the same position, the insert is older.
     """
@@ -71,8 +71,8 @@ class ChangeOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
-        """Reads both options from ``values``, which has the sink's checked options by attribute
-        name.
+        """Reads both options from ``values``. ``values`` has the sink's checked options by
+        attribute name.
 
         Returns None if the option ``changelog`` is not set. The rows are then ordinary rows, not
         changes.
@@ -136,7 +136,7 @@ def changelog_of(text: str) -> Changelog:
     """The change feed that the option's text means: a name such as ``debezium``, or JSON that
     describes a feed.
 
-    Raises ValueError with the reason if the text is neither.
+    Raises ValueError with the reason if the text is neither a known name nor such JSON.
     """
     named = CHANGELOGS.get(text.strip().lower())
     if named is not None:
@@ -162,8 +162,8 @@ def source_position(fields: Collection[str]) -> tuple[str, ...]:
     """The fields of Debezium's ``source`` struct that order its events, such as ``("lsn",)`` for
     PostgreSQL.
 
-    ``fields`` are the names of all fields of the struct, which show the connector. Empty if the
-    connector is unknown.
+    ``fields`` are the names of all fields of the struct. These names show the connector. The result
+    is empty if the connector is unknown.
     """
     return next((known for known in _POSITIONS if set(known) <= set(fields)), ())
 
@@ -179,8 +179,8 @@ def unstable_type(data_type: SparkType) -> str | None:
     written with different bytes. An example is ``double``, with 0.0 and -0.0. None if there is no
     such type.
 
-    With such a key, the record that deletes a row could have other key bytes than the record that
-    inserted the row.
+    With such a type in a key, the record that deletes a row could have other key bytes than the
+    record that inserted the row.
     """
     name = data_type.typeName()
     if name in _UNSTABLE:

@@ -99,8 +99,8 @@ class CheckedOptions:
 
     ``given`` has the options that the user has set, and ``values`` the effective values of all
     options. ``servers`` are the bootstrap servers as pairs of host and port, such as ``("broker1",
-    9092)``. If an option switches idempotence off, ``idempotence_off`` is a text with its name,
-    such as "retries is set to 0". Otherwise it is None.
+    9092)``. If an option switches idempotence off, ``idempotence_off`` names this option in a text,
+    such as "retries is set to 0". Otherwise ``idempotence_off`` is None.
     """
 
     given: Mapping[str, Given]
@@ -115,8 +115,8 @@ def check_producer_options(
 ) -> CheckedOptions:
     """Reads the values of all producer options, and checks the options together.
 
-    ``given`` are the options that the user has set, by Java's names. ``prefix`` is the prefix of
-    these names in messages: ``kafka.`` for a write. ``exactly_once`` is true if the sink writes
+    ``given`` are the options that the user has set, by Java's names. In messages, ``prefix`` is put
+    before these names: ``kafka.`` for a write. ``exactly_once`` is true if the sink writes
     transactions. Raises ConfigError with Java's message for a wrong value or a wrong combination.
     """
     options = GivenProducerOptions(given, prefix)
@@ -126,8 +126,8 @@ def check_producer_options(
 class _Checks:
     """The checks of one set of producer options.
 
-    ``values`` has the effective values. :meth:`_read_values` sets them, and each later check
-    corrects only the options that it checks. So the order of the later checks only decides which
+    ``values`` has the effective values. :meth:`_read_values` sets them first. Each check after it
+    corrects only the options that this check reads. So the order of these checks only decides which
     error comes first.
     """
 
@@ -215,8 +215,9 @@ class _Checks:
         return None
 
     def _check_transactions(self, idempotence_off: str | None) -> None:
-        """Checks the options of transactions, as the second half of the same Java method does, and
-        sets the default of transaction.timeout.ms for exactly-once.
+        """Checks the options of transactions, as the second half of Java's
+        ProducerConfig.postProcessAndValidateIdempotenceConfigs does. For exactly-once, also sets
+        the default of transaction.timeout.ms.
         """
         idempotent = self._values["enable.idempotence"]
         if "transactional.id" in self._given and (not idempotent or idempotence_off):
@@ -250,7 +251,7 @@ class _Checks:
                 )
 
     def _resolve_partitioner(self) -> None:
-        """Replaces the name of a Java partitioner by its name here."""
+        """Replaces the class name of a Java partitioner by the name that this package uses."""
         name = self._values["partitioner.class"]
         self._values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
         self._values["partitioner.ignore.keys"] |= name == IGNORES_KEYS
@@ -272,7 +273,9 @@ class _Checks:
         return servers
 
     def _refuse(self, checks: Iterable[Check]) -> None:
-        """Raises ConfigError for the first of ``checks`` that is broken, and keeps warnings."""
+        """Raises ConfigError for the first of ``checks`` that fails. Adds the warnings of the other
+        checks to the warnings of this object.
+        """
         self._warnings += refuse(checks, self._given, self._values, self._options.spelled)
 
     def _warn(self, kind: Kind, text: str) -> None:

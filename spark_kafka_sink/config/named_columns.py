@@ -1,8 +1,8 @@
 """The options that name columns for a record's key, value and headers.
 
 Owns: the syntax of a list of columns, which is SQL's (``id, name, `a,b```), :class:`NamedColumns`,
-and the rules for null keys and values. Never: a check that a column exists, or of its type
-(``datasource/write/named_columns.py``).
+and the rules for null keys and values. Never: a check that a column exists, a check of a column's
+type (``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def _name(found: re.Match[str]) -> str:
 
 
 def struct_name(text: str) -> str | None:
-    """The struct column in a text such as ``payload.*``: here ``payload``. None if the text does
-    not end in ``.*``.
+    """The name of the struct column in a text: ``payload`` for the text ``payload.*``. None if the
+    text does not end in ``.*``.
     """
     found = _STRUCT.fullmatch(text)
     return None if found is None else _name(found)
@@ -37,7 +37,7 @@ def struct_name(text: str) -> str | None:
 
 def column_names(text: str | None) -> tuple[str, ...]:
     """Parses a list of column names, such as ``id, name``. Empty if ``text`` is None. Raises
-    ValueError with the reason.
+    ValueError with the reason if the list can't be parsed.
     """
     names: list[str] = []
     at, more = 0, text is not None
@@ -72,8 +72,8 @@ def checked_columns(text: str, *, all_too: bool) -> str:
 
 
 class ColumnFormat(StrEnum):
-    """The format of a record's value made from ``valueColumns``, or of its key made from
-    ``keyColumns``.
+    """The format of a record's key or value that the sink creates from the columns in
+    ``keyColumns`` or ``valueColumns``.
     """
 
     #: An object with a field for each, as ``to_json(struct(...))`` writes it.
@@ -133,9 +133,9 @@ class JsonOptions:
     """The options for columns that are written as JSON.
 
     ``timestamp_format`` and ``timestamp_ntz_format`` are patterns of
-    ``config/timestamp_pattern.py``. None means the format that ``to_json`` has by default.
-    ``time_zone`` is the time zone of Spark's session. It is used for timestamps inside of a VARIANT
-    only, because the type of a timestamp column has its own time zone.
+    ``config/timestamp_pattern.py``. None means the default format of Spark's ``to_json``.
+    ``time_zone`` is the time zone of Spark's session. It is used only for timestamps inside of a
+    VARIANT. (The type of a timestamp column has a time zone of its own.)
     """
 
     ignore_null_fields: bool = True
@@ -146,7 +146,7 @@ class JsonOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> JsonOptions:
-        """Reads the options for JSON from ``values``, which has the sink's checked options by
+        """Reads the options for JSON from ``values``. ``values`` has the sink's checked options by
         attribute name.
         """
         return cls(
@@ -166,7 +166,7 @@ AS_TO_JSON: Final = JsonOptions()
 class NamedColumns:
     """The columns that the options name for key, value and headers, as the user writes their names.
 
-    A tuple is empty if the option is not set. If ``value_is_struct`` is true, ``valueColumns`` was
+    A field is empty if its option is not set. If ``value_is_struct`` is true, ``valueColumns`` was
     a text such as ``payload.*``: ``value`` is then ``("payload",)``, and the record's value is made
     from the fields of that struct.
     """
@@ -184,8 +184,8 @@ class NamedColumns:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NamedColumns:
-        """Reads the options that name columns from ``values``, which has the sink's checked options
-        by attribute name.
+        """Reads the options that name columns. ``values`` has the sink's checked options by
+        attribute name.
         """
         struct = struct_name(values["value_columns"] or "")
         return cls(

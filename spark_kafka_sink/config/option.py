@@ -47,8 +47,8 @@ _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 
 class OptionType(Enum):
-    """The type of an option (Java's ``ConfigDef.Type``). The value of a member is the type's name
-    in the docs.
+    """The type of an option (Java's ``ConfigDef.Type``). The value of a member is the name of the
+    type in the documentation.
     """
 
     STRING = "string"
@@ -66,7 +66,7 @@ _BITS = {OptionType.SHORT: 16, OptionType.INT: 32, OptionType.LONG: 64}
 
 
 class Status(Enum):
-    """The treatment of an option that a user sets."""
+    """The treatment of an option if a user sets this option."""
 
     #: Read and obeyed.
     HONOURED = "honoured"
@@ -84,8 +84,8 @@ class Status(Enum):
 class Rule:
     """A rule for the value of one option (Java's ``ConfigDef.Validator``).
 
-    ``words`` is its text in the docs. ``checked`` is a function of the value: it returns the
-    effective value, or raises ValueError with Java's message.
+    ``words`` is the text of the rule in the documentation. ``checked`` is a function that gets the
+    value. It returns the effective value, or raises ValueError with Java's message.
     """
 
     words: str
@@ -114,8 +114,8 @@ def within(low: float, high: float | None = None, extra: int | None = None) -> R
 
 
 def any_case(text: str) -> str:
-    """Converts ``text`` to a form that is equal for texts that differ only in case: ``"Gzip"`` and
-    ``"gzip"`` both become ``"GZIP"``.
+    """Converts ``text`` to a form that ignores case: ``"Gzip"`` and ``"gzip"`` both become
+    ``"GZIP"``.
     """
     # The capital of a long s is an S, and of a dotless i an I: those are other words.
     return text.upper() if text.isascii() else text
@@ -126,12 +126,12 @@ def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = 
 
     ``same`` converts a text to another form. If the user's text and a choice have the same form,
     the effective value is that choice. For example, :func:`any_case` converts both ``Gzip`` and
-    ``gzip`` to ``GZIP``. The rule is then Java's ``CaseInsensitiveValidString``. With
+    ``gzip`` to ``GZIP``. The rule is then Java's ``CaseInsensitiveValidString``. If ``same`` is
     :func:`letters`, ``exactly_once`` and ``exactlyOnce`` are accepted for ``exactly-once``.
 
-    ``empty`` is the meaning of the empty text, for the docs. If it is None, the empty text is
-    invalid. If it is "", the empty text passes this rule, and the code that reads the option checks
-    it.
+    ``empty`` describes the meaning of the empty text in the documentation. If ``empty`` is None,
+    the empty text is invalid. If ``empty`` is "", the empty text passes this rule, and the code
+    that reads the option checks the empty text.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -166,9 +166,9 @@ class Option:
     """The definition of an option.
 
     ``name`` is Java's name for a producer option, without the prefix ``kafka.``. Other options have
-    names of this package in camelCase. ``note`` is the reason for any status except HONOURED: it is
-    shown in the warning, in the error and in the docs. The description of the option is in
-    ``cli/options.toml``.
+    names of this package in camelCase. If the status is not HONOURED, ``note`` is the reason. The
+    note is shown in the warning, in the error and in the documentation. The description of the
+    option is in ``cli/options.toml``.
     """
 
     name: str
@@ -204,7 +204,7 @@ class Option:
         """Parses ``given`` by Java's rules (``ConfigDef.parseType``), and returns the effective
         value.
 
-        ``given`` is usually text, but may already have the option's type. ``spelled`` is the
+        ``given`` is text, or a value that already has the option's type. ``spelled`` is the
         option's name as the user writes it, for the hint. Raises ConfigError with Java's message.
         """
         if given is None:
@@ -236,7 +236,7 @@ class Option:
 
     @property
     def suggested(self) -> bool:
-        """Whether an error for a misspelt name may suggest this option."""
+        """True if the error for a misspelt name may suggest this option to the user."""
         return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
 
     def _meant(self, text: str) -> str | None:
@@ -334,8 +334,8 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition about one option. If ``value`` is None, the condition is that the user has set
-    the option. Otherwise it is that the option's effective value equals ``value``.
+    """A condition about one option. If ``value`` is None, the condition is true if the user has set
+    the option. Otherwise the condition is true if the option's effective value equals ``value``.
     """
 
     name: str
@@ -362,10 +362,10 @@ class Check:
     """A combination of options that is an error, or a warning if ``warns`` is true.
 
     The combination is found if all conditions in ``given`` are true, no condition in ``unless`` is
-    true, and the function ``broken`` returns true for the effective values. (For the conditions see
-    :meth:`Condition.in_text`.) ``sentence`` and ``hint`` are the texts of the error: in them,
-    ``{option}`` is replaced by the option's value, and ``<option>`` by the option's name as the
-    user wrote it.
+    true, and the function ``broken`` returns true for the effective values.
+    (:meth:`Condition.in_text` describes the conditions.) ``sentence`` and ``hint`` are the texts of
+    the error. In these texts, ``{name}`` is replaced by the value of the option ``name``, and
+    ``<name>`` by the option's name as the user wrote it.
     """
 
     given: str
@@ -377,7 +377,7 @@ class Check:
     warns: bool = False
 
     def applies(self, given: Container[str], values: Values) -> bool:
-        """Whether the options have this combination."""
+        """True if the options of the user have this combination."""
         needed, excuses = Condition.in_text(self.given), Condition.in_text(self.unless)
         return (
             all(one.holds(given, values) for one in needed)
@@ -400,8 +400,9 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """Raises ConfigError for the first of ``checks`` whose combination the options have. Checks
-    with ``warns`` raise nothing: their texts are returned as warnings.
+    """Raises ConfigError for the first of ``checks`` whose combination the options have. A check
+    with ``warns`` never raises an error. If the options have its combination, its text is returned
+    as a warning.
     """
 
     def filled(text: str) -> str:
@@ -421,8 +422,8 @@ def refuse(
 def takes_references(option: Option) -> bool:
     """Whether an option's value may be a reference such as ``${env:NAME}``.
 
-    That is so for secrets, user names, paths and addresses of TLS, SASL and a schema registry,
-    unless the option has a fixed set of values.
+    True for secrets, user names, paths and addresses of TLS, SASL and a schema registry. False if
+    the option has a fixed set of values.
     """
     if not option.name.startswith(REFERABLE) or option.rule is not None:
         return False
@@ -430,8 +431,8 @@ def takes_references(option: Option) -> bool:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """Raises ConfigError if a value contains a reference that this option does not accept, or a
-    reference of an unsupported form.
+    """Raises ConfigError if a value contains a reference, but the option accepts no references.
+    Also raises ConfigError if the reference has an unsupported form.
 
     References are not looked up here, because an executor may have files and environment variables
     that the driver lacks.

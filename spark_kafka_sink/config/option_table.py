@@ -7,8 +7,8 @@ partitioners. Never: rules for several options together (``cross_checks``), name
 
 Names, types, bounds and defaults come from ``ProducerConfig`` of Kafka 4.3. ``cli/options.toml``
 lists the defaults that differ, with the reasons. One bound is stricter than Java's: Java accepts a
-negative connection setup timeout, and then never makes a connection. docs/options.md is generated
-from the tables and from ``cli/options.toml``.
+negative connection setup timeout. With such a timeout, Java's producer never makes a connection.
+docs/options.md is generated from the tables and from ``cli/options.toml``.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ _STRATEGIES: Final = one_of(
 
 
 def _of(part: str) -> tuple[Option, ...]:
-    """The schema options for one ``part`` of a record: ``key`` or ``value``."""
+    """The schema options for one part of a record. ``part`` is ``key`` or ``value``."""
     return (
         _of_one_write(f"{part}Schema", _T.STRING, None, NOT_EMPTY),
         _of_one_write(f"{part}SchemaName", _T.STRING, None, NOT_EMPTY),

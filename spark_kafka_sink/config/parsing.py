@@ -59,7 +59,8 @@ _FINGERPRINT_LENGTH: Final = 16
 
 
 def parse_sink_config(options: Mapping[str, object]) -> SinkConfig:
-    """Parses the options of a write, as Spark passes them to a data source, and its ``configFile``.
+    """Parses the options of a write, and the lines of the ``configFile`` that the options name.
+    ``options`` are the options as Spark passes them to a data source.
 
     Raises only ConfigError.
     """
@@ -113,7 +114,8 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
 
 
 def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
-    """Parses the options of a producer without Spark, and its ``configFile``.
+    """Parses the options of a producer without Spark, and the lines of the ``configFile`` that the
+    options name.
 
     The names are Java's, without the prefix ``kafka.`` and in any case. A value is text, or has the
     option's type already. Raises only ConfigError.
@@ -133,11 +135,11 @@ def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
 
 
 def _own_values(given: GivenOptions) -> dict[str, Any]:
-    """The values of the sink options that the user has set and that have an effect. The two names
-    of the dead-letter topic become one.
+    """The values of the sink options that the user has set and that have an effect. The dead-letter
+    topic has two option names: both are returned under the same name.
 
-    Reads all options of ``given.own``, so a wrong value of an option without effect is also an
-    error.
+    Also reads the options of ``given.own`` that have no effect, so a wrong value of such an option
+    is an error.
     """
     values = {
         name: SINK_OPTIONS[name].read(option.value, option.spelled)
@@ -191,8 +193,8 @@ def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> Checke
 def _effective_guarantee(
     requested: DeliveryGuarantee, producer: CheckedOptions, *, is_given: bool
 ) -> tuple[DeliveryGuarantee, list[str]]:
-    """The delivery guarantee that results from the producer options, and warnings about it. It is
-    NONE if the options switch idempotence off.
+    """The delivery guarantee that results from the producer options, and warnings about this
+    guarantee. The guarantee is NONE if the options switch idempotence off.
 
     ``is_given`` is true if the user has set the option deliveryGuarantee. Raises ConfigError if the
     user has set a guarantee that the options make impossible.
@@ -224,8 +226,9 @@ def _dead_letters(options: Mapping[str, Any]) -> DeadLetterOptions | None:
 def _fingerprint(given: GivenOptions) -> str:
     """A hash of the names and values of all options, as the user has set them.
 
-    It leaves out the options of TLS, SASL and the schema registry, so that no secret is hashed. It
-    also leaves out the options that differ between the writes of one query, such as txnVersion.
+    The hash leaves out the options of TLS, SASL and the schema registry, so that no secret is
+    hashed. It also leaves out options that have another value in each write of a query, such as
+    txnVersion.
     """
     options = sorted(
         (name, value)

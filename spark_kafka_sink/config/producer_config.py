@@ -2,10 +2,10 @@
 checks.
 
 Owns: the value :class:`ProducerConfig`. Never: its creation from options (``parsing``), a log line,
-a clock, an environment variable. The code that calls the parser logs its ``warnings`` once
-(``errors.warn_once``).
+a clock, an environment variable. The code that calls the parser logs the ``warnings`` of this value
+once (``errors.warn_once``).
 
-A task unpickles this value from the driver. So it need not import the modules that parse.
+A task unpickles this value from the driver. So the task need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class ProducerConfig:
     * ``enable_idempotence`` is false if acks or retries make idempotence impossible.
     * ``delivery_timeout_ms`` is at least linger.ms + request.timeout.ms.
     * ``batch_size`` is at least 1 and at most ``buffer_memory``.
-    * ``reconnect_backoff_max_ms`` equals ``reconnect_backoff_ms`` if the user has set only the
-      latter.
+    * ``reconnect_backoff_max_ms`` equals ``reconnect_backoff_ms`` if the user has set only
+      ``reconnect.backoff.ms``.
     * ``connections_max_idle_ms`` is 2**63-1 if idle connections are never closed.
 
     Two configurations are equal, and have the same hash, if all fields except ``warnings`` are
     equal. So the cache of warm producers finds a producer by its configuration. ``security`` has
-    the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A secret in it has the
-    type Password.
+    the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A secret in
+    ``security`` has the type Password.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]

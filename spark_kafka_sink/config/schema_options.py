@@ -4,7 +4,7 @@ registry.
 Owns: :class:`SchemaOptions`, and the valid combinations of these options. Never: the definitions of
 the options (``option_table``), a request (``network/schema_registry.py``), a schema.
 
-The names are Confluent's, because users and their files already have these names.
+The option names are Confluent's, because users know these names and have them in their files.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SchemaOptions:
     """The schema options of one write. Only the driver uses them.
 
     ``registry`` are the options for the connection to the schema registry, as pairs of name and
-    value. They may contain references to secrets, which are not looked up yet.
+    value. The values can contain references to secrets. The references are not replaced yet.
     """
 
     payloads: tuple[PayloadOptions, ...]
@@ -184,8 +184,8 @@ _CHECKS: Final = (
 
 
 def _check_registry(own: Mapping[str, OptionValue]) -> None:
-    """Checks the options for the schema registry. Raises ConfigError, for example for a secret that
-    Spark would show, or that would be sent without TLS.
+    """Checks the options for the schema registry. Raises ConfigError for a wrong option. Examples
+    are a secret that Spark would show, and a secret that would be sent without TLS.
     """
     for one in REGISTRY_OPTIONS:
         check_references(one, own.get(one.name), one.name)
@@ -196,8 +196,8 @@ def _check_registry(own: Mapping[str, OptionValue]) -> None:
 
 
 def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
-    """The TLS options for the schema registry, without their prefix: under
-    ``ssl.truststore.location`` and so on, like the brokers' TLS options.
+    """The TLS options for the schema registry. The prefix is removed from their names, so they have
+    the names of the brokers' TLS options, such as ``ssl.truststore.location``.
     """
     of = f"{REGISTRY}ssl."
     return {n.removeprefix(REGISTRY): value for n, value in values.items() if n.startswith(of)}
@@ -207,9 +207,9 @@ def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
     """The addresses of the schema registry, such as ``("https://host:8081",)``, without a slash at
     the end.
 
-    Empty if the option is a reference to a secret: the address is then checked after the lookup.
-    Raises ConfigError for an invalid address, for an address without TLS that would get a secret,
-    and for TLS options without an effect.
+    Empty if the option is a reference to a secret. In this case, the address is checked after the
+    reference is replaced. Raises ConfigError for an invalid address, for an address without TLS
+    that would get a secret, and for TLS options without an effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):

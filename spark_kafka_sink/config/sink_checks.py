@@ -3,7 +3,7 @@
 Owns: :data:`CHECKS`, with a row for each combination, in the order in which they are checked;
 :data:`GUARANTEES` and :data:`KEYLESS`, the rows that also need producer options. Never: the rule of
 one option (``option_table``), combinations of producer options (``cross_checks``). Only the driver
-imports this module, when it parses options.
+imports this module, because only the driver parses the options of a write.
 """
 
 from __future__ import annotations

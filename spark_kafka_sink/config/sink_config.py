@@ -1,9 +1,10 @@
-"""The configuration of one ``format("kprod")`` write: of its producers, and of the sink itself.
+"""The configuration of one ``format("kprod")`` write: the options of its producers, and the options
+of the sink itself.
 
 Owns: the value :class:`SinkConfig`. Never: its creation from a user's options (``parsing``), a log
 line, a clock, an environment variable.
 
-The driver parses the options once. The tasks get this value, and need not import the modules that
+The driver parses the options once. The tasks get the result, and need not import the modules that
 parse.
 """
 
@@ -34,7 +35,9 @@ class DeliveryGuarantee(StrEnum):
 
 
 class Preflight(StrEnum):
-    """The driver's reaction if its checks before the first task don't find the topic."""
+    """The driver checks before the first task whether the topic exists. This is the driver's
+    reaction if the topic is not found.
+    """
 
     REQUIRED = "required"
     WARN = "warn"
@@ -43,8 +46,8 @@ class Preflight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """The options of dead letters. Exists only with errors.tolerance=all. ``replicas`` is None if
-    the brokers' default is to be used.
+    """The options of dead letters. An object of this class exists only if errors.tolerance is all.
+    ``replicas`` is None if the brokers' default is used.
     """
 
     topic: str
@@ -120,8 +123,8 @@ class SinkConfig:
         return tuple({self.commit_log_topic, COMMIT_LOG_TOPIC})
 
     def preflight_for(self, *, streaming: bool) -> Preflight:
-        """The value of the option ``preflight``. If it is not set, ``warn`` for a stream without
-        exactly-once, and ``required`` for all other writes.
+        """The value of the option ``preflight``. If the option is not set, the default is ``warn``
+        for a stream without exactly-once, and ``required`` for all other writes.
         """
         if self.preflight is not None:
             return self.preflight

@@ -36,7 +36,7 @@ def pattern_parts(pattern: str, *, has_zone: bool = True) -> tuple[Part, ...]:
     """Splits a pattern into its parts. Raises ValueError with the reason if the pattern is not
     supported.
 
-    With ``has_zone`` false, letters for a time zone are not supported.
+    If ``has_zone`` is false, letters for a time zone are not supported.
     """
     parts: list[Part] = []
     at = 0

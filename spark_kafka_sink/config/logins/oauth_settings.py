@@ -91,8 +91,8 @@ class StaticToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Source of a token: a file that another program renews. It is read again whenever a token is
-    needed.
+    """Source of a token: a file that another program renews. The file is read again whenever a
+    token is needed.
     """
 
     words: ClassVar = "a file"
@@ -101,8 +101,8 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredToken:
-    """Source of a token: Kafka's unsigned tokens for development. The token is made from JSON
-    ``claims``, and is valid for ``life_s`` seconds.
+    """Source of a token: Kafka's unsigned tokens for development. The client creates the token
+    itself, from the JSON ``claims``. The token is valid for ``life_s`` seconds.
     """
 
     words: ClassVar = "unsecuredLogin... in sasl.jaas.config"
@@ -134,8 +134,8 @@ class ClientCredentials:
 class TokenProvider:
     """Source of a token: a user's Python class or function, with the import path ``path``.
 
-    ``option`` is the option that names it. ``options`` are the options of the login module in
-    ``sasl.jaas.config``, which the class gets.
+    The option ``option`` has this import path. ``options`` are the options of the login module in
+    ``sasl.jaas.config``. A class gets these options.
     """
 
     words: ClassVar = "your own class"
@@ -146,11 +146,11 @@ class TokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """Source of AWS credentials: a role to assume, a profile, or the default credential chain if no
-    field is set.
+    """Source of AWS credentials: a role to assume, or a profile. If no field is set, the default
+    credential chain is the source.
 
-    ``provider`` is the import path of a user's function that returns a botocore or boto3 session,
-    or credentials.
+    ``provider`` is the import path of a user's function. The function returns a botocore session, a
+    boto3 session or credentials.
     """
 
     words: ClassVar = "AWS's credentials"
@@ -224,8 +224,8 @@ def aws_login(module: JaasEntry) -> AwsLogin:
 
 
 def names_own_class(options: Mapping[str, object]) -> bool:
-    """Whether an option names a user's class as the source of the token. The options of the login
-    module are then passed to that class, and not checked here.
+    """Whether an option names a user's class as the source of the token. If so, the options of the
+    login module are passed to that class, and are not checked here.
     """
     names = (_class_of(options, option) for option in (_HANDLER, _RETRIEVER))
     return any(name != _AWS and is_import_path(name) for name in names)
@@ -239,8 +239,8 @@ def is_known_handler(name: str) -> bool:
 
 
 def _class_of(options: Mapping[str, object], option: str) -> str:
-    """The class that ``option`` names, without a vendor's package prefix. Empty if it names no
-    class.
+    """The class that ``option`` names, without a vendor's package prefix. Empty if the option names
+    no class.
 
     Also empty for Kafka's own classes (``_ORDINARY``): this package does the work of these classes
     even if the option is not set.
@@ -267,8 +267,8 @@ def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
 def _refuse_what_is_of_another_source(
     options: Mapping[str, object], module: JaasEntry, source: TokenSource
 ) -> None:
-    """Raises ConfigError for options that have no effect with ``source``. An example is a client id
-    when the token comes from a file.
+    """Raises ConfigError for options that have no effect with ``source``. For example, a client id
+    has no effect if the token comes from a file.
     """
     idle = []
     if not isinstance(source, ClientCredentials):
@@ -386,8 +386,8 @@ def _endpoint_tls(module: JaasEntry) -> dict[str, Text]:
 
 
 def _checked_url(given: Text) -> SplitResult:
-    """Parses the URL of the token endpoint. Raises ConfigError if it is not usable. The error does
-    not show the URL, which may contain a secret.
+    """Parses the URL of the token endpoint. Raises ConfigError if the URL is not usable. The error
+    does not show the URL, because the URL can contain a secret.
     """
     parts = url_parts(text_of(given))
     if parts is None or not (parts.scheme == "file" and parts.netloc in ("", "localhost")):

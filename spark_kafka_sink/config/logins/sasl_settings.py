@@ -1,11 +1,11 @@
 """Reads the ``sasl.`` options together: the mechanism, and its settings.
 
 Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` for each mechanism, the
-short form ``sasl.username`` and ``sasl.password``, and contradictions between these. Never: a
-connection, a token, a file; the source of a token (``oauth_settings.py``).
+short form ``sasl.username`` and ``sasl.password``, and the errors for contradictions between these
+options. Never: a connection, a token, a file; the source of a token (``oauth_settings.py``).
 
-The driver reads the settings only to find mistakes before a task starts. Each producer reads them
-again, on the machine on which references to secrets can be looked up.
+The driver reads the settings only to find mistakes before a task starts. Each producer reads the
+settings again, on its own machine, because the secrets are on that machine.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
     """Reads the mechanism and its settings from ``options``, the ``sasl.`` options that the user
     has set. Their names are Java's, without a prefix.
 
-    Raises ConfigError. The error names the options and never shows a secret.
+    Raises ConfigError if the options are not valid. The error names the options and never shows a
+    secret.
     """
     entry = options.get(_JAAS)
     if not isinstance(entry, JaasEntry):
@@ -99,10 +100,10 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
     """Whether the whole value of ``sasl.jaas.config`` is a reference to a secret, such as
-    ``${file:/path}``, which is looked up later.
+    ``${file:/path}``. The login module in it is known only after the reference is replaced.
 
-    If only the value of one option in it is a reference, the text can be parsed and the result is
-    False.
+    The result is False if only the value of one option in the text is a reference: this text can be
+    parsed.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
@@ -110,7 +111,7 @@ def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
 
 def names_a_known_module(login_module: str) -> bool:
     """Whether the text begins with the class name of a known login module. An error message may
-    show that name, but no other part of the text, which may be a secret.
+    show that name. It must not show any other part of the text, because that part can be a secret.
     """
     first = login_module.split(None, 1)[:1]
     return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)

@@ -1,4 +1,5 @@
-"""Checks that a user's ``ssl.`` and ``sasl.`` options fit together, and that each has an effect.
+"""Checks that a user's ``ssl.`` and ``sasl.`` options fit together, and that each of these options
+has an effect.
 
 Owns: :func:`check_security`, which makes these checks in order, and also checks
 ``security.protocol``. Never: the rules themselves (``security_rules``), the settings of a login
@@ -45,7 +46,7 @@ _NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
 def _some_suites_of_tls_1_3(values: Values) -> bool:
     """Whether ``ssl.cipher.suites`` has some cipher suites of TLS 1.3, but not all. Python's ssl
-    can only enable all of them or none.
+    can only enable all cipher suites of TLS 1.3 or none of them.
     """
     suites = {suite.upper() for suite in values["ssl.cipher.suites"] or ()}
     return bool(TLS_1_3_SUITES & suites) and not suites >= TLS_1_3_SUITES
@@ -76,15 +77,16 @@ def check_security(options: GivenProducerOptions, values: Values) -> list[str]:
     """Checks ``security.protocol`` and the options of TLS and SASL together. Returns warnings.
 
     ``values`` has the effective value of every producer option. Raises ConfigError for the first
-    option that has no effect, that contradicts another option, or whose secret Spark would show.
+    wrong option. An option is wrong in three cases: it has no effect, it contradicts another
+    option, or Spark would show its secret.
     """
     return list(_SecurityChecks(options, values).warnings())
 
 
 @dataclass(frozen=True, slots=True)
 class _SecurityChecks:
-    """The checks of one set of options. No check changes a value, so their order only decides
-    which error comes first.
+    """The checks of one set of options. No check changes a value, so the order of the checks only
+    decides which error comes first.
     """
 
     options: GivenProducerOptions
@@ -111,8 +113,9 @@ class _SecurityChecks:
             yield from self._refuse(_WEAK_TLS)
 
     def _refuse_inline_secrets(self) -> None:
-        """Raises ConfigError if an option contains a secret as plain text that Spark would show in
-        plans and event logs. Spark shows an option that does not match its redaction pattern.
+        """Raises ConfigError if an option contains a secret as plain text, and Spark would show
+        this option in plans and event logs. Spark shows an option if it does not match Spark's
+        redaction pattern.
         """
         if not self.options.prefix:
             return
@@ -148,7 +151,7 @@ class _SecurityChecks:
 
     def _sasl_warnings(self, protocol: str) -> Iterator[str]:
         """Checks the ``sasl.`` options on the driver, so that mistakes are found before a task
-        starts.
+        starts. Yields the warnings.
 
         References to secrets are not looked up here. Each producer reads these options again, with
         the secrets.
@@ -184,7 +187,9 @@ class _SecurityChecks:
             yield replace(self.options.given[_JAAS], name=full_name).no_effect(why)
 
     def _with_prefixed_names(self, error: ConfigError) -> ConfigError:
-        """Copies an error about ``sasl.`` options, with their names as the user writes them."""
+        """Copies an error about ``sasl.`` options. In the copy, the names of the options are as the
+        user writes them.
+        """
         message, hint = (_NAME.sub(self._prefixed, t or "") for t in (error.message, error.hint))
         return ConfigError(message, hint=hint or None, kind=error.kind)
 
@@ -217,8 +222,8 @@ class _SecurityChecks:
         return {n: self._content(n) for n in self.options.given if n.startswith(family)}
 
     def _content(self, name: str) -> OptionValue:
-        """The value of an option. For a secret in the ``configFile``, ``values`` has only a
-        reference to its line. This function then returns the secret itself.
+        """The value of an option. If the option is a secret in the ``configFile``, returns the
+        secret itself. (``values`` has only a reference to the line of the secret.)
         """
         content = self.options.given[name].content
         return self.values[name] if content is None else content

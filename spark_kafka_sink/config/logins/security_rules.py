@@ -1,10 +1,10 @@
-"""Rules for the ``ssl.`` and ``sasl.`` options: when they have an effect, and which can't be
-combined.
+"""Rules for the ``ssl.`` and ``sasl.`` options: when an option has an effect, and which options
+can't be combined.
 
-Owns: the options of each login module of ``sasl.jaas.config`` (``login_modules.toml``) with their
-checks; which options have an effect with a ``security.protocol`` or a mechanism; the checks that a
-key store or a trust store is not given twice, such as by its path and as text. Never: a row of the
-option table, a certificate, a connection.
+Owns: the options of each login module (``login_modules.toml``) and the checks of these options; the
+options that have an effect with a ``security.protocol`` or a mechanism; the checks that a user does
+not give two key stores or two trust stores, such as one by its path and one as text. Never: a row
+of the option table, a certificate, a connection.
 """
 
 from __future__ import annotations
@@ -82,9 +82,10 @@ TLS_1_3_SUITES: Final = frozenset(
 def _rule(given: str, unless: str, message: str) -> Check:
     """Creates a check for options that make no sense together.
 
-    The check fails if all options in ``given`` are set and no option in ``unless`` is set. Both are
-    lists such as ``ssl.keystore.key ssl.keystore.type=PEM``. ``name=value`` counts as set only with
-    that value. ``message`` is the text of the error, which is Java's text if Java has this check.
+    The check fails if all options in ``given`` are set and no option in ``unless`` is set.
+    ``given`` and ``unless`` are lists such as ``ssl.keystore.key ssl.keystore.type=PEM``. An item
+    ``name=value`` counts as set only if the option has that value. ``message`` is the text of the
+    error, which is Java's text if Java has this check.
     """
     items = sorted(given.split())
     shown = [
@@ -159,7 +160,7 @@ MANY: Final = ("_", ".")
 class LoginModule:
     """A known login module of ``sasl.jaas.config``: its mechanisms, and its options by name.
 
-    An option name that ends in ``_`` or ``.`` stands for all names with this beginning.
+    An option name that ends in ``_`` or ``.`` means all names that begin with it.
     """
 
     mechanisms: tuple[str, ...]
@@ -176,9 +177,9 @@ class LoginModule:
 def _of_endpoint() -> Iterator[Option]:
     """The TLS options of a login module for the token endpoint.
 
-    They have the names of the brokers' TLS options. The endpoint gets a secret. So two rules are
-    stricter than for brokers: its host name is always verified, and an option without an effect is
-    an error.
+    These options have the names of the brokers' TLS options. The endpoint gets a secret, so two
+    rules are stricter than the rules for brokers: the host name of the endpoint is always verified,
+    and an option without an effect is an error.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -236,11 +237,12 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """The names of the options in the login module ``text`` that are secrets and that Spark would
-    show.
+    """Returns the names of some options in the text ``text`` of a login module: the options that
+    are secrets, and that Spark would show.
 
     If ``text`` contains a word such as "password" (``spark.redaction.regex``), Spark hides the
-    whole text, and the result is empty. Otherwise it is the result of :func:`inline_secrets`.
+    whole text, and the result is empty. Otherwise the result is the same as the result of
+    :func:`inline_secrets`.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
@@ -249,7 +251,8 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
     """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
     Called only for options whose values Spark shows in plans and event logs.
 
-    ``file`` is a part of the hint: it describes the content to put into a file instead.
+    ``file`` is a part of the hint. The hint advises the user to put the secret into a file.
+    ``file`` describes the content of this file.
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -262,11 +265,11 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """The names of the options in the login module ``text`` that may be secrets, and are given as
-    plain text instead of a reference.
+    """Returns the names of some options in the text ``text`` of a login module: the options that
+    can be secrets, and whose values are plain text and not a reference.
 
     Empty if ``text`` can't be parsed. ``own_options`` is true if a user's class gets the options:
-    then every unknown option may be a secret.
+    then every unknown option counts as a secret.
     """
     try:
         entry = parse_jaas_config(text)
@@ -284,7 +287,7 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
 
 def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
     """Yields the options of the login module that have no effect in this package, each with the
-    reason. The caller logs a warning for each.
+    reason. The caller logs a warning for each such option.
     """
     module = login_modules().get(entry.name)
     for name in entry.options if module is not None else ():

@@ -1,11 +1,13 @@
-"""The option ``configFile``: a client's properties file, whose lines are added to the options.
+"""Reads the option ``configFile``. It names a properties file of a Kafka client. The lines of this
+file are added to the user's options.
 
-Owns: which lines are used. A secret in the file is replaced by a reference to its line. Never: an
-option of the write (``given_options``), or a value (``cross_checks``).
+Owns: the choice of the lines that are used, and the replacement of a secret in the file by a
+reference to its line. Never: an option of the write (``given_options``), or a value
+(``cross_checks``).
 
-An option of the write overrides a line of the file. Other clients may use the same file. So a line
-for a consumer, an admin client, Connect or a schema registry is ignored, and a warning names it.
-Every other line is treated like an option of the write: if its name is unknown, it is an error.
+An option of the write overrides a line of the file. Other clients can use the same file. So a line
+for a consumer, an admin client, Connect or a schema registry is ignored, and a warning names this
+line. Every other line is treated like an option of the write: an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[st
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
-    """Whether a line of the file is ignored, because it is for another client. Also true for a line
-    with a serializer for bytes or text: Java's producer needs that line, the sink does not.
+    """True for a line of the file that is for another client: this line is ignored. Also true for a
+    line with a serializer for bytes or text: Java's producer needs such a line, the sink does not.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS

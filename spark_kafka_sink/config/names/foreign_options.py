@@ -21,9 +21,10 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 class Component:
     """A client or program that has its own options, such as a consumer.
 
-    ``names`` are its option names. Names with one of the ``beginnings`` are its option names as
-    well. ``instead`` is the advice for a user who sets such an option. If ``in_files`` is true,
-    these names may be in a properties file that several clients share: such lines are then ignored.
+    ``names`` are the option names of the component. A name that begins with one of the
+    ``beginnings`` is also an option name of the component. ``instead`` is the advice for a user who
+    sets such an option. If ``in_files`` is true, a line of a properties file with such an option is
+    ignored, because several clients can share the file.
     """
 
     component: str
@@ -73,7 +74,7 @@ def foreign_options() -> ForeignOptions:
 
 
 def is_left_out_of_files(key: str) -> bool:
-    """Whether ``key`` is an option of another client that shared properties files often contain.
-    ``key`` is in lower case and has no prefix.
+    """Whether a line of a properties file with the option name ``key`` is ignored: ``key`` is an
+    option of another client that can share the file. ``key`` is in lower case and has no prefix.
     """
     return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())

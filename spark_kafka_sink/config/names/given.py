@@ -1,8 +1,9 @@
-"""The options that the user has set, by name, each with the place it was set in.
+"""The options that the user has set, by name. For each option, the place is known in which the user
+has set it.
 
 Owns: :class:`GivenOptions`, the spelling of names in messages, the check for names that are given
-twice, and which producer options are accepted. Never: a file (``config_file``), or a value
-(``cross_checks``).
+twice, and the choice of the producer options that are accepted. Never: a file (``config_file``), or
+a value (``cross_checks``).
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
 class Given:
     """The value of an option that the user has set, with its name and its place for messages.
 
-    ``name`` is as the user wrote it, or as documented for the sink's options. ``where`` is a text
-    with the file's name, and empty if the option is not from a file. If the option is a secret in a
-    file, ``value`` is a reference to its line, and ``content`` is the secret itself. ``content`` is
-    only for checks in this process: it is never pickled or logged.
+    ``name`` is the name as the user wrote it. For an option of the sink, ``name`` is the documented
+    name. ``where`` is a text with the file's name, and is empty if the option is not from a file.
+    If the option is a secret in a file, ``value`` is a reference to the line of the secret, and
+    ``content`` is the secret itself. ``content`` is only for checks in this process: it is never
+    pickled or logged.
     """
 
     value: object = field(repr=False)
@@ -59,7 +61,7 @@ class Given:
 class GivenProducerOptions:
     """The producer options that the user has set, by Java's names.
 
-    ``prefix`` is the prefix of these names in messages: ``kafka.`` for a write, empty for a
+    In messages, ``prefix`` is put before these names: ``kafka.`` for a write, nothing for a
     producer without Spark.
     """
 
@@ -68,7 +70,7 @@ class GivenProducerOptions:
 
     def spelled(self, name: str) -> str:
         """The option's name for a message, with the prefix that users write. For an option from a
-        file, it is the name in the file, followed by the file's name.
+        file, the result is the name in the file, followed by the file's name.
         """
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name
@@ -82,9 +84,9 @@ class GivenProducerOptions:
 class GivenOptions:
     """All options that the user has set.
 
-    ``producer`` has the producer's options by Java's names, ``own`` the sink's options by their
-    names. ``prefix`` is the prefix that users write in front of a producer's option: ``kafka.`` for
-    a write, empty for a producer without Spark.
+    ``producer`` has the options of the producer by Java's names. ``own`` has the options of the
+    sink by their documented names. ``prefix`` is the prefix that users write in front of a
+    producer's option: ``kafka.`` for a write, empty for a producer without Spark.
     """
 
     prefix: str
@@ -96,8 +98,8 @@ class GivenOptions:
         """All these options as one map from name to text, as if the user had set all of them on the
         write.
 
-        The map has the lines of ``configFile``, and not ``configFile`` itself. A secret from the
-        file is a reference to its line.
+        The map has the lines of ``configFile``, and not ``configFile`` itself. In place of a secret
+        from the file, the map has a reference to the line of the secret.
         """
         texts = {self.prefix + name: given.value for name, given in self.producer.items()}
         texts |= {n: given.value for n, given in self.own.items() if n != CONFIG_FILE}
@@ -130,8 +132,8 @@ def folded(
     """Yields each option as (name in lower case without ``prefix``, name as written, value).
 
     Raises ConfigError if two names are equal or differ only in case, because it would be arbitrary
-    which value counts. For the options of a write this can't happen: Spark has put them into a map
-    that ignores case, where a later value replaces an earlier one.
+    which value counts. Two options of a write never have such names: Spark has put the options into
+    a map that ignores case. In this map, a later value has replaced an earlier value.
     """
     seen: dict[str, str] = {}
     for name, value in options:

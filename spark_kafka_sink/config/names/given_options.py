@@ -1,8 +1,8 @@
 """Reads the options that the user has set, from every source, and checks their names.
 
-Owns: the only function that reads the options of a write, of ``KafkaProducer`` and of ``kprod``,
-with their ``configFile``. Never: a value (``cross_checks``), a line of a file (``config_file``),
-the error for a wrong name (``unknown_options``).
+Owns: the only function that reads the options of a write, of ``KafkaProducer`` or of ``kprod``, and
+the ``configFile`` that these options name. Never: a value (``cross_checks``), a line of a file
+(``config_file``), the error for a wrong name (``unknown_options``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Returns the options in ``options`` and in their ``configFile``, after a check of every name.
+    """Returns the options in ``options``, and the options in the ``configFile`` that ``options``
+    names. Every name is checked before.
 
-    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write also
-    accepts the sink's options. Raises ConfigError for a name that is not an option, and for a file
-    that can't be read.
+    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write accepts
+    the options of the producer and of the sink. Raises ConfigError for a name that is not an
+    option, and for a file that can't be read.
     """
     found = GivenOptions(prefix)
     for key, name, value in folded(options.items()):

@@ -1,7 +1,8 @@
 """The error for a wrong option name, with a suggestion.
 
 Owns: the reason why a name is wrong (it belongs to other software, is refused, has the wrong prefix
-or is misspelt), and whether the name may belong to a secret. Never: a value of an option, a file.
+or is misspelt), and the decision whether the name looks like the name of a secret. Never: a value
+of an option, a file.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class OptionSource:
     """The place in which the user has set an option: a write, a producer without Spark, or a file.
 
     ``prefix`` is the prefix of a producer's option in this place (``kafka.`` or empty). ``sink`` is
-    true if the options are for a write. ``where`` is a text with the file's name, and empty if the
-    place is no file.
+    true if the options are for a write. ``where`` is a text with the file's name. It is empty if
+    the place is no file.
     """
 
     prefix: str
@@ -39,14 +40,14 @@ class OptionSource:
 
     @property
     def takes_own(self) -> bool:
-        """Whether the sink's own options may be in this place. True for a write, and for every
+        """True if a user may set the sink's own options in this place: in a write, and in every
         file.
         """
         return self.sink or bool(self.where)
 
 
 def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
-    """Creates the error for an option that Java's producer has, and the sink refuses."""
+    """Creates the error for an option that Java's producer accepts, but the sink refuses."""
     if option.name == "transactional.id":
         return ConfigError(
             f"Option '{shown}'{where} is not supported by the sink: all tasks would share one id"
@@ -58,11 +59,11 @@ def refused_option(option: Option, shown: str, where: str = "") -> ConfigError:
 
 
 def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
-    """Creates the error for a name that is no valid option in this place.
+    """Creates the error for a name that is no valid option in ``place``.
 
-    ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the option
-    may be a secret, the hint advises to replace that secret, because other programs may have shown
-    it.
+    ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the name
+    looks like the name of a secret, the hint advises the user to replace the secret, because other
+    programs have possibly shown it.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
@@ -84,8 +85,8 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
 
 
 def may_be_secret(key: str) -> bool:
-    """Whether a name, which may be misspelt, looks like the name of a secret. ``key`` is in lower
-    case.
+    """Whether a name looks like the name of a secret, even if the name is misspelt. ``key`` is the
+    name in lower case.
     """
     name = key.removeprefix(PREFIX)
     if name not in PRODUCER_OPTIONS and _SECRET.search(name) is not None:
@@ -125,8 +126,8 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
 
 
 def _right_name(name: str, place: OptionSource) -> str | None:
-    """Creates a hint with the name that the user probably meant: the same name as this place needs
-    it (with or without a prefix), or the most similar name.
+    """Creates a hint with the name that the user probably meant. The hint has the same name, with
+    the prefix that ``place`` needs or without a prefix, or it has the most similar name.
     """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:
