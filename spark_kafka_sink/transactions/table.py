@@ -1,9 +1,17 @@
-"""The rules of "Who may act when" of docs/design/commit-protocol.md, as a table for each goal.
+"""The rules of "Who may act when" of docs/design/commit-protocol.md, as one table for each goal.
 
-The first row of a goal's table that applies gives the next step.
+A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
+batch. The *view* has all facts that the process has collected for the goal. A *step* is the next
+request, or the result that ends the goal. The first row of the goal's table that applies returns
+the next step.
 
-Owns: :func:`next_step`, a pure function of a goal and a view. Never: a broker, a clock, a log line
-(``committer.py`` performs the steps, and adds their results to the view).
+A key is the name of a query or of a job. To *open* a key means to fence its earlier writers, and to
+read its state. The *owner* of a key is the run that may commit its batches. When another run takes
+the key over, the earlier owner is *superseded*: its commits are refused. Each take-over raises the
+*generation*, a number in the state of the key.
+
+Owns: :func:`next_step`, a pure function of a goal and a view. Never: the performing of a step
+(``committer.py``), a broker, a clock, a log line.
 """
 
 from __future__ import annotations
@@ -112,13 +120,15 @@ _FATES: Final = {
 
 
 def next_step(goal: Goal, view: View) -> Step:
-    """The step of the first row that applies.
+    """Returns the next step towards ``goal``, from the first row of the goal's table that applies.
 
-    If the log's content is the reason to refuse a batch, or to report it as committed in part, the
-    state must have been read from the log's leader. The same applies to the result of an operator's
-    command. Otherwise the step confirms the state. Exception: a takeover by another run is not
-    confirmed. It is certain even if a deposed leader returned it, and the confirming write would
-    fence that run.
+    The state in ``view`` may be old, because a deposed leader may have returned it: a broker that
+    no longer leads the log's partition, and does not know that. Before the caller gets a failure or
+    an operator gets a result that depends on the state, the leader must confirm the state. So this
+    function returns :class:`Confirm` in place of such a result, until the state is confirmed.
+
+    Exception: the failure because of a take-over by another run is not confirmed. It is certain
+    even if a deposed leader returned the state. The confirming write would fence the other run.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -127,8 +137,10 @@ def next_step(goal: Goal, view: View) -> Step:
 
 
 def _is_by_the_log(goal: Goal, step: Step) -> bool:
-    """Whether ``step`` tells a caller of the log's content, or is the first step whose result a
-    command shows.
+    """Whether the leader of the log's partition must confirm the state before ``step``.
+
+    True for a failure that depends on the state, and for the first step of an operator's command
+    whose result the operator sees.
     """
     if isinstance(step, Refuse):
         return step.how in _BY_THE_LOG
@@ -138,11 +150,12 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the next write for a key that was kept open is a decision.
+    """Whether the next write to the commit log would be a decision to commit.
 
-    A key that was kept open is used only in this case, because only a write shows whether another
-    process has opened the key meanwhile. The driver's own transactions may still have to be
-    prepared before the decision.
+    The process may have kept the key open since its previous commit. It uses the open key again
+    only if this function returns True, because only a write shows whether another process has
+    opened the key since. Before the decision, the driver's own transactions may still have to be
+    prepared.
     """
     return isinstance(next_step(goal, replace(view, own=())), Decide)
 
@@ -151,22 +164,24 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
-    """The key is opened again, or the goal fails. If the key were not opened again, a superseded
-    driver would stop its successor::
+    """If a step has failed, the key is opened again, or the commit, abort or command fails. Without
+    a second opening, a driver that has lost the key to another driver could still stop this other
+    driver::
 
         B opens the log, and finds that it may take over
         A, stalled until now, opens the log: B is fenced
         A finds itself superseded, and stops
         B's write is refused
 
-    B's next attempt finds no decision, or A's decision. The key is also opened again if it is
-    unknown whether the write is in the log: opening the log fences a write in flight, then reads.
+    When B opens the key again, it finds no decision, or A's decision. The key is also opened again
+    if it is unknown whether a write is in the log: InitProducerId fences a write in flight, and
+    then the log shows whether it has the write.
 
     Two processes that both may take over would keep fencing each other, and a user may run any
     number of threads (writes of a block, versions, plannings, aborts). So each process goes on for
     max.block.ms. From the second retry on, it pauses for a random time. The longest possible pause
-    is at first twice the duration of the attempt, and grows with each retry. A goal whose
-    partitions lack a leader also goes on for max.block.ms.
+    is at first twice the duration of the attempt, and grows with each retry. If a partition of the
+    batch lacks a leader, the process also goes on for max.block.ms.
     """
     if view.failed is None:
         return None
@@ -175,12 +190,16 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
 
 
 def the_key_is_not_open(_: Goal, view: View) -> Step | None:
-    """The step opens the key, which fences every earlier writer of the key."""
+    """The key is opened: InitProducerId fences every earlier writer of the key, and the process
+    reads the key's state.
+    """
     return None if view.is_open else Open()
 
 
 def it_is_over(_: Goal, __: View) -> Step | None:
-    """The goal is reached."""
+    """No other row applies, so nothing is left to do: the call or the command returns its
+    result.
+    """
     return Return()
 
 
@@ -188,14 +207,15 @@ def it_is_over(_: Goal, __: View) -> Step | None:
 
 
 def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
-    """The step reads the key, which fences no driver."""
+    """The state of the key is read. This fences no driver."""
     return None if view.is_read or view.is_open else Read()
 
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
-    """The goal is reached: no write is in progress, no batch is DECIDED or PARTIAL, and the state
-    is not refused. A refusal because of a take-over ends the goal at once. Any other refusal is
-    checked again when the key is open.
+    """The call returns the state if no write is in progress, no batch is DECIDED or PARTIAL, and
+    the caller's check accepts the state. If the check finds that another run has taken over, the
+    call fails at once. If the check finds another reason to refuse, the key is opened first, and
+    the new state is checked again.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -206,8 +226,9 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """The decided batch is committed or undone. Then DONE, the undone state or `lost` is
-    written.
+    """The transactions of the decided batch are all committed, or all aborted. Then the result is
+    written: DONE, the state before the decision, or the list `lost` of transactions that brokers
+    have aborted. If the log already has such a list, the call fails.
     """
     decision = view.state.decision
     if decision is None:
@@ -216,7 +237,9 @@ def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
 
 
 def the_state_is_not_expected(goal: RollForward, view: View) -> Step | None:
-    """The planning is refused."""
+    """The call fails if the caller's check refuses the state of the key. For example, a batch that
+    Spark plans may have an unexpected number.
+    """
     return goal.refusal(view.state)
 
 
@@ -235,18 +258,22 @@ PLANNING: Final = (
 
 
 def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
-    """A job that is never repeated has no rows: the commit ends, and nothing is recorded."""
+    """If a job without txnAppId has no rows, the commit succeeds, and nothing is written to the
+    log: such a job is never repeated.
+    """
     is_once = goal.owner.numbering is Numbering.ONCE
     return Return(Commit.EMPTY) if is_once and not goal.batch.transactions else None
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """The open transactions of superseded runs are aborted, and the commit ends. The open
-    transactions of this run are aborted too, unless the batch is a version. A write of a block
-    aborts no transaction, because its batch is not over. If a version is committed, and its run has
-    open transactions, the run is put into `superseded` before these transactions are aborted.
+    """If the batch is committed, open transactions are aborted, and the commit returns. These are
+    the open transactions of superseded runs, which are runs that may not commit any more, and of
+    this run. A write of a block aborts no transaction, because its batch is not over. A version
+    (txnVersion) does not abort the open transactions of its own run at first. If there are any, it
+    first adds its run to the list `superseded`, and then aborts them.
 
-    Another thread of the driver may write the next version in the same run::
+    Another thread of the driver may write the next version in the same run. Without the entry in
+    the list, this could happen::
 
         A commits version 1, and writes DONE        B, of the same run, has prepared version 2
         A finds open transactions of its run        B writes DECIDED 2
@@ -270,8 +297,9 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
-    """The transactions of the decision are ended, and the result is written. If an operator has
-    aborted the run since the decision, some rows may be visible.
+    """If the log has the decision of this commit, the decision's transactions are committed, or all
+    of them are aborted. Then the result is written to the log. An operator may have aborted the run
+    since the decision. Some rows may be visible even then.
     """
     decision, tried = view.state.decision, view.tried
     if decision is None or tried is None or set(decision.ids) != set(tried.ids):
@@ -280,17 +308,18 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails: brokers have aborted the transactions of its decision before any was
+    """The commit fails if brokers have aborted transactions of its decision before any was
     committed.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """The log may have had the decision, and does not have it now, so the transactions of the
-    decision are described. If all are committed, the commit has succeeded. If only some are
-    committed, or if the outcome is not known, the commit fails. Exception: if another thread of
-    this run has recorded the batch as done, an unknown outcome counts as committed.
+    """If the log may have had the decision of this commit, and does not have it now, the
+    coordinators describe the decision's transactions. If all are committed, the commit has
+    succeeded. If only some are committed, or if the outcome is unknown, the commit fails.
+    Exception: if another thread of this run has written DONE for the batch, an unknown outcome
+    counts as committed.
     """
     if view.tried is None:
         return None
@@ -305,9 +334,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
-    """The commit is refused, because its run is superseded or was aborted. There are two
-    exceptions, which later rows handle: a repeated version that wrote nothing, and a version of an
-    aborted run when a later version is done.
+    """The commit fails if another run has taken over the key, or if its own run was aborted. There
+    are two exceptions, which later rows handle. The first exception is a repeated txnVersion that
+    wrote nothing. The second is a txnVersion of an aborted run, if a later txnVersion is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -319,9 +348,9 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """The decision in the commit log is rolled forward, as it is when a write is planned. If the
-    decision belongs to another batch and can't be ended, the commit fails. No row of this batch is
-    visible then.
+    """If the log has a decision that this commit did not write, its transactions are committed, or
+    all of them are aborted, as at the start of a driver. If they can't be ended, and the decision
+    belongs to another batch, the commit fails, and no row of its own batch is visible.
     """
     decision = view.state.decision
     if decision is None:
@@ -334,27 +363,32 @@ def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
-    """The commit is refused, because of its batch number or its query."""
+    """The commit fails if its batch can't follow the last done batch: because of the batch number,
+    or because another query wrote the done batch.
+    """
     owner = goal.owner
     return number_refusal(owner.numbering, owner.query_id, goal.batch.number, view.state)
 
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
-    """A batch with this number is done already. If it is the same batch, this write is dropped, and
-    its transactions are aborted. If it is a different batch, the commit is refused.
+    """If a batch with this number is done already, it is compared with the new batch. If it is the
+    same batch, the transactions of the new write are aborted, and the commit succeeds. If it is a
+    different batch, the commit fails.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
-    """The key is taken over, and the write is recorded as a part of its block."""
+    """If the batch is one write of a `transaction` block, its run becomes the owner of the key, and
+    the write is recorded in the log. The end of the block decides it.
+    """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
-    """The key is taken over, the driver's own transactions are prepared, and DECIDED is written
-    after the check of all transactions. A batch without transactions is recorded as done. A version
-    without transactions is not recorded, and takes nothing over, because its rows may come later.
+    """The driver's own transactions are prepared, and all transactions are checked. Then DECIDED is
+    written, with this run as the owner of the key. A batch without transactions is written as done.
+    A txnVersion without transactions is not written, because its rows may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -394,8 +428,9 @@ COMMIT: Final = (
 
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
-    """The abort ends, and no transaction is aborted, because an abort never undoes a decision. (An
-    abort without a commit message recognizes the decision by its run and its batch number.)
+    """If the log has the decision to commit this batch, no transaction is aborted, because an abort
+    never undoes a decision. If the abort has no commit message, it recognizes its batch by the run
+    and the batch number.
     """
     decision = view.state.decision
     if decision is None:
@@ -408,20 +443,21 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
-    """The run is put into `superseded`: no commit of the run decides anything, not even a commit
-    that begins now. Another thread of the run may have decided a batch with this number. Even then
-    the run is put into `superseded`, because that decision may be undone later.
+    """The run is added to the list `superseded` in the state of the key, so no later commit of the
+    run can write a decision. This is done even if another thread of the run has decided a batch
+    with this number, because that decision may be undone later.
 
-    Fencing alone stops only a commit that has opened the log before. Spark may call abort while a
-    commit still runs that Spark no longer waits for (a user stopped a query that hung)::
+    Spark may call abort while a commit of the same batch still runs, for example if a user stopped
+    a query that hung. Opening the key fences a commit that has opened the key earlier than this
+    abort. Without the list, the commit could open the key later than this abort::
 
         abort opens the log, and finds no decision
         the commit opens the log, and finds all transactions prepared
         abort ends them
         the commit writes DECIDED: a batch whose transactions are gone
 
-    A superseded run can't decide, whichever broker returned the log. If a deposed leader returned a
-    log that is older than the run's plan, the write fails.
+    The write of the list fails if this process has read an old state from a deposed leader: a
+    broker that no longer leads the log's partition, and does not know that.
     """
     owner, state = goal.owner, view.state
     is_superseded = state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED
@@ -431,15 +467,16 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
-    """The transactions of the batch are aborted, except for transactions that can't be described,
-    or that have a partition without a leader.
+    """The open transactions of the batch are aborted. A transaction stays open if its coordinator
+    can't describe it, or if one of its partitions has no leader.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """All open transactions of this run and of superseded runs are aborted. Superseded runs are
-    included, because the roll-forward of an earlier batch aborts none of their transactions.
+    """All other open transactions of this run are aborted, and also of superseded runs: runs that
+    may not commit any more. A roll-forward of an earlier batch may have left such transactions
+    open.
     """
     owner = goal.owner
     if view.sweeps:
@@ -448,8 +485,9 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """All these transactions are aborted a second time after Spark has killed the tasks, because a
-    task without a commit message may write until then.
+    """If tasks of the batch may still run, the open transactions of this run and of superseded runs
+    are aborted a second time after Spark has killed the tasks. Until then, a task that has sent no
+    commit message may open a transaction.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -458,10 +496,10 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
-    """If the batch of a job that is never repeated is completely aborted, its key is removed,
-    because nothing is left to decide. (A commit of such a job removes the key, too, so a missing
-    key does not show whether the rows of the job are visible.) A decided or done batch keeps its
-    key.
+    """If the batch of a job without txnAppId is completely aborted, the key of the job is removed,
+    because such a job is never repeated. If the batch is decided or done, the key stays. A commit
+    of such a job also removes the key. So a missing key does not show whether the rows of the job
+    are visible.
     """
     is_once = goal.owner.numbering is Numbering.ONCE
     has_rows = view.state.decision is not None or view.state.last_done != NOTHING_DONE
@@ -487,9 +525,9 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The step searches for open transactions of the batch that are not decided. If there is none,
-    it searches once more after Spark has killed the tasks, because a task that had only its
-    identity may still open a transaction until then.
+    """The open transactions of the batch are searched, except for transactions that a decision
+    names. If there is none, they are searched once more after Spark has killed the tasks, because a
+    task that had only a producer id may open a transaction until then.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -497,20 +535,25 @@ def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
 
 
 def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The abort ends. If all open transactions are decided, no run is put into `superseded`."""
+    """If each open transaction of the batch is named by a decision, or if there is none, the abort
+    ends without a write to the log.
+    """
     return None if _undecided(view) else Return()
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """The runs of these transactions are put into `superseded`, as in the abort of a batch, with
-    one write. A run that is superseded by the generation of its transactions is left out.
+    """The runs of the transactions that were found are added to the list `superseded` in the state
+    of the key, with one write. So no later commit of these runs can write a decision. Runs that
+    can't commit these transactions anyway are left out: runs in the list, and runs that planned the
+    batch at an earlier generation than the key's. Each take-over of the key by a run raises its
+    generation.
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The open transactions of these and of other superseded runs are aborted, and a second time
-    after Spark has killed the tasks.
+    """The open transactions of the batch and of all superseded runs are aborted. They are aborted a
+    second time after Spark has killed the tasks.
     """
     # (Of a later plan: the log has lost records, and a state does not judge it.)
     late = frozenset(one for one in _undecided(view) if not _is_superseded(one, view.state))
@@ -533,23 +576,26 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """The key is opened, except for transactions of superseded runs, which don't need it.
+    """The key is opened before an abort, if a run of the transactions may still commit. It is not
+    opened if all their runs are superseded, so that none may commit any more.
 
-    Without opening the key, before an abort::
+    Without opening the key, this would be possible::
 
         we read: no decision names transaction T        driver: all are prepared
         we abort T                                      driver: writes DECIDED with T: a partial
                                                         batch
 
-    Opening shows a DECIDED that was written before, and fences every earlier session.
+    After the opening, the state shows each decision that was written until then. The opening fences
+    every earlier writer, so no such writer adds a decision.
     """
     return Open() if goal.may_decide and not view.is_open else None
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
-    """The step records the runs as aborted, with one write, so that these runs can't decide in a
-    later session either. The key of a job that is never repeated stays in the log, because the job
-    may be running. The job's own abort removes the key. If the job is dead, a reset does::
+    """The runs of the transactions are added to the list `superseded` in the state of the key, with
+    one write, so that no later commit of these runs can write a decision. The key of a job without
+    txnAppId stays in the log, because the job may be running. Later the job's own abort removes the
+    key. If the job is dead, an operator's reset removes the key::
 
         the job has prepared its tasks' transactions
         an operator aborts the transaction of a failed task: the run can't commit any more
@@ -561,8 +607,8 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
-    """Transactions are aborted if they are neither decided nor the owner's. With force, decided
-    transactions and the owner's transactions may be aborted, too.
+    """The operator's transactions are aborted, except for transactions that a decision names, and
+    transactions of the run that owns the key. With `--force`, the operator can include these, too.
     """
     if view.by_hand is not None:
         return None
@@ -582,14 +628,16 @@ BY_HAND: Final = (
 
 
 def it_is_resolved(goal: Resolve, view: View) -> Step | None:
-    """The command ends: this attempt or an earlier one has written the resolution."""
+    """If the log has the operator's resolution, the command ends. This attempt or an earlier
+    attempt may have written it.
+    """
     is_there = view.state == goal.planned.resolved(done=goal.done)
     return Return() if view.is_recorded or is_there else None
 
 
 def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
-    """The command is refused, because the decision is not the decision that the operator
-    has seen.
+    """The command fails if the decision in the log is not the decision that the operator has
+    seen.
     """
     if view.state.decision == goal.planned.decision:
         return None
@@ -597,8 +645,9 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """The open transactions of the batch are committed if the batch is to count as done, and
-    aborted if it is to be written again, because no driver would end them later.
+    """The open transactions of the batch are ended, because no driver would end them later. They
+    are committed if the operator wants the batch to count as done, and aborted if the batch is to
+    be written again.
     """
     if view.contrary is not None or view.state.decision is None:
         return None
@@ -606,8 +655,8 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command is refused, because some transactions can't be ended as the operator wants, or
-    have ended otherwise since the operator saw them.
+    """The command fails if some transactions can't be ended as the operator wants, or have ended in
+    the opposite way since the operator saw them.
     """
     if not view.contrary:
         return None
@@ -615,7 +664,9 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """The new state is written, in which the batch is DONE or undone."""
+    """The operator's resolution is written: the batch is DONE, or the state is the state before the
+    decision.
+    """
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 
 
@@ -634,7 +685,9 @@ RESOLVE: Final = (
 
 
 def it_is_reset(goal: Reset, view: View) -> Step | None:
-    """The command ends: this attempt or an earlier one has written the reset."""
+    """If the log has the state after the reset, the command ends. This attempt or an earlier
+    attempt may have written it.
+    """
     state, before = view.state, goal.planned.generation
     is_removed = _is_of_job(goal) and state == CommitState()
     is_there = state.generation > before and state == CommitState(generation=state.generation)
@@ -642,15 +695,16 @@ def it_is_reset(goal: Reset, view: View) -> Step | None:
 
 
 def the_state_has_changed(goal: Reset, view: View) -> Step | None:
-    """The command is refused, because the state is not the state that the operator has seen."""
+    """The command fails if the state of the key is not the state that the operator has seen."""
     is_as_planned = view.state == goal.planned
     return None if is_as_planned else Refuse(Commit.NOT_REACHED, Changed(view.was_unclear))
 
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
-    """The state is replaced by an empty state with the next generation, at which no run has planned
-    yet. The key of a job that is never repeated is removed instead. So if this job is still
-    running, it can commit, even if its run was aborted. The command's question says so.
+    """The state is replaced by an empty state with a higher generation, so that no batch that was
+    planned before can be committed. The key of a job without txnAppId is removed instead. If this
+    job still runs, it can then commit, even if its run was aborted. The command's question to the
+    operator says so.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)
@@ -668,13 +722,17 @@ RESET: Final = (
 
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
-    """The removal is tried again, or the goal fails. The key's records are never decoded."""
+    """If the removal of the key's records has failed, it is tried again, or the command fails. The
+    records are never decoded.
+    """
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
 
 
 def it_is_to_be_removed(_: Forget, view: View) -> Step | None:
-    """The records of the key are removed. Whether its last batch is committed stays unknown."""
+    """The records of the key are removed. Whether the last batch of the key is committed stays
+    unknown.
+    """
     return None if view.is_recorded else Remove()
 
 
@@ -696,21 +754,21 @@ TABLES: Final[dict[type[Goal], tuple[Callable[..., Step | None], ...]]] = {
 
 
 def decided_ids(state: CommitState) -> frozenset[str]:
-    """The transactional ids of the decision in progress, which must not be aborted."""
+    """The transactional ids of the decision in progress. These transactions must not be aborted."""
     return frozenset() if state.decision is None else frozenset(state.decision.ids)
 
 
 def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescription, ...]:
-    """The transactions of ``goal`` that will be aborted: all except the transactions of
-    :func:`kept_by_hand`.
+    """The transactions that the operator's command will abort: all in ``goal``, except the
+    transactions of :func:`kept_by_hand`.
     """
     kept = kept_by_hand(goal, state)
     return tuple(one for one in goal.transactions if one.transactional_id not in kept)
 
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
-    """The transactions of ``goal`` that are kept because they belong to a decision or to the owner.
-    The result has the reason by transactional id.
+    """The transactions of ``goal`` that the operator's command does not abort, because a decision
+    names them, or because their run owns the key. Returns the reason by transactional id.
     """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
@@ -737,19 +795,22 @@ def _is_superseded(one: TransactionalId, state: CommitState) -> bool:
 
 
 def _is_of_job(goal: Reset) -> bool:
-    """Whether the key belongs to a job that is never repeated."""
+    """Whether the key belongs to a job without txnAppId, which is never repeated."""
     return is_once(goal.key, goal.planned.newest_run)
 
 
 def _undecided(view: View) -> frozenset[TransactionalId]:
-    """The open transactions of the last search that no decision names."""
+    """The open transactions from the last search, without the transactions that a decision
+    names.
+    """
     decided = decided_ids(view.state)
     return frozenset(one for one in view.found if str(one) not in decided)
 
 
 def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | None:
-    """The step that puts the runs of ``transactions`` into ``superseded``. None if all of them are
-    superseded.
+    """The step that adds the runs of ``transactions`` to the list ``superseded`` in the state of
+    the key. Commits of a run in this list are refused. Returns None if all these runs are
+    superseded already.
     """
     state = view.state
     runs = sorted({one.run for one in transactions if not _is_superseded(one, state)})
@@ -759,8 +820,8 @@ def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | No
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The step that opens the key for another attempt. Returns None if another attempt would not
-    help, or if max.block.ms is over.
+    """The step that opens the key again, for the next attempt. Returns None if another attempt
+    would not help, or if max.block.ms is over.
     """
     if failed.how is Failure.UNCLEAR:
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
@@ -776,7 +837,7 @@ def _again(view: View, failed: Failed) -> Open | None:
 
 
 def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
-    """The failure of a goal after a failed step."""
+    """The result of a commit, an abort or a command that ends because a step has failed."""
     if isinstance(failed.step, Open) and view.unclear is not None:
         failed = view.unclear  # the outcome of that write can't be read
     how, step, error = failed.how, failed.step, failed.error
@@ -815,8 +876,9 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The last step of a goal that can't end the decision in the log's state. The decision may
-    belong to another batch than ``batch``.
+    """The result if the decision in the log can't be ended now because of ``error``. If the
+    decision belongs to ``batch``, or if there is no batch to commit, the result is ``end``.
+    Otherwise the failure says that ``batch`` is not decided, or that this is unknown.
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -834,8 +896,8 @@ def _end(
     is_ours: bool = False,
     only_lost: bool = False,
 ) -> Step:
-    """The next step to end a decision: first the step that commits or undoes it, then the step that
-    writes the result.
+    """The next step to end ``decision``. The first step commits or aborts its transactions. The
+    second step writes the result to the log.
     """
     state, ended = view.state, view.ended
     if state.lost:
@@ -866,8 +928,8 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The step for a batch whose number is already done. The batch is dropped if it is the same
-    batch, and refused if it is a different batch.
+    """The next step of a commit whose batch number is already done. If the done batch is the same
+    batch, the new transactions are aborted. If it is a different batch, the commit fails.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
@@ -891,8 +953,8 @@ def _drop(goal: CommitBatch, view: View) -> Step:
 
 
 def _record(goal: CommitBatch, view: View) -> Step:
-    """The step that records a write of a block. The write then waits for the decision of the
-    block.
+    """The next step of a commit that records one write of a ``transaction`` block. The end of the
+    block decides all its writes.
     """
     batch = goal.batch
     assert batch.block is not None
@@ -908,10 +970,11 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The step that aborts orphans after a commit.
+    """The step after a commit that aborts the open transactions of superseded runs and of the own
+    run.
 
-    Open transactions of a version's own run are left out, because another thread of the run may
-    have decided them, or may be about to decide them.
+    For a txnVersion, the open transactions of the own run are left out, because another thread of
+    the run may have decided them, or may be about to decide them.
     """
     run = goal.owner.run_id
     is_own = goal.owner.numbering is not Numbering.VERSIONS
