@@ -4,12 +4,12 @@ Owns: the commands. Never: the commit of a batch (``transactions/``). No other p
 imports ``cli``.
 
 All commands except ``explain`` need the extra ``cli``. ``explain`` works without the extra, because
-every error message refers to it. Typer and Rich are imported when a command runs.
+every error message refers to this command. Typer and Rich are imported when a command runs.
 
 ``app`` is the tree of commands, and ``arguments`` has the options that commands share. Each command
 has a file: ``check``, ``options`` (with ``option_texts``), ``convert``, ``report``, and so on. The
 commands of ``txn`` are in a folder. ``connection`` connects a command to a cluster. ``show``,
-``progress`` and ``watching`` print. The reads and changes of ``txn`` are in
+``progress`` and ``watching`` print. The code that finds and changes transactions is in
 ``transactions/operations``.
 """
 

@@ -1,7 +1,7 @@
 """The options that several commands share, and the decorators that add the options to a command.
 
-Owns: names, help and values of the shared options. Never: the effect of an option. Exception:
-``--within``, which ends the command after a time.
+Owns: names, help and values of the shared options. Never: the effect of an option. Only the effect
+of ``--within``, which ends the command after a time, is here.
 
 This module imports nothing of the package, so that help and completion are fast.
 """
@@ -88,7 +88,7 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 class Where:
     """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
     time limit of each step. ``log_topic`` is the topic of the commit log. If the command line does
-    not name this topic, it comes from the config file, or is the default topic.
+    not name this topic, ``log_topic`` comes from the config file, or is the default topic.
     """
 
     bootstrap_servers: str | None
@@ -102,7 +102,8 @@ class Where:
 
     def again(self) -> str:
         """The options of this command line for the cluster and the commit log, such as ``-b
-        host:9092``. Suggested commands contain them, so that they use the same cluster.
+        host:9092``. A command that this command suggests contains these options, and so uses the
+        same cluster.
         """
         given = {
             "-b": self.bootstrap_servers,
@@ -159,8 +160,9 @@ def to_commit_log(command: Callable[..., None]) -> Callable[..., None]:
 def _with_where(
     command: Callable[..., None], added: Mapping[str, tuple[object, object]]
 ) -> Callable[..., None]:
-    """Wraps ``command`` in a function with the options ``added`` in place of its first parameter.
-    The function passes a :class:`Where`, made from the values of these options, to ``command``.
+    """Wraps ``command`` in a function that has the options ``added`` in place of the command's
+    first parameter. The function passes a :class:`Where`, made from the values of these options, to
+    ``command``.
     """
 
     @wraps(command)

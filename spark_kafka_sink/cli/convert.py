@@ -1,8 +1,8 @@
 """``kprod convert``: converts the properties file of another client to a configFile.
 
 Owns: the command, and the conversion of units. Never: an option's name (``given_options.py``). The
-output contains no secret. In place of each secret, it has a reference to the line with the secret
-in the given file. Options that can't be converted are listed.
+output contains no secret. In place of each secret, the output has a reference to the line with the
+secret in the given file. Options that can't be converted are listed.
 """
 
 from __future__ import annotations

@@ -103,7 +103,9 @@ def state_json(key: str, state: CommitState) -> Json:
 
 
 def report_json(report: KeyReport) -> Json:
-    """The state of a key of the commit log as JSON, with the transactions of its decision."""
+    """The state of a key of the commit log as JSON. If a commit is in progress, the JSON also has
+    the transactions of that commit.
+    """
     transactions = [
         {
             "transactionalId": t.transaction.transactional_id,
@@ -276,7 +278,7 @@ def show_all(found: Sequence[TransactionDescription], now_ms: int) -> None:
 
 
 def show_report(report: KeyReport) -> None:
-    """Shows the state of a key of the commit log, and the transactions of its decision."""
+    """Shows the state of a key of the commit log, and the transactions of a commit in progress."""
     state = report.state
     facts = [
         ("phase", state.phase.name),

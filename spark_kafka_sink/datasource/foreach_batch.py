@@ -10,7 +10,8 @@ foreachBatch function no identity of their own, so the user names each write.
 **The run id** is generated once per name and per run of a query (``named_writes``). So if the
 user's function creates a new object in each of its calls, all these objects have the same run id.
 The commit log treats this id like the run id of a stream: two queries with one name stop each
-other, and a new checkpoint is an error. After a failed write, the next write gets a new run id.
+other, and a new checkpoint with an old name is an error. After a failed write, the next write gets
+a new run id.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class ForeachBatch:
         return f"foreach_batch({self.name!r}, with the options {names})"
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Writes a micro-batch. Spark calls this once per micro-batch, and again after a failure.
+        """Writes a micro-batch. Spark calls this method once per micro-batch, and again after a
+        failure.
 
         Raises CommitError, before a row is written, if the micro-batch can't be the next batch of
         this name. Raises ConfigError if the batch id is already committed with another DataFrame.
@@ -172,9 +174,9 @@ class Transaction:
         """Writes the rows of ``batch``, which stay invisible until the block ends. Blocks until all
         rows are acknowledged. ``options`` override topic, columns and formats for this write.
 
-        An exception of the write fails the whole transaction. Raises IllegalStateError if the
-        transaction has ended, and CommitError if an earlier write has failed. In both cases, no row
-        is sent.
+        If the write raises an exception, the whole transaction fails. Raises IllegalStateError if
+        the transaction has ended, and CommitError if an earlier write has failed. In both cases, no
+        row is sent.
         """
         with self._counted():
             _check("transaction", options)
@@ -336,8 +338,8 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
 
 class _MicroBatch:
-    """A micro-batch that is written under a name: its key in the commit log, its run, its source
-    offsets.
+    """A micro-batch that is written under a name: its key in the commit log, its run id, and its
+    source offsets.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
@@ -352,7 +354,8 @@ class _MicroBatch:
 
     def check(self, written: Written, *, whole: bool) -> None:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id (``NamedWrites.check``).
+        id (``NamedWrites.check``). ``whole`` is true if ``written`` has all DataFrames of the
+        batch.
 
         If the user has set verifyReplays=false, and the query of the write is unknown, nothing is
         checked.
@@ -371,8 +374,8 @@ class _MicroBatch:
     def context(
         self, session: SparkSession, query: CallingQuery, written: Written, token: str = ""
     ) -> WriteContext:
-        """The context of a write: run, query, source offsets and digest. If ``offsetsGroup`` is
-        set, raises ConfigError for offsets that can't be read.
+        """The context of a write: the run id, the query, the source offsets and their digest. If
+        ``offsetsGroup`` is set, raises ConfigError for offsets that can't be read.
         """
         location = self._text("checkpointLocation")
         offsets, digest = None, ""

@@ -6,7 +6,7 @@ Owns: the names and the text of the metrics. Never: finding the transactions
 
 The open transactions of a dead driver still block consumers, but a dead driver exports no metrics.
 So these metrics come from the command ``kprod txn blockers --prometheus``. Cron runs the command,
-and node_exporter's textfile collector reads its output.
+and node_exporter's textfile collector reads the command's output.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def fence(where: Where, confirmation: Confirmation, name: str) -> None:
 
 
 def commit(where: Where, confirmation: Confirmation, key: str) -> None:
-    """Commits the transactions of a batch that is DECIDED, after a confirmation."""
+    """Commits the transactions of a batch in the phase DECIDED, after a confirmation."""
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         report = operator.plan_commit(key)
         before: Json = {"command": "commit", "key": report_json(report), "after": None}
@@ -199,7 +199,7 @@ def sweep(
 def resolve(
     where: Where, confirmation: Confirmation, key: str, batch: int, *, done: bool, force: bool
 ) -> None:
-    """Ends a batch that is PARTIAL, after a confirmation. With ``done`` the batch counts as
+    """Ends a batch in the phase PARTIAL, after a confirmation. With ``done`` the batch counts as
     written. Otherwise the query writes the batch again.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:

@@ -141,7 +141,9 @@ def _show_blockers(
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
-    """Shows keys of the commit log, and how the coordinators describe each decided transaction."""
+    """Shows keys of the commit log. Also shows the transactions of commits in progress, as the
+    coordinators describe them.
+    """
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.inspector.describe(name)
         if as_json:

@@ -49,8 +49,8 @@ KEPT_ANSWERS = 16
 
 @dataclass(frozen=True, slots=True)
 class TopicsSeen:
-    """The result of the preflight: the cluster with the topics, and the limits of each topic. A
-    topic has no limits here if the principal may not read its configs.
+    """The result of the preflight: the cluster with the topics, and each topic's limits for record
+    sizes and timestamps. A topic has no limits here if the principal may not read its configs.
     """
 
     cluster: Cluster
@@ -141,7 +141,7 @@ _process_preflight: PreflightCheck | None = None
 
 
 def process_preflight() -> PreflightCheck:
-    """The preflight of this planning process, created at the first call."""
+    """The preflight of this process, created at the first call."""
     global _process_preflight
     if _process_preflight is None:
         _process_preflight = PreflightCheck(_describe, SystemClock())

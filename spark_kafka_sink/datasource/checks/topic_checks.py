@@ -1,7 +1,7 @@
 """Checks whether topics accept the records of this job: rights and configs.
 
 Owns: the comparison of the topic's configs with the producer's options, and the messages. Never:
-whether a topic exists (``preflight.py``).
+the existence of a topic (``preflight.py``).
 
 The driver calls :func:`check_topics` once, before the first task. A task calls only
 :func:`forbidden_topics` and :class:`TopicsNow`, and only for dead letters. ``kprod check`` calls

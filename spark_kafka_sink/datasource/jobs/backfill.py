@@ -95,9 +95,9 @@ def backfill(
                           topic="orders", valueColumns="*", **kafka)
 
     ``source`` is a DataFrame, or the name of a table. All calls read a Delta or Iceberg table at
-    the version that it had at the first call. With the name of a table, ``transform`` makes the
-    columns to write. ``name`` identifies the backfill. It is the txnAppId of the steps, so it must
-    be unique in the Kafka cluster among the names with the same transactionalIdPrefix.
+    the version that the table had at the first call. With the name of a table, ``transform`` makes
+    the columns to write. ``name`` identifies the backfill. It is the txnAppId of the steps, so it
+    must be unique in the Kafka cluster among the names with the same transactionalIdPrefix.
     ``options`` are the options of the write.
 
     Give either ``by`` or ``steps``. ``by`` is a column, and each step writes a range of its values.

@@ -84,8 +84,8 @@ _PAUSE_MS: Final = 1_000
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The identity of a call of ``backfill``. ``since_ms`` is the start of the call in milliseconds
-    since the epoch, by the clock of the caller's machine. ``process`` is an id of the process. It
-    is unique even if a later process has the same pid.
+    since the epoch, by the clock of the caller's machine. ``process`` is an id of the caller's
+    process. This id is unique even if a later process has the same pid.
     """
 
     id: str
@@ -242,8 +242,8 @@ class Ledger:
         return self._changed(claimed)
 
     def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
-        """Records the plan, and its digest in the progress. Raises IllegalStateError if a plan is
-        already recorded.
+        """Records the plan, and records the plan's digest in the progress. Raises IllegalStateError
+        if a plan is already recorded.
 
         This method opens the plan's key, then checks the owner, then writes the plan. If another
         caller takes over after the check, the other caller also opens the key before it writes its
@@ -414,8 +414,9 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """Opens ``key`` in the commit log, which fences all other processes that have opened it.
-        Returns the result of ``attempt``, which reads or writes in the opened session.
+        """Opens ``key`` in the commit log. This fences all other processes that have opened the
+        key. Then calls ``attempt``, which reads or writes in the opened session. Returns the result
+        of ``attempt``.
 
         Opens the key and calls ``attempt`` again in two cases: another process has opened the key
         before the write, or the write got no clear response. In the second case the earlier write

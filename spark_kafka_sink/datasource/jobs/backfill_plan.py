@@ -1,7 +1,7 @@
 """The plan of a backfill: ranges of a column, slices of the ranges, and the size of the next step.
 
-Owns: :class:`BackfillPlan`, which is recorded once and never changes, :class:`StepSizes`, and the
-error of a step that can't be smaller. Pure functions. Never: rows (``backfill_rows.py``), the
+Owns: :class:`BackfillPlan`, :class:`StepSizes`, and the error of a step that can't be smaller. A
+plan is recorded once and never changes. Pure functions. Never: rows (``backfill_rows.py``), the
 record of a plan (``backfill_ledger.py``).
 
 **Positions.** The ranges of a plan follow each other in the order of the column ``by``. Each range
@@ -52,7 +52,7 @@ class BackfillPlan:
 
     - ``by`` is the column, and ``by_type`` its type. Both are empty for a backfill by hash.
     - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.
-    - ``rows`` are the numbers of rows in the ranges at the first call. It is empty if the rows were
+    - ``rows`` has the number of rows in each range at the first call. It is empty if the rows were
       not counted.
     - ``facts`` are the options, columns and properties of the source that must be the same in each
       call.

@@ -5,7 +5,7 @@ Owns: :func:`ranges_of`, :func:`rows_between`. Never: the record of the plan, th
 **Each row is at one position.** A range begins at a value of the column and ends before the first
 value of the next range. The first range has no begin and also takes nulls. The last range has no
 end. So values that are added later, infinities, and NaN (which Spark sorts last) also belong to a
-range. The slice of a row is a hash of its columns, which is the same in each call.
+range. The slice of a row is a hash of the row's columns. This hash is the same in each call.
 
 **Bounds are texts**, because they are recorded. The text of a timestamp is its microseconds, which
 do not depend on a time zone. Other types are converted with CAST, in both directions.
@@ -188,7 +188,7 @@ def _named(name: str) -> Column:
 def _text_of(column: Column, of: types.DataType) -> Column:
     """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8, for
     example a binary column that was cast. Python would read such a string as other characters, so
-    no range begins at it.
+    no range begins at such a string.
     """
     if isinstance(of, types.TimestampType):
         column = F.unix_micros(column)

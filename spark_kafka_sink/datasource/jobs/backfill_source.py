@@ -1,8 +1,8 @@
 """The source of a backfill, and the snapshot of the source that every call reads.
 
 Owns: :class:`BackfillSource`, which is a table or a DataFrame. Every call reads the same version of
-a table, if the table's format has versions. For a DataFrame, each call compares the list of its
-files with the recorded list. Never: the rows of a step (``backfill_rows.py``).
+a table, if the table's format has versions. For a DataFrame, each call compares the list of the
+DataFrame's files with the recorded list. Never: the rows of a step (``backfill_rows.py``).
 
 A DataFrame can't be moved to an earlier version of its table. For example, a DataFrame of
 ``spark.table`` reads the newest version of a Delta table in each action. So only a table that is
@@ -37,7 +37,8 @@ OF_SOURCE: Final = (_COLUMNS, _ZONE, _TABLE, _TABLE_ID, FILES)
 @dataclass(slots=True)
 class BackfillSource:
     """The source of a backfill: ``given`` is a DataFrame, or the SQL name of a table. ``transform``
-    computes the columns to write from the table.
+    is a function that gets the table as a DataFrame, and returns a DataFrame with the columns to
+    write.
     """
 
     spark: SparkSession

@@ -3,10 +3,10 @@
 Owns: :func:`this_process`, :func:`is_gone`. Never: the consequences of an ended process
 (``backfill.py``).
 
-A pid is not unique: another machine, another container, or the same machine after a restart may
-have the same pid. So the id consists of the machine's boot id, the pid namespace, the pid and the
-start time, from Linux's ``/proc``. Without ``/proc`` the id is empty, and no process counts as
-ended.
+A pid is not unique: a process on another machine, in another container, or after a restart of the
+machine may have the same pid. So the id consists of the machine's boot id, the pid namespace, the
+pid and the start time, from Linux's ``/proc``. Without ``/proc`` the id is empty, and no process
+counts as ended.
 """
 
 from __future__ import annotations

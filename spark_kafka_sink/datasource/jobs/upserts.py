@@ -4,11 +4,12 @@ Owns: the Spark expressions that find the last change. Never: a row in Python, t
 change (``records/changes/``), the names of a feed (``config/changelog.py``).
 
 A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
-ranks the changes of each key by one window, which is one shuffle, and keeps the last change. A feed
-may have two rows for an update: the pre-image has the table's values before the update, and the
-post-image has the values after it. The pre-image counts as a delete of its key, and its rank is
-lower than the rank of the post-image. If the pre-image is the last change of its key, the update
-has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka does the same.)
+ranks the changes of each key with a window function, and keeps the last change. This needs one
+shuffle. A feed may have two rows for an update: the pre-image has the table's values before the
+update, and the post-image has the values after it. The pre-image counts as a delete of its key, and
+its rank is lower than the rank of the post-image. If the pre-image is the last change of its key,
+the update has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka does the
+same.)
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ def _compared(
 def _row_text(
     df: DataFrame, log: Changelog, order_by: Sequence[str | Column], type_: Column
 ) -> Column:
-    """A column with the table's row as JSON, as it is after the change. Null for a delete, and for
-    the pre-image of an update.
+    """A column with the table's row as JSON, with the values after the change. Null for a delete,
+    and for the pre-image of an update.
     """
     from pyspark.sql import functions as F
 
@@ -317,7 +318,7 @@ def _check(df: DataFrame, keys: Sequence[str], log: Changelog) -> None:
 
 def _field(rows: DataType, name: str, argument: str) -> DataType:
     """The type of the field or column ``name``, in any letter case. If there is no such field,
-    raises SchemaError, which names ``argument``.
+    raises SchemaError with ``argument`` in the message.
     """
     fields = getattr(rows, "fields", [])
     found = next((one for one in fields if one.name.lower() == name.lower()), None)

@@ -4,14 +4,14 @@ Owns: the table :data:`INSTRUMENTS`, and the metrics' names in Prometheus. Never
 docs/metrics.md is generated from the table, and the dashboard and the alert rules are tested
 against it.
 
-Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name.
-Exception: a metric with the unit 1 has ``ratio`` in its name, because only some exporters to
-Prometheus add this word.
+Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name. Only a
+metric with the unit 1 has ``ratio`` in its name, because not all exporters to Prometheus add this
+word.
 
-The metrics may reach Prometheus through its own client library or through OpenTelemetry. Both ways
-give the same names, because :attr:`Instrument.prometheus_name` follows the rule of OpenTelemetry's
-exporters: the unit is a suffix, then ``_total``. So one dashboard and one set of alert rules are
-enough.
+The metrics may reach Prometheus through Prometheus' own client library or through OpenTelemetry.
+Both ways give the same names, because :attr:`Instrument.prometheus_name` follows the rule of
+OpenTelemetry's exporters: the unit is a suffix, then ``_total``. So one dashboard and one set of
+alert rules are enough.
 
 Each label has few values: a query, a broker, a topic, an outcome, an error's code, or a phase of a
 micro-batch. No label is a partition, a task, a batch or a run.

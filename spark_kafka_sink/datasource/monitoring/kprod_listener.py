@@ -4,7 +4,7 @@ Owns: :class:`KprodListener`. Never: creating or delivering a report (``datasour
 meaning of a value (``instruments.py``).
 
 For a Python sink, Spark's progress has only the number of rows. The other figures are in the report
-of a batch, which is created in another process. The listener joins progress and report. It runs in
+of a batch. Another process creates the reports. The listener joins progress and report. It runs in
 the user's process: on a classic session's driver, or in the client of a Connect session.
 """
 
@@ -64,8 +64,7 @@ class KprodListener(StreamingQueryListener):
     - ``libraries`` receive every value. Each is a ``PrometheusMetrics``, an
       ``OpenTelemetryMetrics``, or another object with a method ``record`` like theirs.
     - ``reports`` is the ``reportPath`` of the session's writes, as a path of this process. It can
-      also be a function that returns the new reports since its last call, as dictionaries of their
-      JSON.
+      also be a function that returns the reports since its last call, each as a dictionary.
     - ``on_batch`` is called for each micro-batch with its progress and its reports, all as
       dictionaries. There are several reports if foreachBatch writes several times, and none if
       ``kprod`` wrote nothing.
@@ -168,8 +167,8 @@ class KprodListener(StreamingQueryListener):
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 
     def _read_what_can_be_read(self) -> None:
-        """Counts new reports. If they can't be read, logs a warning instead of an error, so that
-        Spark's own figures are still counted.
+        """Makes metrics from the new reports. If the reports can't be read, logs a warning instead
+        of raising an error, so that the listener still makes metrics from Spark's own figures.
         """
         try:
             self.read_reports()
@@ -178,9 +177,9 @@ class KprodListener(StreamingQueryListener):
             warn(_log, Kind.REPORT_NOT_WRITTEN, "reports can't be read: %s", safe_text(why))
 
     def read_reports(self) -> None:
-        """Counts the reports since the last call. For streams, the listener calls this method
-        itself. After a batch job, call it yourself. Raises OSError or UnusableFileError for a path
-        that can't be read.
+        """Makes metrics from the reports since the last call. For streams, the listener calls this
+        method itself. After a batch job, call this method yourself. Raises OSError or
+        UnusableFileError for a path that can't be read.
         """
         for report in self._new_reports():
             query_id, fingerprint = report.get("queryId"), str(report.get("optionsFingerprint"))
@@ -195,9 +194,8 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """Returns the reports of the micro-batch ``batch_id`` that were read before the progress of
-        the micro-batch arrived. Forgets these reports, and the reports of the query's older
-        micro-batches.
+        """Returns the reports of the micro-batch ``batch_id`` that the listener has read. Removes
+        these reports from the listener, and also the reports of the query's older micro-batches.
         """
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]

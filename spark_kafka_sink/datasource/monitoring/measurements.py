@@ -1,8 +1,8 @@
 """Reads the values of metrics from a report or from Spark's progress, and passes them to metrics
 libraries.
 
-Owns: :func:`measure`, which finds the values, :class:`Metrics`, which passes them to metrics
-libraries, and the limit on the number of a label's values. Never: a metric's meaning
+Owns: :func:`measure`, which finds the values; :class:`Metrics`, which passes the values to metrics
+libraries; and the limit on the number of a label's values. Never: a metric's meaning
 (``instruments``).
 
 A label's value is never taken from a payload or an error's message: it is the name of a query or a
@@ -66,8 +66,7 @@ class MetricsLibrary(Protocol):
 
     def record(self, measurement: MetricValue) -> None:
         """Adds the value to a counter, sets a gauge, or counts the value in a histogram. The first
-        call for a time series creates the series, even if the value is for a histogram and its
-        ``count`` is 0.
+        call for a time series creates the series, even if ``measurement.count`` is 0.
         """
         ...
 
@@ -136,8 +135,8 @@ def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator
 
 
 def source_lag(progress: Document) -> float | None:
-    """The largest lag of a partition of the query's sources, in offsets. None if no source reports
-    a lag.
+    """The largest lag among the partitions of the query's sources, in offsets. None if no source
+    reports a lag.
     """
     sources = progress.get("sources")
     found = [

@@ -125,8 +125,9 @@ def _event(
 
 
 def _parent(report: WriteReport) -> parent_run.ParentRunFacet | None:
-    """The parent run of the job, for example a task of Airflow. It comes from Spark's properties or
-    the environment, as ``namespace/name/uuid``. None if there is no valid parent run.
+    """The parent run of the job, for example a task of Airflow. Spark's properties or the
+    environment contain it as the text ``namespace/name/uuid``. None if there is no valid parent
+    run.
 
     The name may contain slashes, but the namespace may not. So the text up to the first slash is
     the namespace.

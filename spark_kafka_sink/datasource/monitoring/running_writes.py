@@ -94,12 +94,11 @@ _Workers = dict[str, tuple[float, WorkerProgress]]
 
 
 class RunningWrites:
-    """Reads the topic of the option progressTopic, beginning with new records. Only one thread at a
-    time may use it.
+    """Reads the topic of the option progressTopic, beginning with new records. Not thread-safe.
 
     ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
     progressTopic. Only writes of the application of ``spark`` count. The principal needs READ and
-    DESCRIBE on the topic. Raises ConfigError for invalid options, and without progressTopic.
+    DESCRIBE on the topic. Raises ConfigError for invalid options, and if progressTopic is not set.
     """
 
     def __init__(

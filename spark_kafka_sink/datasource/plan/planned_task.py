@@ -1,4 +1,4 @@
-"""Runs a task of a :class:`WritePlan` in a worker: writes one partition.
+"""Runs a task of a :class:`WritePlan` in a worker: writes one partition of the DataFrame.
 
 Owns: the task of a plan, with its producers, limits and dead letters, and the report of a failed
 attempt. Never: a commit or an abort (``planned_batch``), or the writing of rows (``write/``).
@@ -42,15 +42,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """The task that writes one partition of a plan, in a worker process."""
+    """The task that writes one partition of the DataFrame, in a worker process."""
 
     plan: WritePlan
 
     def run(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
-        """Writes one partition in this worker process. If ``columns`` is set, it is used instead of
-        the plan's columns.
+        """Writes one partition of the DataFrame in this worker process. If ``columns`` is set, it
+        is used instead of the plan's columns.
         """
         task = None
         try:

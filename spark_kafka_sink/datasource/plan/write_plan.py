@@ -36,7 +36,7 @@ class WritePlan:
       commit and abort of a stream.
     - ``driver`` is the token of ``driver_identity``. ``driver`` and ``query_name`` are empty in
       batch jobs.
-    - ``limits`` are the topics' limits, as far as they are known.
+    - ``limits`` are the topics' limits for record sizes and timestamps, as far as they are known.
     - ``package_version`` and ``package_files`` (a digest) identify the package on the driver.
     """
 

@@ -24,8 +24,8 @@ def active_session(session: object) -> Iterator[None]:
     """Makes ``session`` the active session of this thread while the block runs. Does nothing for a
     Connect session.
 
-    Sets only the JVM's active session, because Python's ``SparkSession.getActiveSession`` reads it
-    from there.
+    Sets only the active session of the JVM. Python's ``SparkSession.getActiveSession`` also reads
+    the JVM's active session.
     """
     restore = _made_active(session)
     # The body runs within no handler, whose error would be the context of its own.

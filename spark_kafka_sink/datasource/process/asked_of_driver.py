@@ -44,7 +44,7 @@ def answer_of_driver(
 
 
 def schema_with_answer(answer: Mapping[str, str]) -> StructType:
-    """A schema that carries the driver's answer in the metadata of its column."""
+    """A schema with one column, whose metadata carries the driver's answer."""
     return StructType([StructField(_COLUMN, StringType(), metadata=dict(answer))])
 
 

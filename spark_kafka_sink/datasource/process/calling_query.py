@@ -65,8 +65,8 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in this session. If no active query runs in it, the query in the
-    local properties of this thread.
+    """The active query that runs in this session. If no active query runs in this session, the
+    query in the local properties of this thread.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

@@ -2,12 +2,12 @@
 
 Owns: :func:`without_traceback`, for the methods that Spark calls. Never: a message.
 
-Spark prints the traceback of a Python exception before its message. For an error of this package,
-the message already has the cause, the place and the remedy. The traceback would push the message
-off the screen, and each task and each log would repeat the traceback. So these errors are raised
-without a traceback and without ``__cause__``. The frames of Spark's worker are hidden as well, like
-with Spark's setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. At DEBUG, the
-removed traceback is logged.
+Spark prints the traceback of a Python exception before the exception's message. For an error of
+this package, the message already has the cause, the place and the remedy. The traceback would push
+the message off the screen, and each task and each log would repeat the traceback. So these errors
+are raised without a traceback and without ``__cause__``. The frames of Spark's worker are hidden as
+well, like with Spark's setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. At DEBUG,
+the removed traceback is logged.
 
 A bug keeps its traceback and its cause. A bug is an IllegalStateError, an exception that is not of
 this package, or an error whose cause is such an exception. But errors of files and of the network
@@ -68,8 +68,8 @@ def _hide_frames_of_spark() -> None:
     """Makes Spark's worker print the error without the frames of Spark's own code. Does nothing if
     this process is not a worker of Spark.
 
-    This sets an environment variable for the whole process. It affects only this error, because the
-    worker ends after the error.
+    The function sets an environment variable for the whole process. The variable affects only this
+    error, because the worker ends after the error.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     name = "" if spec is None else spec.name

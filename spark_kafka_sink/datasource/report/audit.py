@@ -109,11 +109,11 @@ def audit(
 
     ``report`` is a report or its JSON. ``options`` are the connection options of the write. In each
     partition, the audit reads the range from the report's first offset to the report's last offset.
-    It counts the committed records of the report's producers, and compares the checksums of their
-    batches. With ``sample``, the audit reads only four places of each range: the beginning, the
-    end, and two places that ``seed`` determines. ``timeout_s`` is the time limit of each request,
-    and of each wait for an open transaction. ``within_s`` is the time limit of the audit.
-    Partitions that were not read in this time are UNREAD.
+    It counts the committed records of the report's producers, and compares the checksums of these
+    records' batches with the report. With ``sample``, the audit reads only four places of each
+    range: the beginning, the end, and two places that ``seed`` determines. ``timeout_s`` is the
+    time limit of each request, and of each wait for an open transaction. ``within_s`` is the time
+    limit of the audit. Partitions that were not read in this time are UNREAD.
 
     The audit runs in the calling process, without Spark. Raises ConfigError if ``report`` is not a
     report, RefusedError for a report of another cluster, and KafkaTimeoutError if no broker

@@ -73,8 +73,8 @@ _NOT_FOUND: Final = (
 class PartitionAudit:
     """The audit of one partition.
 
-    - ``claimed`` is the number of the partition's rows in the report. It is None if the report has
-      no rows by partition.
+    - ``claimed`` is the number of the partition's rows in the report. It is None if the report does
+      not have the number of rows of each partition.
     - ``found`` is the number of committed rows of the report's producers. With ``sample``, only
       rows in the parts that were read count.
     - ``checksum`` is True if the checksums are equal. It is None if they were not compared.
@@ -121,9 +121,9 @@ def verdict_of(
 ) -> tuple[AuditVerdict, str]:
     """The verdict on a partition that was read as a whole, and the reason for the verdict.
 
-    ``settings`` are the topic's configs. They are empty if unknown. If the report has no rows by
-    partition, a range that was read to its end gets the verdict COUNTED, and the rows of the whole
-    topic are compared later.
+    ``settings`` are the topic's configs. They are empty if unknown. If the report does not have the
+    number of rows of each partition, a range that was read to its end gets the verdict COUNTED. The
+    caller then compares the rows of the whole topic.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)

@@ -91,8 +91,8 @@ class Claims:
         unknown.
 
         If the report has the number of rows of each listed partition, these numbers are subtracted
-        from the number of all rows. If it has only the number of rows of each topic, the rows of
-        the topics with a listed partition are subtracted.
+        from the number of all rows. If the report has only the number of rows of each topic, the
+        rows of the topics with a listed partition are subtracted.
         """
         if self.of_nothing:
             return 0

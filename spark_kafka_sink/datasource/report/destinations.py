@@ -6,8 +6,8 @@ logged, because the failure does not change the batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
 :class:`WriteReport`, and the :class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write.
-It is called for every outcome, on the driver, on the thread of Spark's ``commit`` or ``abort``. It
-must return soon, because the next micro-batch waits for it.
+The function is called for every outcome, on the driver, on the thread of Spark's ``commit`` or
+``abort``. It must return soon, because the next micro-batch waits for it.
 """
 
 from __future__ import annotations

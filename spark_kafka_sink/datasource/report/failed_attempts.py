@@ -1,7 +1,7 @@
 """Passes data of failed task attempts to the report of their batch, in files.
 
-Owns: :class:`FailedAttempts`, a directory of the driver, and the rules for reading and removing its
-files. Never: the content of a report (``report_of_batch.py``).
+Owns: the directories of these files (:class:`FailedAttempts`), and the rules for reading and
+removing the files. Never: the content of a report (``report_of_batch.py``).
 
 Spark passes nothing of a failed task to ``abort``: its exception only reaches the JVM, and later
 the user's process. So a failed attempt writes its own report as a file before it raises. The later
@@ -113,7 +113,7 @@ class FailedAttempts:
     @property
     def told(self) -> TaskIdentity | None:
         """The identity that the first task has stored by :meth:`tell`. None if there is none. Read
-        it before :meth:`take`, which removes the directories.
+        this property before you call :meth:`take`, which removes the directories.
         """
         with contextlib.suppress(UnusableFileError, TypeError, ValueError, RecursionError):
             if self._sees_local():
@@ -151,7 +151,7 @@ class FailedAttempts:
         """The stored reports of failed attempts: of the micro-batch ``batch_id``, or of a batch job
         if ``batch_id`` is None. Never raises.
 
-        For a batch job all reports in its directories are returned. A batch job of a foreachBatch
+        For a batch job, all reports in the directories are returned. A batch job of a foreachBatch
         function also has ``batch_id`` None here, although its tasks have the batch id of the
         micro-batch.
         """

@@ -232,9 +232,7 @@ _OF_SPARK = "Spark's own exception has the cause"
 def report_of_attempt(
     config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
 ) -> WriteReport:
-    """The report of a failed task attempt, which becomes a part of its batch's report
-    (:func:`with_failures`).
-    """
+    """The report of a failed task attempt. :func:`with_failures` adds it to the batch's report."""
     batch_id = attempt.identity.batch_id
     if not isinstance(error, KafkaError):
         # Its text may hold a row.
@@ -268,8 +266,8 @@ def with_failures(
     identity of the write.
 
     ``told`` is the identity that the first task stored, or None. The batch was planned at
-    ``begun_ms``. Its elapsed time begins at the planning or at the start of the first attempt,
-    whichever is earlier.
+    ``begun_ms``. The elapsed time of the batch begins at the planning or at the start of the first
+    attempt, whichever is earlier.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -337,7 +335,7 @@ def _failed(attempt: WriteReport) -> FailedAttempt:
 
 
 def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
-    """Merges the reports of each broker into one. Sorted by broker id."""
+    """Merges the reports of each broker into one report per broker. Sorted by broker id."""
     found: dict[int, BrokerReport] = {}
     for one in brokers:
         before = found.get(one.id)

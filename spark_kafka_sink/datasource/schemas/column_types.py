@@ -42,8 +42,8 @@ def cast_of(data_type: DataType) -> str:
 
 
 def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
-    """The column type of the Spark type of column ``path``. Raises SchemaError for a type that no
-    format writes.
+    """Converts the Spark type of the column ``path`` to a column type. Raises SchemaError for a
+    type that no format writes.
     """
     text, name = data_type.simpleString(), type(data_type).__name__
     if name not in _KINDS:

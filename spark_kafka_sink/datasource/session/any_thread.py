@@ -1,4 +1,4 @@
-"""Makes Spark's writers work in every thread for this format.
+"""Makes writes with this format work in every thread.
 
 Owns: the patches that call :func:`active_session` around the methods of Spark's writers. Never: the
 session, another format's ``save`` or ``start``.

@@ -40,13 +40,14 @@ def register(
     spark: SparkSession, *, default_mode: bool = True, tune: bool = False
 ) -> dict[str, str]:
     """Registers the format ``kprod`` with ``spark``, a classic or a Connect session. You may call
-    it more than once.
+    ``register`` more than once.
 
     ``register`` changes ``DataFrameWriter`` so that ``.save()`` appends by default. With
     ``default_mode=False`` it does not, and ``.save()`` needs ``.mode("append")``. In both cases,
     streams to ``kprod`` are refused if they have the continuous trigger or the output mode update
     or complete. With the continuous trigger, Spark would drop rows silently. The package must be
-    installed where Python workers run. With Connect, it must also be installed on the server.
+    installed where Python workers run. With Connect, the package must also be installed on the
+    server.
 
     ``tune=True`` sets configs that make this session's writes cheaper, and never changes a result.
     Configs that you have set stay (docs/tuning.md). Returns the configs that were set, by name.
@@ -74,15 +75,15 @@ def register(
 
 
 def _has_ours(spark: SparkSession) -> bool:
-    """Whether the session already has this data source. Either Spark has discovered it
-    (``pyspark_kprod``), or an earlier call has registered it.
+    """Whether the session already has this data source, because Spark has discovered it
+    (``pyspark_kprod``), or because an earlier call has registered it.
 
-    Registering it again causes a warning in Spark's log, at each start of a stream: "The data
-    source kprod replaced a statically registered data source". Spark's registry is private
-    (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect session. If the
-    registry does not behave as expected, the result is False, and the source is registered despite
-    the warning. The registry stores the pickled class, so this function looks for the name of the
-    class's module in the stored bytes.
+    Registering the data source again causes a warning in Spark's log, at each start of a stream:
+    "The data source kprod replaced a statically registered data source". Spark's registry is
+    private (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect
+    session. If the registry does not behave as expected, the result is False, and the source is
+    registered despite the warning. The registry stores the pickled class, so this function looks
+    for the name of the class's module in the stored bytes.
     """
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above

@@ -70,7 +70,7 @@ def note_other_format(writer: object) -> None:
 
 def writes_kprod(writer: object, source: object) -> bool:
     """Whether the writer writes with the format ``kprod``. ``source`` is the format in the call. If
-    it is None, the format that was set on ``writer`` counts.
+    ``source`` is None, the format that was set on ``writer`` counts.
     """
     source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
     return isinstance(source, str) and source.lower() == FORMAT

@@ -3,9 +3,9 @@
 Owns: :class:`TaskCommitMessage` with its parts, and the driver's check of a batch's messages.
 Never: the use of the messages (``planned_batch``, ``report/``).
 
-Spark pickles a message on the executor and unpickles it on the driver. Both have the same version
-of this package: a task with another version fails before it writes (``_check_package`` in
-``planned_task.py``).
+Spark pickles a message on the executor and unpickles it on the driver. The executor and the driver
+have the same version of this package: a task with another version fails before it writes
+(``_check_package`` in ``planned_task.py``).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def checked_messages(
 
     A message is None if Spark considers a task done although the task sent no message. The only
     known cause is the continuous trigger: Spark then never calls a Python sink's ``write``, and
-    drops its rows. (Spark builds an error and does not throw it.)
+    drops the rows. (Spark builds an error and does not throw it.)
     """
     finished = finished_messages(messages)
     missing = [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]

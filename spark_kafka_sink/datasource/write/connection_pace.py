@@ -38,8 +38,8 @@ def wait_ms(number: int, tasks: int, per_second: int) -> int:
 
 
 def paced(factory: ProducerFactory, delay_ms: int, clock: Clock | None = None) -> ProducerFactory:
-    """Returns a producer factory that waits ``delay_ms`` before it creates its first producer, and
-    does not wait before the others. An interrupt ends the wait.
+    """Returns a producer factory that waits ``delay_ms`` before it creates its first producer. It
+    does not wait before it creates later producers. An interrupt ends the wait.
     """
     waits = [delay_ms] if delay_ms else []
 

@@ -51,8 +51,8 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """Finds the columns that ``option`` names, and checks their types. Returns None if it names no
-    column. Raises SchemaError.
+    """Finds the columns that ``option`` names, and checks their types. Returns None if the option
+    names no column. Raises SchemaError.
 
     If ``is_struct``, the option names one struct column, whose fields are written. The types for
     Avro and Protobuf are checked later, with the schema.
@@ -160,8 +160,8 @@ def _struct_problem(data_type: DataType) -> _Problem:
 
 
 def _json_problem(data_type: DataType, *, in_key: bool = False) -> _Problem:
-    """Finds the first type within ``data_type`` that can't be written as JSON. Returns its path and
-    the type, or None if the whole type can be written.
+    """Finds the first type within ``data_type`` that can't be written as JSON. Returns the path of
+    that type, and that type. Returns None if the whole type can be written.
 
     ``in_key`` is true if the type is a part of a map's key.
     """

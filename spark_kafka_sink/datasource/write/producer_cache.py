@@ -9,18 +9,18 @@ idle for a minute, so no timer is needed here. Rules:
 
 - The key is the whole effective ProducerConfig. Two writes that differ in one option never share a
   producer. With exactly-once, the key includes the transactional id (``transactional_producers``).
-- A producer in use is not in the cache. :meth:`ProducerCache.keep` takes it back only if it can be
-  used again, and frees its buffers and timers.
+- A producer in use is not in the cache. :meth:`ProducerCache.keep` takes a producer back only if
+  the producer can be used again, and frees the producer's buffers and timers.
 - The cache keeps at most two idle producers with transactions, and two without. If there are more
   producers without transactions, the producer that was idle for the longest time is closed. If
   there are more producers with transactions, the producer whose id has the greatest number is
   closed, because tasks take the smallest numbers first.
 
-**client.id.** If the user sets none, it is ``spark-kafka-sink-<application id>`` for all tasks of
-an application (:func:`effective_config`). So broker quotas, metrics and request logs show the
-application. The client.id is a part of the config, and the config is the key. If the client.id
-contained the query or the partition, each task would have another key, and no task would find a
-warm producer.
+**client.id.** If the user does not set client.id, it is ``spark-kafka-sink-<application id>`` for
+all tasks of an application (:func:`effective_config`). So broker quotas, metrics and request logs
+show the application. The client.id is a part of the config, and the config is the key. If the
+client.id contained the query or the partition, each task would have another key, and no task would
+find a warm producer.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
     """Describes the reason of a task's wait, and the brokers that have not responded. If the
-    producer's memory is used up, this is the reason. Otherwise the reason is ``step``.
+    producer's memory is used up, the full memory is the reason. Otherwise the reason is ``step``.
     """
     if progress is None:
         return step

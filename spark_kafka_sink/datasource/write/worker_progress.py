@@ -6,8 +6,9 @@ that no task waits for them.
 
 A task can send nothing to the driver before its end: a Python data source has no accumulators, and
 Spark's own status has no figures of a running Python task. Every task and every driver can reach
-the brokers, so a topic carries the figures. A worker sends the sums over its tasks of a stage, at
-most every 10 s, so that tasks of one second are included. A stage of less than 10 s sends nothing.
+the brokers, so a topic carries the figures. A worker sends the sums over all its tasks of a stage,
+so that short tasks are also included. It sends the sums at most every 10 s. In a stage of less than
+10 s, no worker sends anything.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class WriteContext:
     """The identity of a write: its run, its query, its ``transaction`` block, and its source
     offsets.
 
-    - ``run`` identifies the writer: one run of a query, as far as Python can see it.
+    - ``run`` is the run id of the write (``exactly_once/named_writes.py``).
     - ``query_id`` is the query's id, or empty if the query is unknown.
     - ``digest`` is a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). If
       the micro-batch runs again, its digest is the same. The digest is empty if it is unknown.

@@ -188,9 +188,10 @@ class WriteTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row, and returns when all rows are acknowledged.
 
-        A partition without rows opens no connection. Raises DataError for a row that can't be sent.
-        Raises DeliveryError (or its cause) if rows were not acknowledged, or if the transaction has
-        no time left. Passes on any exception of Spark's input.
+        If there are no rows, opens no connection. Raises DataError for a row that can't be sent.
+        Raises DeliveryError, or the error that caused it, if rows were not acknowledged. Also
+        raises DeliveryError if the transaction has no time left. Passes on any exception of Spark's
+        input.
         """
         with ProgressLog(
             self._progress, self._progress_every_s, self._progress_listeners, self._watcher
