@@ -127,9 +127,9 @@ def retry_code(
     """Returns ``code`` if the request must be sent again after this error code. Returns None if the
     response is final.
 
-    For some error codes, such as missing rights, always raises the exception of :func:`refusal`.
-    For the other error codes after which no retry is useful, raises this exception only if
-    ``success_only`` is True.
+    Raises the exception of :func:`refusal` for TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    CLUSTER_AUTHORIZATION_FAILED and UNSUPPORTED_VERSION. If ``success_only`` is True, also raises
+    this exception for every other error code after which a retry is useless.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:

@@ -31,7 +31,8 @@ class _Waiter:
     def __init__(self, size: int) -> None:
         self.size = size
         self.gathered = 0
-        #: Opened when all bytes are gathered, and when the pool is closed.
+        #: The latch for which the writer waits. It is opened when all bytes are gathered, or when
+        #: the pool is closed.
         self.served = Latch()
 
 
@@ -39,7 +40,7 @@ class SharedBuffer:
     """A buffer of encoded records that several batches view. ``views`` is the number of views.
 
     The pool counts all ``size`` bytes of the buffer until the last view ends. The accumulator's
-    lock guards it.
+    lock guards ``views``.
     """
 
     __slots__ = ("size", "views")
@@ -74,7 +75,7 @@ class BufferPool:
         self._available = total
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
-        #: Notified of every wait, when it is over.
+        #: Gets a report of each wait after the end of the wait.
         self._metrics = metrics
 
     @property

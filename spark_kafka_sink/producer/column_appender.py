@@ -2,10 +2,11 @@
 
 Owns: the size of a chunk, the steps for each chunk, and the writer's wait for input. The steps are:
 wait for metadata, choose partitions, group the rows by partition, allocate memory, read the
-positions in the open batches, encode, append, and encode the rows of slices again that were not
-appended (DESIGN.md, steps 4 to 7). A *slice* is the encoded rows of one partition for one batch.
-Only one thread at a time may write columns. Never: encoding, queueing a batch, failing the producer
-after an error.
+positions in the open batches, have the rows encoded, and append the slices. A *slice* is the
+encoded rows of one partition for one batch. If a slice was not appended, the last three steps are
+repeated for the rows of this slice (DESIGN.md, steps 4 to 7). Only one thread at a time may write
+columns. Never: encoding itself (``records/record_encoder.py``), queueing a batch, failing the
+producer after an error.
 
 Memory for the whole chunk is allocated *before* the positions in the open batches are read. The
 reason: an allocation may wait for memory, and meanwhile the sender closes open batches to free
@@ -50,8 +51,9 @@ from spark_kafka_sink.records.single_record import JAVA_OVERHEAD
 #: attributes, the two deltas, the two lengths.
 _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5
 
-#: The rows that make a chunk, and a slice, worthwhile: each has a fixed cost (measured with rows of
-#: 100 bytes: 0.31 us a row for 10 000 rows together, 0.25 for 30 000; 5 us a slice).
+#: The numbers of rows from which on a chunk and a slice are worth their fixed costs. Measured with
+#: rows of 100 bytes: a row takes 0.31 us in a chunk of 10 000 rows and 0.25 us in a chunk of 30 000
+#: rows. A slice takes 5 us.
 _ROWS_OF_A_CHUNK = CHUNK_ROWS * 3 // 4
 _ROWS_OF_A_SLICE = 32
 
@@ -84,10 +86,11 @@ class ColumnAppender:
         # overlap.
         most = max(1, config.buffer_memory // 4)
         self._usual = ChunkSize(CHUNK_ROWS, min(CHUNK_BYTES, most))
-        #: If each partition gets few rows, the cost of the slices is higher than the cost of a
-        #: chunk that does not fit into the processor's cache.
+        #: The chunk size if each partition gets few rows. A chunk of this size does not fit into
+        #: the processor's cache. But with smaller chunks there would be more slices, and the slices
+        #: would cost more.
         self._large = ChunkSize(2 * CHUNK_ROWS, min(2 * CHUNK_BYTES, most))
-        #: The size for the next columns.
+        #: The chunk size for the next call of :meth:`append`.
         self.chunk_size = self._usual
 
     def append(self, columns: RecordColumns) -> None:
@@ -104,8 +107,8 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """The best chunk size for the next columns. The last columns were divided into ``chunks``
-        chunks, and each chunk into ``slices`` slices on average.
+        """The best chunk size for the next call of :meth:`append`. In the last call, the rows were
+        divided into ``chunks`` chunks, and each chunk into ``slices`` slices on average.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, not with those that it had: twice as
@@ -169,8 +172,8 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes the rows of the slices ``refused`` again, which could not be appended because the
-        open batches had changed.
+        """Encodes rows again. ``refused`` are the slices of these rows, which could not be appended
+        because the open batches had changed.
 
         Only the first slice of each partition is encoded again, for the current position in the
         open batch. Each later slice of the partition begins a new batch. So the bytes of a later

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 _FORCED_CLOSE_S: Final = 1.0
 #: How long a network thread may take to fail a batch whose delivery.timeout.ms is over.
 _EXPIRY_S: Final = 0.5
-#: A wait that is longer is announced.
+#: A wait that takes longer than this is logged.
 _QUIET_S: Final = 1.0
 
 
@@ -54,7 +54,8 @@ class _Watched:
 
     lock = threading.Lock()
     parts: list[ProducerParts] = []  # noqa: RUF012 - one for each process
-    #: The process in which the exit is hooked: a forked child has a registry of its own.
+    #: The id of the process in which :func:`flush_at_exit` is registered. A forked child process
+    #: must register the function again.
     hooked_in: int | None = None
 
 
@@ -78,8 +79,8 @@ def watch(parts: ProducerParts) -> None:
 
 def _is_child_of_multiprocessing() -> bool:
     """True in a child process of ``multiprocessing``. The check does not import
-    ``multiprocessing``. Such a child process has already imported it, and a Spark task should not
-    import it.
+    ``multiprocessing``, because a Spark task should not import it. A child process of
+    ``multiprocessing`` has already imported it.
     """
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
@@ -127,10 +128,10 @@ def _has_thread(parts: ProducerParts) -> bool:
 def _has_work(parts: ProducerParts) -> bool:
     """Returns True if the producer must be closed by :func:`flush_at_exit`.
 
-    This is so if the producer has records without an outcome, or acknowledged rows in an open
-    transaction. It is also so if a daemon thread is just closing the producer, because that thread
-    ends with the interpreter. Returns False after a close with timeout 0, and if the producer has
-    failed and a method has already raised the error.
+    There are three such cases: the producer has records without an outcome, it has acknowledged
+    rows in an open transaction, or a daemon thread is just closing it. (The daemon thread would end
+    with the interpreter.) Returns False after a close with timeout 0. Also returns False if the
+    producer has failed and a method has already raised the error.
     """
     life = parts.lifecycle
     return (
@@ -152,8 +153,8 @@ def _rows_of_transaction(parts: ProducerParts) -> int:
 
 
 def _wait(unfinished: list[ProducerParts], records: int) -> None:
-    """Waits until all network threads of ``unfinished`` have ended. Ends earlier after a producer's
-    delivery.timeout.ms, or after Ctrl-C.
+    """Waits until all network threads of ``unfinished`` have ended. Waits for each thread at most
+    until the delivery.timeout.ms of its producer is over. Ctrl-C ends the wait.
     """
     begun = time.monotonic()
     announced = False
@@ -178,7 +179,7 @@ class _Loss:
         self._parts = parts
         self._failed_before = self._failed()
         self._aborts = parts.transactional is not None and _rows_of_transaction(parts) > 0
-        #: How many records have no outcome yet.
+        #: The number of records that have no outcome yet.
         self.waiting = self._incomplete()
 
     def _failed(self) -> int:

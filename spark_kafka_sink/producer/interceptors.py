@@ -7,8 +7,8 @@ calls of ``configure`` and ``close`` for interceptors, serializers and partition
 and the next interceptor gets the record that the failed interceptor got. Never: logging the content
 of a record, passing a secret option to ``configure``.
 
-Interceptors run before metadata, serializers and partitioner, and again after the record was
-acknowledged or has failed.
+``on_send`` runs before the wait for metadata, the serializers and the partitioner.
+``on_acknowledgement`` runs after the record was acknowledged or has failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProducerInterceptor:
     In a Spark job, each worker process has its own objects. An interceptor need not inherit from
     this class. ``on_send`` and ``on_send_columns`` run on the thread that sends.
     ``on_acknowledgement`` runs on the network thread, which sends nothing until the method returns.
-    So it must be fast.
+    So this method must be fast.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -122,9 +122,9 @@ class Interceptors:
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """Raises ConfigError unless each path of ``paths`` is a class that can be imported and that
-        has a method of an interceptor. Creates no interceptor. The driver calls this method before
-        the tasks start.
+        """Raises ConfigError unless each path of ``paths`` names a class that can be imported. The
+        class must have at least one method of an interceptor. Creates no interceptor. The driver
+        calls this method before the tasks start.
         """
         for path in paths:
             found = import_paths.find(path, OPTION)

@@ -53,11 +53,14 @@ from spark_kafka_sink.records.record_columns import ChunkSize, RecordColumns
 
 _log = logging.getLogger(__name__)
 
-#: After delivery.timeout.ms every batch is done, and request.timeout.ms later none that expired is
-#: in flight; a flush that still waits indicates a bug.
+#: The additional time in ms for which a flush waits, after delivery.timeout.ms and
+#: request.timeout.ms. Every batch has its outcome after delivery.timeout.ms, and no expired batch
+#: is in flight after a further request.timeout.ms. So a flush that waits even longer indicates a
+#: bug.
 _FLUSH_GRACE_MS = 30_000
 
-#: Most clients for Python take a topic and a value.
+#: The text of the TypeError for a call of ``send`` with a topic and a value, as in most clients for
+#: Python.
 _TAKES_A_RECORD = (
     "send takes a record: send(ProducerRecord(topic, value, key=...)), and perhaps a callback"
 )
@@ -159,7 +162,8 @@ class KafkaProducer:
         Raises SerializationError or DataError if the record is invalid. If the transaction has
         failed, raises its error. Raises IllegalStateError if the producer is closed, if the process
         was forked, or if transactional.id is set and no transaction was begun. Raises DeliveryError
-        if the producer has failed, in :meth:`send_columns` or because of an authentication error.
+        if the producer has failed. The cause may be rows of :meth:`send_columns`, or an
+        authentication error.
         """
         try:
             return self._records.append(record, callback)
@@ -191,14 +195,14 @@ class KafkaProducer:
         """Appends the rows of all batches of an iterable, such as a pyarrow.RecordBatchReader.
 
         Each batch is appended as by :meth:`send_batch`. Unless linger.ms is 0, small batches are
-        first joined to larger batches. The time of linger.ms also counts while the iterable creates
-        its next batch. While the method runs, it may hold back the newest rows to join them. So the
-        code of the iterable must not call :meth:`flush` or :meth:`commit_transaction`. On return,
-        all rows are appended.
+        first joined to larger batches. linger.ms is also counted while the iterable creates its
+        next batch. Until the method returns, it may hold back the newest rows, to join them with
+        the next batch. So the code of the iterable must not call :meth:`flush` or
+        :meth:`commit_transaction`. On return, all rows are appended.
 
         If the iterable raises an Exception, the method appends the rows that it has already
-        received, and then raises the exception. If the iterable raises another BaseException
-        (KeyboardInterrupt), rows that are held back are not appended.
+        received, and then raises the exception. If the iterable raises another BaseException, such
+        as KeyboardInterrupt, the rows that are held back are not appended.
         """
         self._lifecycle.check()
         checked = map(self._batches.checked, batches)
@@ -409,11 +413,11 @@ class KafkaProducer:
         """Sends all queued records, waits for their acknowledgements, and hands the open
         transaction over to the caller.
 
-        From now on, this producer can neither commit nor abort the transaction. Only the caller
-        can, with the returned ids and epoch. :meth:`close` and the exit of the process leave the
-        transaction open. If nobody ends it, brokers abort it after transaction.timeout.ms. After
-        the transaction has ended, :meth:`forget_prepared` makes this producer usable again. Java's
-        producer has no such method.
+        From now on, this producer can neither commit nor abort the transaction. Only the caller can
+        end the transaction, with the returned ids and epoch. :meth:`close` and the exit of the
+        process leave the transaction open. If nobody ends the transaction, brokers abort it after
+        transaction.timeout.ms. After the transaction has ended, :meth:`forget_prepared` makes this
+        producer usable again. Java's producer has no such method.
 
         Raises DeliveryError if a row is not acknowledged. If the transaction has failed, raises its
         error. Raises IllegalStateError if nothing was written in the transaction.
@@ -572,8 +576,8 @@ class KafkaProducer:
         return report
 
     def progress(self) -> ProducerProgress:
-        """The progress of the current task attempt. Any thread may call this method. It does not
-        slow down the writing.
+        """The progress of the current task attempt. Any thread may call this method. The call does
+        not delay the thread that writes.
         """
         return ProducerProgress(
             self._recorder.report(),
@@ -582,8 +586,8 @@ class KafkaProducer:
         )
 
     def park(self) -> None:
-        """Prepares this producer for the time between two tasks, in which it is idle: it holds no
-        memory, and its network thread sleeps. The next record wakes it up.
+        """Prepares this producer for the idle time between two tasks. The producer then holds no
+        memory, and its network thread sleeps. The next record wakes the thread.
 
         Raises IllegalStateError if a batch has no outcome yet.
         """
@@ -644,8 +648,8 @@ class KafkaProducer:
         If ``timeout_ms`` is None, the limit is delivery.timeout.ms. The queued records fail
         immediately in these cases: ``timeout_ms`` is 0, a callback calls this method, or Ctrl-C
         interrupts it. An open transaction is aborted. The method does not raise the errors of
-        records. The futures of the records and :meth:`flush` have them. In a forked child process
-        the method does nothing.
+        records. The future of a record has its error. For the errors of rows of columns, call
+        :meth:`flush` first. In a forked child process the method does nothing.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:

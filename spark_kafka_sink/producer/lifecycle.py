@@ -1,9 +1,9 @@
 """The state of a producer (open, failed or closed), the start of its network thread, and the
 detection of forks.
 
-Owns: :class:`Lifecycle`, which decides whether records are accepted, and which error the methods
-raise after a failure. Never: the decision whether an error fails the producer, the loop of the
-network thread (``sender.py``).
+Owns: :class:`Lifecycle`. It decides two questions: whether records are accepted, and which error
+the methods raise after a failure. Never: the decision whether an error fails the producer, the loop
+of the network thread (``sender.py``).
 
 A forked child process has copies of its parent's producers, but not their threads. So a producer
 can't be used in a forked child.
@@ -73,8 +73,8 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 class NetworkLink:
     """The calls of other threads to the network client of a producer.
 
-    The client needs components that need this link. So the link is created first, and gets the
-    client later by :meth:`connect`. Without a client, the methods do nothing.
+    Some components need this link, and the client needs these components. So the link is created
+    first, and gets the client later by :meth:`connect`. Without a client, the methods do nothing.
     """
 
     __slots__ = ("_client",)
@@ -101,11 +101,11 @@ class NetworkLink:
 
 
 class Lifecycle:
-    """The state of a producer: first open, later failed or closed or both. It does not become open
-    again.
+    """The state of a producer: first open, later failed or closed or both. A producer does not
+    become open again.
 
-    Fields are read without a lock. ``_lock`` guards the choice of the first error. A thread may
-    take it while it holds another lock, because no other code is called while ``_lock`` is held.
+    Fields are read without a lock. ``_lock`` guards the choice of the first error. A thread that
+    holds another lock may take ``_lock``, because no other code is called while ``_lock`` is held.
     """
 
     __slots__ = (
@@ -114,16 +114,20 @@ class Lifecycle:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Records are accepted. A field: it is read for each record of ``send``.
+        #: True while records are accepted. It is a field and not a property, because it is read for
+        #: each record of ``send``.
         self.is_open = True
-        #: The error that every method except ``close`` raises after the producer has failed: the
-        #: first failure.
+        #: The error of the first failure. Every method except ``close`` raises it. None if the
+        #: producer has not failed.
         self.error: KafkaError | None = None
-        #: A call has raised it: ``close`` need not wait for batches in flight.
+        #: True after a method has raised ``error``. ``close`` then need not wait for batches in
+        #: flight.
         self.is_reported = False
-        #: The error that stops the network thread: nothing more is sent.
+        #: The error that has ended the network thread, or None. After this error, nothing more is
+        #: sent.
         self.fatal: KafkaError | None = None
-        #: ``close`` was called; ``forced``: it does not wait for queued records.
+        #: ``closed`` is True after a call of :meth:`close`. ``forced`` is True if the network
+        #: thread ends without sending the queued records.
         self.closed = False
         self.forced = False
         self.pid = os.getpid()
@@ -140,7 +144,7 @@ class Lifecycle:
 
     def stop(self, fatal: KafkaError) -> None:
         """Marks the producer as failed because of the error ``fatal``, and ends its network thread.
-        If this was called before, the first error stays.
+        If :meth:`stop` was called before, the first error stays.
         """
         error = fatal
         # An authentication error may be raised by a wait of the writer first: it must be the same

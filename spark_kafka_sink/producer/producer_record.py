@@ -81,7 +81,7 @@ class Headers:
             )
 
 
-#: The headers of rows of columns; read-only.
+#: Empty read-only headers. Interceptors get them for rows of columns.
 NO_HEADERS = Headers()
 NO_HEADERS.set_read_only()
 
@@ -178,7 +178,7 @@ class ProducerRecord:
     partition: int | None = None
     timestamp: int | None = None
     headers: Headers | Iterable[Header] = field(default=(), repr=False)
-    #: ``headers``, if any were given or read; None: they do not exist yet.
+    #: The headers. None if no headers were given, and nobody has read ``headers`` yet.
     made_headers: ClassVar[Headers | None]
 
     def __new__(
@@ -244,8 +244,8 @@ class RecordMetadata(NamedTuple):
     ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime it is the broker's
     time, and after an error it is -1. The size of a null key or value is -1.
 
-    Interceptors also get this object for a whole batch of columns. Then ``record_count`` is the
-    number of records, and ``offset`` the offset of the first record.
+    Interceptors also get one such object for a whole batch of columns. In this object,
+    ``record_count`` is the number of rows, and ``offset`` the offset of the first row.
 
     The class is a tuple because this is fast to create: each callback needs a new object.
     """
@@ -281,7 +281,7 @@ new_record_metadata: Callable[[tuple[str, int, int, int, int, int, int]], Record
 
 
 def tp_of(record: ProducerRecord) -> TopicPartition:
-    """The topic and partition of ``record``. If the record has no partition, it is
+    """The topic and partition of ``record``. If the record has no partition, the partition is
     UNKNOWN_PARTITION.
     """
     partition = UNKNOWN_PARTITION if record.partition is None else record.partition

@@ -46,7 +46,8 @@ _log = logging.getLogger(__name__)
 
 _KEY, _VALUE = "key.serializer", "value.serializer"
 
-#: Names for producers without client.id, as Java's: producer-1, producer-2, ... in a process.
+#: The numbers in the names of producers without client.id. As in Java, the names in a process are
+#: producer-1, producer-2, and so on.
 _numbers = itertools.count(1)
 
 NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
@@ -55,7 +56,7 @@ NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
     """The checked options of a producer, with its serializer and interceptor objects. If the user
-    has given the name of a serializer or interceptor, the object was created from it.
+    has given the name of a serializer or interceptor, the object was created from this name.
     """
 
     config: ProducerConfig
@@ -102,7 +103,7 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """Returns the serializer for ``given``, which is a serializer object, a class or a name.
+    """Returns a serializer. ``given`` is a serializer object, a class or a name.
 
     A serializer object is used unchanged, as in Java. For a class or a name, a serializer is
     created, and its ``configure(configs, is_key)`` is called.

@@ -1,4 +1,4 @@
-"""The accumulator: the queues of record batches of a producer, which one lock guards.
+"""The accumulator: the queues of a producer's record batches. One lock guards all queues.
 
 Owns: a batch from its creation until its memory is freed. ``producer_batch`` is one batch.
 ``record_accumulator`` has the queues, flush, and the failure of all batches. ``batch_filler`` fills

@@ -63,7 +63,8 @@ class ReadyCheckResult(NamedTuple):
     unknown_leader_topics: frozenset[str]
 
 
-#: Create one from its fields in order: the loop needs one in every iteration.
+#: Creates a ReadyCheckResult from a tuple of its fields. This is faster than the constructor, and
+#: the sender's loop creates a result in every iteration.
 _new_result: Callable[[tuple[frozenset[int], int, frozenset[str]]], ReadyCheckResult] = partial(
     tuple.__new__, ReadyCheckResult
 )
@@ -114,9 +115,9 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """The time in ms until linger.ms is over. The time begins when the thread that writes
-        columns starts to wait for its next rows. Returns NEVER if the thread does not wait for
-        rows.
+        """The time in ms until linger.ms is over. linger.ms is counted from the moment when the
+        thread that writes columns begins to wait for its next rows. Returns NEVER if the thread
+        does not wait for rows.
         """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
@@ -137,10 +138,10 @@ class BatchDrainer:
         which this method must be called again.
 
         A node is ready if it leads a partition whose first queued batch may be sent now. The
-        transaction manager can forbid sending a batch. For example, the first batch of a partition
-        must be acknowledged before the second batch is sent. If the transaction manager forbids the
-        first batch of every partition of a node, the node is not ready. The sender then waits for
-        the response to a batch in flight. (In Java's producer, the node is ready. The sender's loop
+        transaction manager can forbid sending a batch. For example, it forbids sending a
+        partition's second batch before the partition's first batch is acknowledged. If no partition
+        of a node has a batch that may be sent, the node is not ready. The sender then waits for the
+        response to a batch in flight. (In Java's producer, the node is ready. The sender's loop
         then repeats without a batch to send.)
         """
         nodes: set[int] = set()
@@ -214,9 +215,9 @@ class BatchDrainer:
 
         ``sizes`` has the nodes, each with the maximum number of bytes of its request. A node
         without a batch to send is missing in the result. The returned batches have the state
-        IN_FLIGHT and their headers. A node gets at most one batch of each partition. A single batch
-        may be larger than the maximum. Each call begins with the partition that follows the last
-        partition of the previous call. So every partition gets its turn.
+        IN_FLIGHT, and their headers are written. A node gets at most one batch of each partition. A
+        single batch may be larger than the maximum. Each call begins with the partition that
+        follows the last partition of the previous call. So every partition gets its turn.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:
@@ -281,8 +282,8 @@ class BatchDrainer:
         is not full.
 
         A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
-        (drainBatchesForOneNode). A batch that has only rows of columns is sent only if it has been
-        open for too long, because the writer is still filling it.
+        (drainBatchesForOneNode). The writer is still filling a batch that has only rows of columns.
+        So such a batch is sent only if it has been open for too long.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 

@@ -2,8 +2,8 @@
 accumulator's lock.
 
 Owns: the maximum size of a batch, appending slices, closing a batch (OPEN, CLOSING, READY), and the
-recovery after KeyboardInterrupt while a batch is being closed. A *slice* is the encoded records of
-one partition for one batch (``EncodedSlice``). Never: appending records of ``send``
+recovery if a KeyboardInterrupt ends the close of a batch. A *slice* is the encoded records of one
+partition for one batch (``EncodedSlice``). Never: appending records of ``send``
 (``record_appender.py``), the sender's decision to close a batch (``batch_drainer.py``), reading a
 clock.
 
@@ -66,20 +66,21 @@ MAX_RAW_BATCHES = 8
 #: Java's COMPRESSION_RATE_ESTIMATION_FACTOR: a batch may compress a little worse than expected.
 COMPRESSION_SAFETY = 1.05
 
-#: The ratio is learned only from batches of at least 1 / this of a full one: a few bytes grow when
-#: compressed, and a raised estimate recovers only after hundreds of batches (0.005 for each).
+#: The compression ratio is measured only for batches of at least 1 / this of a full batch. The
+#: reason: a batch of a few bytes grows when it is compressed. The estimate then rises, and recovers
+#: only after hundreds of batches (0.005 for each).
 _MIN_SAMPLE_FRACTION = 4
 
-#: An open batch older than this (or than linger.ms, if that is longer) is sent although the
-#: writer never waited linger.ms: rows that arrive a little faster than linger.ms would else
-#: keep it open until delivery.timeout.ms, which counts from its creation, expires.
+#: The maximum age of an open batch in ms is this value or linger.ms, whichever is longer. An older
+#: batch is sent even if the writer has never waited for linger.ms. Otherwise, rows that arrive a
+#: little faster than linger.ms would keep the batch open until its delivery.timeout.ms is over.
 MAX_OPEN_MS = 1_000
 
 
 #: A slice of fewer bytes is copied into its batch, whatever batch.size is.
 _LEAST_VIEW = 64 * 1024
-#: A slice of less than 1 / this of batch.size is also copied: its batch would wait for the slices
-#: of as many further chunks, and keep each of their buffers.
+#: A slice of less than 1 / this of batch.size is also copied. As views, more slices than this would
+#: fit into one batch, and the batch would keep the buffers of as many chunks in memory.
 _VIEWS_OF_A_BATCH = 4
 
 
@@ -87,8 +88,8 @@ class BatchLimits:
     """The maximum size of a batch, for each topic.
 
     batch.size, max.request.size and MESSAGE_TOO_LARGE responses limit the *compressed* size of a
-    batch. But rows are cut into batches before they are compressed. So the limit is divided by the
-    topic's estimated compression ratio. The result is a limit of uncompressed record bytes.
+    batch. But rows are cut into batches before the batches are compressed. So the limit is divided
+    by the topic's estimated compression ratio. The result is a limit of uncompressed record bytes.
 
     The thread that closes or splits a batch updates the limits, and the writer reads them. There is
     no lock. If two threads update at the same time, one measurement of the ratio is lost, which
@@ -182,9 +183,10 @@ class BatchFiller:
         self._queues = accumulator.queues
         self._listener = listener
         self._wakeup = wakeup
-        #: A writer of columns has asked for positions and not appended yet. Under the lock.
+        #: True if a writer of columns has called :meth:`positions` and has not called
+        #: :meth:`append` yet. Guarded by the lock.
         self._writer_encodes = False
-        #: Records appended so far, as columns.
+        #: The number of rows of columns that were appended so far.
         self.appended_records = 0
         self.codec = Codec.of(config)
         self._uncompressed = self.codec.is_none
@@ -234,12 +236,12 @@ class BatchFiller:
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
         """Appends ``slices`` to the open batches of their partitions. If the open batch of a
-        partition has changed since :meth:`positions`, its slices are not appended, and the result
-        lists them as ``refused`` (see the module docstring).
+        partition has changed since :meth:`positions`, the slices of this partition are not
+        appended. The result then lists these slices as ``refused`` (see the module docstring).
 
         The caller must first allocate memory in the BufferPool: the size of each slice, plus the
-        size of a batch header for each slice that opens a batch. Batches that are full now are
-        compressed and closed by this call.
+        size of a batch header for each slice that opens a batch. This call compresses and closes
+        the batches that have become full.
 
         If the producer has failed, raises its error. If the producer is closed, raises
         IllegalStateError.
@@ -303,8 +305,9 @@ class BatchFiller:
 
         Returns three lists with one entry for each slice: the sizes, the bytes (a copy or a
         memoryview), and the viewed buffers (None for a copy). A view keeps the whole buffer in
-        memory (DESIGN.md, rule R5). So a slice is viewed only if it is large, because a batch with
-        a large slice is soon sent. Also, most bytes of ``slices`` must be in large slices.
+        memory (DESIGN.md, rule R5). A batch with a large slice is soon sent. So a slice is viewed
+        only if two conditions hold: the slice is large, and most bytes of ``slices`` are in large
+        slices.
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)

@@ -1,9 +1,9 @@
 """Puts batches back into their queues after a failed send, splits batches that are too large, and
 expires queued batches.
 
-Owns: the position of a retried or split batch in its queue, its backoff, and delivery.timeout.ms of
-queued batches. Runs on the network thread. Never: the decision to retry (``sender.py``), completing
-a batch, reading a clock.
+Owns: the position of a retried or split batch in its queue, the backoff of a retried batch, and
+delivery.timeout.ms of queued batches. Runs on the network thread. Never: the decision to retry
+(``sender.py``), completing a batch, reading a clock.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class BatchReturns:
         )
 
     def reenqueue(self, batch: ProducerBatch, now: int, *, soon: bool = False) -> None:
-        """Puts ``batch`` at the head of its queue for a retry after a backoff. Batches with lower
-        sequence numbers stay before it.
+        """Puts ``batch`` at the head of its queue for a retry after a backoff. Only batches with
+        lower sequence numbers stay before ``batch``.
 
-        ``soon`` selects a shorter backoff. It is used after CONCURRENT_TRANSACTIONS, because the
-        broker itself has waited before it returned this error. For an idempotent producer, raises
-        IllegalStateError if the batch has no sequence number, or if the transaction manager has no
-        batch of the partition in flight.
+        ``soon`` selects a shorter backoff. The caller sets ``soon`` after CONCURRENT_TRANSACTIONS,
+        because the broker itself has waited before it returned this error. For an idempotent
+        producer, raises IllegalStateError if the batch has no sequence number, or if the
+        transaction manager has no batch of the partition in flight.
         """
         with self._accumulator.lock:
             self._check_tracked(batch)
@@ -92,8 +92,8 @@ class BatchReturns:
 
         The new batches are put at the head of the queue, in order, without backoff. They own the
         memory of ``batch`` from now on. If ``batch`` has a sequence number, the transaction manager
-        tracks the new batches in its place. Later batches of the topic are limited to half of the
-        rejected size (DESIGN.md, rule R7).
+        tracks the new batches instead of ``batch``. Later batches of the topic are limited to half
+        of the rejected size (DESIGN.md, rule R7).
         """
         incomplete = self._accumulator.incomplete
         with self._accumulator.lock:

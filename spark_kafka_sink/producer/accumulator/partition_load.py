@@ -22,7 +22,8 @@ from spark_kafka_sink.records.partitioning.topic_view import Candidates
 if TYPE_CHECKING:
     from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
 
-#: A leader is slow if a batch waits for it longer, and partitioner.availability.timeout.ms is 0.
+#: A leader is slow if a batch for it has waited in a queue for longer than this time in ms. Used if
+#: partitioner.availability.timeout.ms is 0.
 _SLOW_MS = 5_000
 
 
@@ -65,7 +66,8 @@ class PartitionLoad:
         self._timeout_ms = config.partitioner_availability_timeout_ms
         self._rack = config.client_rack if config.partitioner_rack_aware else ""
         self._most_leaders = config.max_leaders_per_task
-        #: None until the leaders of a task are chosen: then a partition may have any leader.
+        #: The leaders that were chosen for a task, or None. If it is None, partitions with any
+        #: leader are candidates.
         self._few: FewLeaders | None = None
         self._cluster = cluster
         self._queues = accumulator.queues
@@ -75,7 +77,7 @@ class PartitionLoad:
 
     @property
     def matters(self) -> bool:
-        """True if an option is set that can give different weights to partitions with a leader."""
+        """True if the options can lead to different weights of partitions that have a leader."""
         return self._adaptive or self._rack != "" or self._most_leaders is not None
 
     def choose_leaders(self, task: int) -> None:
@@ -113,7 +115,7 @@ class PartitionLoad:
 
         :meth:`node_delay_ms` finds other slow brokers. It measures the time only while a batch for
         the broker may be sent. If every partition of a slow broker already has five batches in
-        flight, no batch may be sent. So only this method finds such a broker.
+        flight, no batch may be sent. Then only :meth:`_slow_leaders` finds this broker.
         """
         since = self._clock.now_ms() - (self._timeout_ms or _SLOW_MS)
         slow = set()

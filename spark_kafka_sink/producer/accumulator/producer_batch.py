@@ -53,9 +53,10 @@ class BatchState(Enum):
 
 _S = BatchState
 
-#: The allowed transitions. OPEN -> CLOSING is a claim: exactly one thread compresses; with nothing
-#: to compress, OPEN -> READY. CLOSING -> OPEN is a claim released by an interrupted thread. Any
-#: batch may fail.
+#: The allowed changes of the state. OPEN -> CLOSING: a thread has claimed the batch to compress it,
+#: and no other thread can claim it. OPEN -> READY: the batch need not be compressed. CLOSING ->
+#: OPEN: the thread was interrupted, and has released its claim. A batch can fail in any state, and
+#: is then DONE.
 TRANSITIONS: dict[BatchState, frozenset[BatchState]] = {
     _S.OPEN: frozenset({_S.CLOSING, _S.READY, _S.DONE}),
     _S.CLOSING: frozenset({_S.READY, _S.OPEN, _S.DONE}),
@@ -191,20 +192,22 @@ class ProducerBatch:
         self.log_append_time_ms = -1
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
-        #: Estimated bytes of the largest record as a batch by itself (Java's maxRecordSize); for
-        #: columns, of the largest record of the whole chunk.
+        #: The estimated size in bytes of a batch that has only the largest record of this batch
+        #: (Java's maxRecordSize). For rows of columns, the largest record of the whole chunk is
+        #: used.
         self.largest_record = 0
         self.records: BatchRecords | None = None
         self.size_in_bytes = HEADER_SIZE
         self.state = BatchState.OPEN
         self._listener = listener
         self.chunks: list[Buffer] = []
-        #: The buffers that ``chunks`` view, once for each view, and how many bytes they view.
+        #: ``views`` has the buffer of each view in ``chunks``. A buffer with two views is listed
+        #: twice. ``_viewed`` is the number of bytes of all views.
         self.views: Sequence[SharedBuffer] = ()
         self._viewed = 0
         self._codec: Codec | None = None
-        #: ``[header, *chunks]`` exactly as sent, the same objects for every retry; empty until the
-        #: first drain.
+        #: ``[header, *chunks]``, as the batch is sent. A retry sends the same objects. Empty until
+        #: the batch is drained for the first time.
         self.buffers: Buffers = ()
         self._leader_epoch = -1
         self._leader_epoch_attempts = 0
@@ -418,8 +421,9 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Stores ``epoch``, the leader epoch of the partition, or -1 if it is unknown. If ``epoch``
-        is higher than the stored epoch, also stores the current number of attempts.
+        """Stores ``epoch``, the leader epoch of the partition. ``epoch`` is -1 if the leader epoch
+        is unknown. If ``epoch`` is higher than the stored epoch, also stores the current number of
+        attempts.
         """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
@@ -449,8 +453,8 @@ class ProducerBatch:
         """Marks the batch as acknowledged, and completes its futures. Returns False if the batch
         had already failed, for example because it was aborted or expired.
 
-        ``base_offset`` is -1 if the offset is unknown, which is so with acks=0 and for a duplicate.
-        This method does not call the listener: the caller calls it once for all batches of the
+        ``base_offset`` is -1 if the offset is unknown: with acks=0, and for a duplicate. This
+        method does not call the listener. The caller calls the listener once for all batches of the
         response. Raises IllegalStateError if the batch was already acknowledged.
         """
         if self.state is BatchState.DONE:
@@ -488,7 +492,8 @@ class ProducerBatch:
         return True
 
     def report_done(self) -> None:
-        """Completes the futures of the batch, then calls the listener. No lock may be held.
+        """Completes the futures of the batch, then calls the listener. The caller must hold no
+        lock.
 
         The futures come first, because the listener may fail all later batches of the producer.
         Otherwise callbacks of later records would run before the callbacks of this batch.

@@ -62,20 +62,22 @@ class _ByPartition(dict[TopicPartition, PartitionQueue]):
 class PartitionQueues:
     """All queues of a producer, with indexes. The accumulator's lock guards them.
 
-    The indexes list the queues by leader, the queues with an open batch, and the queues whose first
-    batch is closed. So a pass of the sender visits only queues that have a batch, even if there are
-    1000 partitions. Only the methods of this class add batches to a queue or remove them.
+    There are three indexes: the queues of each leader, the queues with an open batch, and the
+    queues whose first batch is closed. So a pass of the sender visits only queues that have a
+    batch, even if there are 1000 partitions. Only the methods of this class add batches to a queue
+    or remove them.
     """
 
     __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")
 
     def __init__(self) -> None:
-        #: Every queue; ``[tp]`` creates a missing one.
+        #: Every queue. Reading the entry of a partition that has no queue creates the queue.
         self.by_partition = _ByPartition(self._new)
         self.cluster: Cluster | None = None
-        #: Queues whose head accepts no more appends.
+        #: The queues whose first batch accepts no more appends.
         self.closed_heads: dict[PartitionQueue, None] = {}
-        #: Queues with an open batch by its generation, which is the opening order.
+        #: The queues with an open batch, by the generation of this batch. So they are in the order
+        #: in which the batches were opened.
         self.open: dict[int, PartitionQueue] = {}
         #: The queues that each node leads, in partition order.
         self.by_node: dict[int, list[PartitionQueue]] = {}
@@ -205,13 +207,13 @@ class IncompleteBatches:
         self.generation = 0
 
     def __bool__(self) -> bool:
-        """True if there is an incomplete batch, queued or in flight. Any thread may call it,
-        without the lock.
+        """True if there is an incomplete batch, queued or in flight. Any thread may call this
+        method without the lock.
         """
         return bool(self._batches)
 
     def add(self, batch: ProducerBatch) -> None:
-        """Adds a new batch. A flush that has already begun does not wait for it."""
+        """Adds a new batch. A flush that has already begun does not wait for the new batch."""
         self.generation = batch.generation
         self._batches[batch.generation] = batch
 
@@ -228,7 +230,7 @@ class IncompleteBatches:
 
     def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
         """Replaces ``batch``, which was split, by the batches ``split_batches``. A flush that
-        waited for ``batch`` now waits for them.
+        waited for ``batch`` now waits for the new batches.
         """
         if batch.generation in self._batches:
             for flush in self.flushes:
@@ -276,8 +278,8 @@ class RecordAccumulator:
     another lock, and no thread holds both. A batch's listener is called without locks.
 
     ``writer_waiting_since`` is the time (monotonic ms) since which the writer has been waiting for
-    its next rows, or None. It needs no lock: only the writer sets it, and the sender reads it in
-    every pass.
+    its next rows. It is None if the writer is not waiting. No lock guards it: only the writer sets
+    it, and the sender reads it in every pass.
     """
 
     __slots__ = (
@@ -304,9 +306,11 @@ class RecordAccumulator:
         self.lock = threading.Lock()
         self.queues = PartitionQueues()
         self.incomplete = IncompleteBatches()
-        #: No queued batch expires before this time (monotonic ms); may be read without the lock.
+        #: The time (monotonic ms) before which no queued batch expires. It can be read without the
+        #: lock.
         self.next_expiry_ms = NEVER
-        #: Columns, and records of ``send``, were appended: their batches' limits of age differ.
+        #: ``has_columns`` is True after rows of columns were appended, and ``has_records`` after a
+        #: record of ``send`` was appended. The maximum age of a batch is different for the two.
         self.has_columns = False
         self.has_records = False
         self.writer_waiting_since: int | None = None
@@ -356,8 +360,9 @@ class RecordAccumulator:
     # ---- under the lock ------------------------------------------------------------------------
 
     def queued(self, created_ms: int) -> None:
-        """Notes that a batch is queued, which was created at ``created_ms`` (monotonic ms). If this
-        batch expires before the next check for expired batches, moves the check to this time.
+        """Notes that a batch is queued. ``created_ms`` (monotonic ms) is the time of the batch's
+        creation. If the batch expires before the next check for expired batches, moves the check to
+        the time when the batch expires.
         """
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
@@ -463,8 +468,8 @@ class RecordAccumulator:
         """Closes the accumulator: it rejects new records, and all queued batches can be sent before
         they are full.
 
-        The method takes the lock, so it first waits for an append of another thread. The sender
-        then finds this append's batch, and sends it too.
+        The method takes the lock. So if another thread is appending to a batch, the method first
+        waits for the end of this append. The sender then finds the batch, and sends it too.
         """
         with self.lock:
             self.lifecycle.close(forced=forced)

@@ -60,10 +60,12 @@ class ProduceRecorder:
         self._lock = threading.Lock()
         self._report = ProduceReport()
         self._before = self._waits()
-        #: Connections that :meth:`end_attempt` has reported. The first is made before the first
-        #: row, for InitProducerId.
+        #: The number of connections in the reports of earlier attempts. It is 0 in the first
+        #: attempt, so the report of this attempt includes the connection for InitProducerId, which
+        #: is made before the first row.
         self._connections_reported = 0
-        #: The last response that caused a retry, for messages about waits.
+        #: A text about the last response that caused a retry. Messages about waits contain this
+        #: text.
         self.last_answer: str | None = None
         self._failed_alone = 0
         self._failed_alone_of: KafkaError | None = None
@@ -164,11 +166,9 @@ class ProduceRecorder:
         CONCURRENT_TRANSACTIONS is not counted, because it is a normal response of a busy
         coordinator. With transactions of version 2 (KIP-890), the leader of each partition adds its
         partition to the transaction. The coordinator writes one change of a transaction at a time.
-        It may be busy with the request of another leader, or with the end of the id's previous
-        transaction. A leader repeats its request for 100 ms
-        (add.partitions.to.txn.retry.backoff.max.ms) before it returns this code. Measured: no
-        retries with one leader. With three brokers on two cores, a tenth of the batches of eight
-        new transactions was retried.
+        The coordinator may be busy with the request of another leader, or with the end of the id's
+        previous transaction. A leader repeats its request to the coordinator for 100 ms
+        (add.partitions.to.txn.retry.backoff.max.ms) before it returns CONCURRENT_TRANSACTIONS.
         """
         if isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             self.last_answer = f"{batch.tp}: {error.message}"

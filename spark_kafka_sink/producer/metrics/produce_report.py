@@ -1,9 +1,9 @@
-"""The result of one task attempt, which its commit message contains, and the sum of several
-results.
+"""The counts of one task attempt, and the sum of the counts of several attempts. The commit message
+of a task contains the counts of its attempt.
 
 Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge; :class:`ProducerProgress`, the
 counts while the attempt runs. Never: counting (``produce_recorder.py``), importing Arrow or numpy.
-The driver loads neither for a commit.
+The driver needs neither Arrow nor numpy for a commit.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Metric:
     source: Measurement | Gauge
     statistic: Statistic
     description: str
-    #: Another measurement of the producer, added to ``source``.
+    #: Another measurement. Its value is added to the value of ``source``.
     plus: Measurement | None = None
 
 
@@ -286,8 +286,9 @@ METRICS: tuple[Metric, ...] = (
     *_traffic(Group.NODE),
 )  # fmt: skip
 
-#: Maximum number of topics, and of nodes, with sensors; the rest counts only in the
-#: producer's. A dynamic topic column could else fill the memory with sensors.
+#: The maximum number of topics with sensors, and also the maximum number of nodes with sensors.
+#: Values of further topics and nodes are only in the metrics of the whole producer. Without a
+#: maximum, a column topic with many values could fill the memory with sensors.
 MAX_TAGS = 1_000
 
 
@@ -308,7 +309,7 @@ _MEASURES: dict[Statistic, Callable[[Sensor, int], float]] = {
 }
 
 
-#: The tags of the producer, of a topic, or of a node.
+#: The sensors of the producer, of a topic, or of a node.
 _Sensors = dict[Measurement, Sensor]
 
 
@@ -524,8 +525,8 @@ class ProducerMetrics:
             of[measurement].record(value, now)
 
     def _new(self, known: dict[_Tag, _Sensors], tag: _Tag, group: Group) -> _Sensors | None:
-        """Creates the sensors of a topic or node. Returns None if the maximum number of topics and
-        nodes is reached.
+        """Creates the sensors of a topic or node. Returns None if the maximum number of topics or
+        of nodes (MAX_TAGS) is reached.
         """
         if len(known) >= MAX_TAGS:
             return None

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import KafkaError, safe_text, warn
 
 _log = logging.getLogger(__name__)
 
-#: How long further retries with one cause are counted before they are logged.
+#: The minimum time in ms between two lines about the same error code.
 QUIET_MS: Final = 30_000
 
 

@@ -62,7 +62,8 @@ class Sensor:
         self._windows = windows
         self._samples: list[_Sample] = []
         self._current: _Sample | None = None
-        #: The number of measurements, and their sum, since creation.
+        #: The number of all measurements since this sensor was created, and the sum of their
+        #: values.
         self.count = 0
         self.total = 0.0
 

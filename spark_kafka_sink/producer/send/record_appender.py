@@ -1,8 +1,8 @@
 """Adds a single record of ``send`` to a batch (Java's ``KafkaProducer.doSend``).
 
 Owns: the steps of ``send``: wait for metadata, serialize, choose the partition, check the size,
-make the headers read-only, allocate memory, and append to a batch under the accumulator's lock.
-Also the notification of the callback and the interceptors if a step fails. Thread-safe. Never:
+make the headers read-only, allocate memory, and append to a batch under the accumulator's lock. If
+a step fails, this module also notifies the callback and the interceptors. Thread-safe. Never:
 opening and closing a batch (``batch_filler.py``), sending a request, appending rows of columns
 (``column_appender.py``).
 
@@ -109,7 +109,7 @@ class RecordFiller:
         self._by_partition = accumulator.queues.by_partition
         self._filler = filler
         self._wakeup = wakeup
-        #: Records appended so far.
+        #: The number of records that were appended so far.
         self.appended_records = 0
         self._memory_step = max(1, min(MEMORY_STEP, config.buffer_memory // 8))
 
@@ -262,7 +262,7 @@ class RecordAppender:
         )
         self._numbers = partitioner.numbers
         self._wakeup = wakeup
-        #: Until this time a topic's last use need not be updated.
+        #: For each topic, the time until which the time of its last use need not be updated.
         self._touched_until: dict[str, int] = {}
 
     def append(self, record: ProducerRecord, callback: Callback | None) -> RecordFuture:
@@ -418,8 +418,8 @@ class RecordAppender:
     ) -> tuple[int, StickyPartition | None]:
         """Chooses the partition of a record whose partition is not given.
 
-        Returns the partition, and the topic's :class:`StickyPartition` if the partition comes from
-        it. Otherwise the second value is None.
+        Returns two values. The first is the partition. The second is the topic's
+        :class:`StickyPartition` if this is the chosen partition, otherwise None.
         """
         choice = self._partitioner.partition(topic, key, value, partitions)
         number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)
@@ -475,7 +475,8 @@ class RecordAppender:
 
     def _allocate(self, memory: Memory | None, size: int, deadline: int) -> Memory:
         """Allocates ``size`` bytes in the BufferPool, and returns them as a :class:`Memory`.
-        ``memory`` is an earlier allocation of another size, or None. It is freed first.
+        ``memory`` is an earlier allocation of another size, or None. The method first frees this
+        earlier allocation.
         """
         pool = self._pool
         if memory is None:

@@ -10,7 +10,7 @@ moved to the new batches (:meth:`ProduceRequestResult.transfer`). A thread that 
 future then waits for the new batch.
 
 A batch is completed in Java's order, on the network thread. First the outcome is set. Then the
-callbacks run, in the order of the records. At last the waiting threads are woken.
+callbacks run, in the order of the records. Then the waiting threads are woken.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from spark_kafka_sink.records.single_record import record_bytes, size_upper_boun
 
 _log = logging.getLogger(__name__)
 
-#: ``callback(metadata, error)``: ``error`` is None for a record that was written; with an error,
-#: the metadata has the topic partition only.
+#: ``callback(metadata, error)``. For a record that was written, ``error`` is None. For a failed
+#: record, ``metadata`` has only the topic partition.
 Callback = Callable[[RecordMetadata, KafkaError | None], object]
 
 
@@ -81,7 +81,7 @@ class ProduceRequestResult:
         self.log_append_time_ms = -1
         self.record_errors: RecordErrors | None = None
         self.is_set = self._done = False
-        #: The thread that runs the callbacks, once the outcome is set.
+        #: The id of the thread that runs the callbacks. 0 until the outcome is set.
         self._teller = 0
         self.wanted = False
 
@@ -173,8 +173,8 @@ class ProduceRequestResult:
         """True after :meth:`release_waiters`. On the thread that runs the callbacks, True already
         after :meth:`set`.
 
-        :meth:`release_waiters` is called only after the callbacks. Without the second rule, a
-        callback that waits for its own future would wait forever.
+        :meth:`release_waiters` is called only after the callbacks. So without the special rule for
+        this thread, a callback that waits for its own future would wait forever.
         """
         return self._done or (self.is_set and self._teller == threading.get_ident())
 
@@ -191,8 +191,8 @@ class RecordFuture:
     """The outcome of one record. It has the methods of ``concurrent.futures.Future``, and can be
     awaited in asyncio.
 
-    It can't be cancelled. ``index`` is the index of the record in its batch, and ``timestamp`` the
-    timestamp of the record in milliseconds since the epoch.
+    A future can't be cancelled. ``index`` is the index of the record in its batch, and
+    ``timestamp`` the timestamp of the record in milliseconds since the epoch.
     """
 
     __slots__ = (
@@ -437,8 +437,9 @@ def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
 
     A broker returns one error code for the whole batch, and optionally a list of the invalid
     records. Without a list, every record has the error of the batch. If the list has exactly one
-    record, this record has the exception class of the error code. If it has several records, each
-    has an InvalidRecordError. A record that is not in the list has a general KafkaError.
+    record, the error of this record has the exception class of the error code. If the list has
+    several records, each of them has an InvalidRecordError. A record that is not in the list has a
+    general KafkaError.
     """
     error = batch.error
     assert error is not None
@@ -488,8 +489,8 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
 
 
 def _warn_of(metadata: RecordMetadata, raised: BaseException) -> None:
-    """Logs the exception ``raised`` of a callback. Logs only its class and its place in the code,
-    because its text may contain the content of a record.
+    """Logs the exception ``raised`` of a callback. Logs only the exception's class and place in the
+    code, because the exception's text may contain the content of a record.
     """
     warn(
         _log,

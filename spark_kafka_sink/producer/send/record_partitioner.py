@@ -26,15 +26,15 @@ from spark_kafka_sink.records.partitioning.key_rules import JAVA_RULE, Choice, K
 from spark_kafka_sink.records.partitioning.partitioners import Partitioner, RoundRobinPartitioner
 from spark_kafka_sink.records.partitioning.topic_view import TopicView
 
-#: Raw bytes after which the sticky partition is switched (Java: batch.size).
+#: A function that returns, for a topic, the number of uncompressed bytes after which another
+#: partition becomes the sticky partition. In Java, the number is batch.size.
 StickySize = Callable[[str], int]
 
 #: The largest number of cached keys, and the longest cached key in bytes: up to 11 MB, 8 MB if keys
 #: have 12 bytes. (Hashing a key is a third of its record's cost.)
 _MAX_CACHED, _MAX_CACHED_KEY = 65_536, 64
 
-#: The choice of a topic's partition for records without a key; adaptive weights and racks replace
-#: it.
+#: A function that chooses the next sticky partition of a topic.
 NextPartition = Callable[[str, Cluster], int]
 
 
@@ -112,8 +112,9 @@ class RecordPartitioner:
         self._sticky_size = sticky_size
         self._own = own
         self._rule = rule
-        #: Keys that :meth:`number` remembers, for who calls no function for each record; None when
-        #: some keys that are not empty have no number that decides.
+        #: The cache of :meth:`number`: the hash of each cached key. A caller can read the cache
+        #: directly, which saves a function call for each record. None if the hash of a key does not
+        #: always decide the key's partition.
         self.numbers: dict[bytes, int] | None = (
             {} if own is None and rule.other is Choice.HASH and rule.widths is None else None
         )

@@ -30,8 +30,8 @@ class Serializer(Protocol):
         """Returns ``data`` as bytes. ``data`` is not None. If the result is None, null is written.
         A serializer may add headers to ``headers``.
 
-        If it raises a TypeError, ``send`` raises SerializationError ("can't convert") instead.
-        Other exceptions are raised unchanged.
+        If a serializer raises a TypeError, ``send`` raises SerializationError ("can't convert")
+        instead. ``send`` raises other exceptions unchanged.
         """
         ...
 
@@ -133,10 +133,11 @@ class ListSerializer:
     """Serializes a list or tuple. The serializer ``inner`` converts each item. The layout is that
     of Java's ``ListSerializer``.
 
-    If all items have the same size, the bytes are: a byte 0, the number of null items, the indexes
-    of the null items, the number of all items, and the bytes of the items that are not null.
-    Otherwise they are: a byte 1, the number of items, and the size and the bytes of each item. The
-    size of a null item is -1. Counts, sizes and indexes are 4 bytes.
+    If ``inner`` converts all items to the same size, such as 4 bytes, the bytes are: a byte 0, the
+    number of null items, the indexes of the null items, the number of all items, and the bytes of
+    the items that are not null. Otherwise the bytes are: a byte 1, the number of items, and the
+    size and the bytes of each item. The size of a null item is -1. Counts, sizes and indexes are 4
+    bytes.
     """
 
     def __init__(self, inner: Serializer) -> None:

@@ -22,9 +22,9 @@ class InFlightBatches:
     A batch is in flight until its response arrives or its connection is lost, even if it has
     already expired.
 
-    A batch that got OUT_OF_ORDER_SEQUENCE_NUMBER may nevertheless be in the log. It waits for
-    proof: either the acknowledgement of a later batch proves that it is in the log, or its
-    partition changes to the next producer epoch and the batch is sent again.
+    A batch that got OUT_OF_ORDER_SEQUENCE_NUMBER may nevertheless be in the log. Such a batch waits
+    for proof: the acknowledgement of a later batch would prove that it is in the log. The wait also
+    ends if the partition changes to the next producer epoch. The batch is then sent again.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
@@ -34,7 +34,7 @@ class InFlightBatches:
         self._on_wire: dict[ProducerBatch, int] = {}
         self._unproven: dict[ProducerBatch, None] = {}
         self._last_answers: dict[ProducerBatch, tuple[str, ErrorCode]] = {}
-        #: None of them expires before this time; NEVER when there is none.
+        #: The time before which no batch of the two sets expires. NEVER if the sets are empty.
         self.next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
@@ -100,8 +100,8 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the batches that wait for proof, together with their last
-        responses. These batches are completed, failed or split.
+        """Removes ``batches`` from the batches that wait for proof, and forgets the last response
+        to each of them. The caller has completed, failed or split these batches.
         """
         if self._unproven or self._last_answers:
             for batch in batches:

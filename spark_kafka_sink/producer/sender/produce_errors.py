@@ -77,7 +77,7 @@ def delivery_timeout_error(
     """The error of ``batch`` after delivery.timeout.ms.
 
     ``status`` describes the last known state of the batch, such as its last response. ``hint`` is
-    the hint for the error code of this response.
+    the hint for the error code of the last response.
     """
     return KafkaTimeoutError(
         f"Expiring {batch.record_count} record(s) for {batch.tp}: {now - batch.created_ms} ms "

@@ -1,7 +1,7 @@
 """Limits the size of the Produce requests to each node.
 
-Owns: the limit for each node. It depends on how fast the node has responded. Never: choosing the
-batches of a request, reading a clock.
+Owns: the limit for each node. The limit depends on how fast the node has responded. Never: choosing
+the batches of a request, reading a clock.
 
 A broker limits the size of a batch by message.max.bytes, and the size of a request only by
 socket.request.max.bytes (100 MiB). Large requests save work for the producer and the broker. But a
@@ -25,8 +25,9 @@ class _NodeSize:
     """The sizes of the requests to one node, in bytes.
 
     ``size`` is the current limit. ``answered`` is the size of the largest request that got a
-    response. ``most`` is the upper bound of ``size``. It is lowered to ``answered`` after a larger
-    request got no response, because the broker may reject larger requests.
+    response. ``most`` is the upper bound of ``size``. If a request that is larger than ``answered``
+    gets no response, ``most`` is lowered to ``answered``, because the broker may reject larger
+    requests.
     """
 
     __slots__ = ("answered", "most", "size")
@@ -39,8 +40,8 @@ class _NodeSize:
 class RequestSizes:
     """The maximum size of a request to each node, in bytes.
 
-    It is at least max.request.size. The upper bound is 4 MiB or an eighth of buffer.memory,
-    whichever is smaller.
+    Each maximum is at least max.request.size. The upper bound is 4 MiB or an eighth of
+    buffer.memory, whichever is smaller.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")

@@ -78,7 +78,8 @@ _MAX_VERSION = 12
 _MAX_POLL_MS = 1
 
 
-#: Refusals of a batch for what it holds. A copy of it that is still on its way gets the same one.
+#: The error codes for invalid content of a batch. If another copy of the batch is still on its way
+#: to the broker, that copy gets the same error code.
 _OF_CONTENT = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -302,7 +303,8 @@ class Sender:
         )
 
     def _abort_undrained_batches(self, manager: TransactionManager) -> int:
-        """Fails the batches of an aborted or failed transaction that were never sent.
+        """Fails all batches that were never sent. The caller has checked that their transaction has
+        failed or is being aborted.
 
         Returns the poll timeout in ms. If a batch or request still waits for its response, the
         timeout is NEVER: EndTxn is sent only after the response. Otherwise the timeout is 0, so
@@ -317,8 +319,8 @@ class Sender:
         return NEVER
 
     def on_wire(self, now: int) -> dict[int, tuple[int, int]]:
-        """The number of batches in flight to each node, and the age of the oldest of them; see
-        ``InFlightBatches.by_node``. Thread-safe.
+        """The number of batches in flight to each node, and the age of the oldest of these batches
+        (see ``InFlightBatches.by_node``). Thread-safe.
         """
         return self._in_flight.by_node(now)
 
@@ -472,8 +474,9 @@ class Sender:
 
         The message names the last response to the batch. If ``batch`` had no response, the message
         names the response to an earlier expired batch of the same partition, for which ``batch``
-        has waited. ``causes`` has the last response to an expired batch of each partition, and this
-        method adds to it.
+        has waited. ``causes`` has, for each partition, the last response to an expired batch. If
+        the partition of ``batch`` is missing in ``causes``, this method adds the last response to
+        ``batch``.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
@@ -496,8 +499,8 @@ class Sender:
         """Two texts for an error message: the last response to ``batch``, and the hint for its
         error code.
 
-        If there was no response and the batch is in flight, the first text names the broker that
-        has not responded. If it is not in flight, the first text is empty.
+        Without a response, the first text depends on the state of the batch. For a batch in flight,
+        it names the broker that has not responded. For any other batch, it is empty.
         """
         last, node = self._in_flight.last_answer(batch), self._in_flight.node_of(batch)
         if last is not None:
@@ -654,7 +657,7 @@ class Sender:
 
     def _handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:
         """Handles the response to a batch that already has an outcome: the batch has expired, or
-        the acknowledgement of a later batch has proved that it is in the log.
+        the acknowledgement of a later batch has proved that ``batch`` is in the log.
 
         Frees the memory of the batch, which the socket might have read until now. If the abort of
         the transaction waits for this response, the abort can now continue.
@@ -731,9 +734,9 @@ class Sender:
         """Returns True if an idempotent producer can continue after ``batch`` has failed with
         ``error``.
 
-        The producer can't continue if ``batch`` has rows of columns. It also can't continue if the
-        partition has another batch with rows of columns whose outcome is unknown. Such rows never
-        get a new sequence number (DESIGN.md, rule R2).
+        The producer can't continue if ``batch`` has rows of columns. It also can't continue if
+        another batch of the partition has rows of columns and no known outcome. Rows of columns
+        never get a new sequence number (DESIGN.md, rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))

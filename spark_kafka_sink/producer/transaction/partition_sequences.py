@@ -148,7 +148,7 @@ UNCLEAR_ANSWERS = frozenset({Answer.UNCLEAR, Answer.LOST})
 
 _FIRST, _HEAD, _BEHIND, _SETTLED, _FAILED, _MOVING = Situation
 
-#: Rule R3 for responses, complete.
+#: The action for each situation and response (DESIGN.md, rule R3). The table is complete.
 ACTIONS: dict[tuple[Situation, Answer], Action] = {
     **{(situation, Answer.ACKNOWLEDGED): Action.COMPLETE for situation in Situation},
     **{(situation, Answer.INVALID): Action.FAIL for situation in Situation},
@@ -204,7 +204,8 @@ class _InFlight(Generic[BatchT]):
     it may reach the broker.
 
     ``in_doubt`` is True if a copy may be in the log, although the batch is not acknowledged.
-    ``unanswered`` is True if a copy got no response. The broker may still append this copy.
+    ``unanswered`` is True if one copy got no response. The broker may still append the copy without
+    a response.
     """
 
     batch: BatchT
@@ -266,17 +267,21 @@ class PartitionSequences(Generic[BatchT]):
 
     def __init__(self, max_in_flight: int = MAX_IN_FLIGHT, next_sequence: int = 0) -> None:
         self.next_sequence = next_sequence
-        #: True once the broker knows this producer.
+        #: True after the first acknowledgement, because the broker then knows this producer.
         self.acknowledged = False
-        #: True once a batch failed permanently: the next sequence will never be accepted.
+        #: True after a batch has failed permanently. The broker then never accepts the next
+        #: sequence number.
         self.failed = False
-        #: True once that was a batch of ``send``, which fails alone.
+        #: True after a batch of ``send`` has failed permanently. The partition then changes to the
+        #: next epoch.
         self.moving = False
-        #: The identity of these sequences, from the first one on.
+        #: The producer id and epoch of the sequence numbers. NO_PRODUCER_ID before the first
+        #: sequence number.
         self.producer = NO_PRODUCER_ID
         self._max_in_flight = min(max_in_flight, MAX_IN_FLIGHT)
         self._in_flight: list[_InFlight[BatchT]] = []
-        #: Batches that failed: those that may be in the log, and those that are not.
+        #: The failed batches: ``_lost`` has the batches that may be in the log, and ``_refused``
+        #: the batches that are not in the log.
         self._lost: list[_InFlight[BatchT]] = []
         self._refused: list[_InFlight[BatchT]] = []
         self._last_offset = -1
@@ -582,9 +587,10 @@ class TxnPartitionMap:
     __slots__ = ("_next_expiry_ms", "in_flight", "moving", "of")
 
     def __init__(self, max_in_flight: int) -> None:
-        #: The sequences of each partition, created on first access.
+        #: The sequence numbers of each partition. Reading a missing partition creates its entry.
         self.of = _ByPartition(max_in_flight)
-        #: Partitions that move on to the next epoch, when their batches have their outcomes.
+        #: The partitions that are changing to the next epoch. The change of a partition ends when
+        #: all its batches have their outcomes.
         self.moving: dict[TopicPartition, None] = {}
         self._next_expiry_ms = 0
         self.in_flight = 0

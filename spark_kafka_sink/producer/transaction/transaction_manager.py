@@ -108,7 +108,7 @@ class TransactionManager:
         self._wakeup = wakeup
         self._identity = ProducerIdentity(transactional_id, lifecycle)
         self._sequences = TxnPartitionMap(max_in_flight)
-        #: For the sender.
+        #: The queue of requests. The sender sends them.
         self.requests = TxnRequestQueue(
             self._identity, self._sequences, incomplete, transaction_timeout_ms
         )
@@ -253,7 +253,7 @@ class TransactionManager:
         return self._call("abort_transaction", begin)
 
     def abort_on_close(self) -> None:
-        """Begins an abort because the producer is closed. The sender calls it.
+        """Begins an abort because the producer is closed. The sender calls this method.
 
         This method may be called while another call, such as a commit, waits for its result. In
         this situation :meth:`begin_abort` would raise an error.
@@ -313,8 +313,8 @@ class TransactionManager:
         """Makes the producer usable again, after the driver has committed or aborted the prepared
         transaction.
 
-        The caller must be certain that the transaction has ended. It must call
-        :meth:`initialize_transactions` next, which would abort a transaction that is still open.
+        The caller must be certain that the transaction has ended. The caller must then call
+        :meth:`initialize_transactions`, which would abort a transaction that is still open.
         """
         with self._identity.lock:
             self._identity.require(State.PREPARED, "forget a prepared transaction")
@@ -339,7 +339,8 @@ class TransactionManager:
 
         * IllegalStateError, if no transaction was begun, or if an earlier call such as a commit
           timed out and still runs.
-        * The error of the transaction or of the producer, if it has failed.
+        * The error of the transaction, if the transaction has failed.
+        * The error of the producer, if the producer has failed.
         """
         self.maybe_add_partitions((tp,))
 
@@ -404,7 +405,7 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """Checks whether ``operation`` can begin. Returns None if it can.
+        """Checks whether ``operation`` can begin. Returns None if ``operation`` can begin.
 
         If an earlier call of ``operation`` timed out, and the operation still runs, returns the
         result of that call. If another operation still runs, raises IllegalStateError.
@@ -521,8 +522,8 @@ class TransactionManager:
         self._sequences.add(batch)
 
     def remove_in_flight_batch(self, batch: ProducerBatch) -> None:
-        """Removes a batch that was split. The caller then adds the new batches, which have its
-        sequence numbers.
+        """Removes ``batch``, which was split. The caller then adds the new batches, which have the
+        sequence numbers of ``batch``.
         """
         self._sequences.remove(batch)
 
@@ -546,8 +547,8 @@ class TransactionManager:
 
     def _has_raised_epoch(self, sequences: PartitionSequences[ProducerBatch]) -> bool:
         """Returns True if a broker rejected the epoch of a partition only because this idempotent
-        producer has raised its epoch. The producer raises it after a batch of another partition has
-        failed.
+        producer has raised its epoch. The producer raises its epoch after a batch of another
+        partition has failed.
 
         Returns False if a batch of the partition has rows of columns. Such rows never get a new
         sequence number, so the partition can't change to the new epoch.
@@ -633,8 +634,9 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """Assumes for each partition that its broker has forgotten this producer, if the last
-        acknowledgement is older than ACK_EXPIRY_MS (see :meth:`PartitionSequences.expire_acks`).
+        """Assumes that the leader of a partition has forgotten this producer, if the last
+        acknowledgement of the partition is older than ACK_EXPIRY_MS (see
+        :meth:`PartitionSequences.expire_acks`).
         """
         self._sequences.expire_acks(now)
 

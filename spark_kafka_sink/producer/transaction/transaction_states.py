@@ -20,8 +20,9 @@ and FATAL_ERROR.
 
 **Each (producer id, epoch) is used for one transaction only** (DESIGN.md, rule R4). So a batch that
 arrives late can never become a part of a later transaction. With transaction version 2 (KIP-890),
-each EndTxn response contains the next epoch. With version 1 it contains no epoch. The producer then
-stores its id and epoch as *used*, and the next ``begin_transaction`` requests a new epoch.
+each EndTxn response contains the next epoch. With version 1, an EndTxn response contains no epoch.
+So the producer stores its id and epoch as *used*, and the next ``begin_transaction`` requests a new
+epoch.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import ApiKey
 
-#: From this InitProducerId version on, a producer can send its epoch to have it raised
-#: (KIP-360).
+#: The first version of InitProducerId in which a producer can send its epoch. The coordinator then
+#: raises this epoch (KIP-360).
 _INIT_WITH_OWN_EPOCH = 3
 
 
@@ -91,7 +92,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.FATAL_ERROR: frozenset({_S.FATAL_ERROR}),
 }
 
-#: A transaction of this producer is, or may be, open.
+#: The states in which a transaction of this producer may be open.
 ONGOING = frozenset(
     {
         _S.IN_TRANSACTION,
@@ -114,8 +115,8 @@ class Transaction:
     * ``pending_partitions``: partitions for which AddPartitionsToTxn was sent, without a response
       so far.
     * ``partitions``: partitions that are in the transaction.
-    * ``started``: True if a broker may know the transaction. Then it must be committed or aborted
-      by EndTxn.
+    * ``started``: True if a broker may know the transaction. The transaction must then be committed
+      or aborted by EndTxn.
     * ``add_unclear``: True if AddPartitionsToTxn was sent, and no definite response has arrived.
     * ``end_sent``: True if the request that ends the transaction is sent. No batch can be sent any
       more.
@@ -174,11 +175,12 @@ class ProducerIdentity:
         self.lock = threading.Lock()
         self.state = State.UNINITIALIZED
         self.producer = NO_PRODUCER_ID
-        #: The identity of the last transaction (version 1): not usable again.
+        #: The producer id and epoch of the last transaction, with transaction version 1. They can't
+        #: be used again.
         self.used_identity = NO_PRODUCER_ID
         self._abortable_error: KafkaError | None = None
         self.transaction = Transaction()
-        #: The version of the next transaction.
+        #: The transaction version of the next transaction.
         self.latest_version = 1
         self._features_epoch = -1
         self._may_raise_epoch = True
@@ -250,8 +252,8 @@ class ProducerIdentity:
         """Marks the transaction as failed with ``error``. The transaction can then only be aborted.
 
         The call has no effect if the transaction or the producer has already failed, or while the
-        transaction is being aborted. (For example, a ``send`` on another thread that was waiting
-        may fail later than the producer.)
+        transaction is being aborted. (For example, another thread may wait in ``send`` when the
+        producer fails. The ``send`` then fails later than the producer.)
         """
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return

@@ -1,12 +1,12 @@
-"""Queues and sends the requests for a producer's id and its transaction, and applies their
+"""Queues and sends the requests for the id and the transaction of a producer, and applies the
 responses.
 
 Owns: the queue, the request in flight, the coordinator's node, and the effect of each response on
 the producer id and the transaction (Java's ``TxnRequestHandler`` and
-``TransactionManager.nextRequest``). Also the choice of the broker for a request and its retries
-(Java's ``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions has only
-one kind of request, InitProducerId, which it can send to any broker. Never: choosing the reaction
-to an error code (``txn_requests.py``), sending a batch.
+``TransactionManager.nextRequest``); the choice of the broker for a request, and the retries of a
+request (Java's ``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions
+has only one kind of request, InitProducerId, which it can send to any broker. Never: choosing the
+reaction to an error code (``txn_requests.py``), sending a batch.
 
 **After an abort, no broker may append a batch of the aborted transaction.** With transaction
 version 2, each EndTxn raises the epoch, so brokers reject late batches. With version 1, EndTxn does
@@ -79,13 +79,13 @@ _MAX_NAMED = 10
 #: Minimum delay before looking again for an available broker, if retry.backoff.ms is shorter.
 MIN_RETRY_MS = 50
 
-#: After an error in a state of these, there may be a transaction to abort.
+#: The states in which there may be a transaction to abort after an error.
 _CAN_ABORT = ONGOING | {State.INITIALIZING}
 
 
 class TxnRequestQueue:
-    """The queue of requests. They are sorted by the priority of their kind, and then by their time.
-    At most one request is in flight.
+    """The queue of requests. The requests are sorted by kind (TxnRequestKind). Requests of the same
+    kind stay in the order in which they were queued. At most one request is in flight.
     """
 
     def __init__(
@@ -102,13 +102,16 @@ class TxnRequestQueue:
         self._pending: list[TxnRequest] = []
         self._in_flight: TxnRequest | None = None
         self._coordinator: Node | None = None
-        #: A request was sent and may still be in flight. An InitProducerId that the coordinator
-        #: handles after the retry that got a response fences the retry's identity and aborts its
-        #: transaction. An AddPartitionsToTxn (version 1) that it handles after the commit opens
-        #: another transaction under the same epoch; when that times out, it seems that the first
-        #: one did.
+        #: True if a request got no response and was sent again, so that the coordinator may still
+        #: receive the first copy. If the first copy of an InitProducerId arrives after the second,
+        #: the coordinator fences the producer id and epoch of the second response, and aborts their
+        #: transaction. If the first copy of an AddPartitionsToTxn (transaction version 1) arrives
+        #: after the commit, the coordinator opens another transaction under the same epoch. When
+        #: this transaction times out, the coordinator seems to have aborted the committed
+        #: transaction.
         self.identity_in_doubt = False
-        #: The state of the id's last transaction, as the coordinator described it.
+        #: The state of the last transaction of the transactional id, from a response of the
+        #: coordinator.
         self.last_state = ""
 
     @property
@@ -234,7 +237,7 @@ class TxnRequestQueue:
 
         Returns False in two cases. In a transaction of version 1 with an unknown outcome, this
         method queues InitProducerId instead (see the module docstring). If no broker knows the
-        transaction, this method completes it without a request.
+        transaction, this method completes the transaction without a request.
         """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
@@ -331,8 +334,8 @@ class TxnRequestQueue:
     # -- responses --------------------------------------------------------------------------------
 
     def handle_response(self, request: TxnRequest, body: object, broker: str) -> Reaction:
-        """Handles the response of ``broker`` to ``request``. Returns the reaction to its error
-        code.
+        """Handles the response of ``broker`` to ``request``. Returns the reaction to the response's
+        error code.
 
         If the reaction is RETRY, RETRY_SOON or FIND_COORDINATOR, the caller must put the request
         back into the queue by :meth:`retry`. For any other reaction, the caller has nothing to do.
@@ -363,7 +366,7 @@ class TxnRequestQueue:
         """Stores the content of a successful response, such as a new producer id. Returns the
         response's error code, and its error message or None.
 
-        If the response has several errors of partitions, returns the most severe of them.
+        If the response has an error for each of several partitions, returns the most severe error.
         """
         if isinstance(body, FindCoordinatorResponse):
             found = next(iter(body.coordinators), body)  # below version 4 there is no list
@@ -481,8 +484,8 @@ class TxnRequestSender:
     def maybe_request(self, now: int) -> int:
         """Sends the next request of the queue, if it can be sent now.
 
-        Returns the time in ms after which this method must be called again. It is the timeout of
-        the next poll.
+        Returns the time in ms after which this method must be called again. The caller uses this
+        time as the timeout of the next poll.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:

@@ -67,8 +67,8 @@ _SEVERITY = {reaction: position for position, reaction in enumerate(Reaction)}
 
 _E, _R = ErrorCode, Reaction
 
-#: Reactions that depend on the kind of request. Other codes: by their class in ``errors.CODES``
-#: when they are retriable, else :data:`_OTHERWISE`.
+#: The reactions that depend on the kind of request. For other error codes, :data:`_OTHERWISE` has
+#: the reaction. But if the error is retriable, its class in ``errors.CODES`` decides.
 REACTIONS = MappingProxyType(
     {
         (TxnRequestKind.FIND_COORDINATOR, _E.GROUP_AUTHORIZATION_FAILED): _R.ABORTABLE,
@@ -171,7 +171,8 @@ class TransactionalResult:
         return self._error
 
     def await_(self, clock: Clock, deadline_ms: int) -> None:
-        """Waits until the operation is complete. Raises its error if it has failed.
+        """Waits until the operation is complete. If the operation has failed, raises the error of
+        the operation.
 
         Raises KafkaTimeoutError at ``deadline_ms`` (monotonic ms). The operation then still runs. A
         second call of the operation waits for this result again.
