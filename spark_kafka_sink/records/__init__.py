@@ -3,9 +3,9 @@
 Owns: a record's bytes. Never: a clock, a thread, a socket.
 
 ``column_plan`` and ``arrow_schema`` determine which column is the key, the value and so on.
-``record_columns`` and ``record_headers`` check and convert these columns. ``record_encoder`` and
-``batch_cutter`` encode the records and divide them into batches (with ``varint``, ``gather``,
-``encoded_slice``), and ``single_record`` encodes one record. ``formats`` and ``json`` build the key
+``record_columns`` and ``record_headers`` check and convert these columns. ``record_encoder``
+encodes the records, and ``batch_cutter`` divides them into batches. Both use ``varint``, ``gather``
+and ``encoded_slice``. ``single_record`` encodes one record. ``formats`` and ``json`` build the key
 or value of a record from several columns. For a format with a schema, ``nodes`` describes how
 columns are encoded. ``compression`` compresses the records of a batch, and ``record_batch`` writes
 the header of a batch. ``log_records`` reads the batches of a log. ``partitioning`` chooses

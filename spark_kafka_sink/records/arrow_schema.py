@@ -1,8 +1,8 @@
 """Converts the Arrow record batches that a caller passes to ``send_batch`` to columns of records.
 
-Owns: which column of an Arrow schema is the key, the value and so on. The rules and the error
-messages are the same as for a DataFrame (``datasource/write/schema.py``). This module belongs to
-step 3 of a record's way (DESIGN.md). Never: values of rows (``record_columns``).
+Owns: the choice of the columns of an Arrow schema that are the key, the value and so on. The rules
+and the error messages are the same as for a DataFrame (``datasource/write/schema.py``). This module
+belongs to step 3 of a record's way (DESIGN.md). Never: values of rows (``record_columns``).
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
 
 
 class ArrowBatchReader:
-    """Converts Arrow record batches to columns of records. For batches with the same schema, the
-    roles of the columns are determined only once.
+    """Converts Arrow record batches to columns of records. For consecutive batches with the same
+    schema, the roles of the columns are determined only once.
     """
 
     __slots__ = ("_last",)
@@ -77,8 +77,8 @@ class ArrowBatchReader:
         )
 
     def columns(self, batch: object, topic: str | None, now_ms: int) -> RecordColumns:
-        """Converts ``batch``, a pyarrow.RecordBatch, to columns of records. Raises SchemaError and
-        DataError.
+        """Converts ``batch``, a pyarrow.RecordBatch, to columns of records. Raises SchemaError for
+        a wrong schema, and DataError for a wrong row.
         """
         rows = self.checked(batch)
         last = self._last
@@ -110,8 +110,8 @@ def _column(
     """Finds the first column whose name is exactly ``name``, and returns its index. None if there
     is no such column.
 
-    Raises SchemaError if ``accepts`` is false for its type. ``wanted`` describes the accepted types
-    for the message.
+    Raises SchemaError if ``accepts`` returns False for the type of this column. ``wanted``
+    describes the accepted types in the message.
     """
     for index, field in enumerate(schema):
         if field.name == name:

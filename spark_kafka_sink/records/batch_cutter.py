@@ -1,11 +1,11 @@
 """Divides the rows of a chunk into slices, one for each record batch.
 
-A *chunk* is the part of an Arrow batch that is encoded together, at most 4 or 8 MiB. Its rows are
-grouped by topic partition.
+A *chunk* is a part of an Arrow batch, at most 4 or 8 MiB. All rows of a chunk are encoded together.
+They are grouped by topic partition.
 
-Owns: :func:`cut`, which cuts each group where a record batch becomes full, for all groups in one
-pass, and computes the offset and timestamp deltas. Never: bytes (``record_encoder``), the
-accumulator's state (passed in as positions).
+Owns: :func:`cut`, which cuts each group at the rows at which a record batch becomes full. It cuts
+all groups in one pass, and computes the offset and timestamp deltas. Never: bytes
+(``record_encoder``), the accumulator's state (passed in as positions).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Cuts:
 
     These fields have an item for each slice:
 
-    * ``groups``: the index of its group (its topic partition).
-    * ``starts``, ``counts``: its first row, and the number of its rows.
+    * ``groups``: the index of the slice's group (its topic partition).
+    * ``starts``, ``counts``: the slice's first row, and the number of its rows.
     * ``generations``: the number of the open batch that the slice continues, or 0 for a new batch.
-    * ``last``: whether the batch is full after the slice.
-    * ``first_offsets``: the offset delta of its first record.
-    * ``bases``: the base timestamp of its batch.
-    * ``max_timestamps``: the latest timestamp of its records.
+    * ``last``: true if the batch is full after the slice.
+    * ``first_offsets``: the offset delta of the slice's first record.
+    * ``bases``: the base timestamp of the slice's batch.
+    * ``max_timestamps``: the latest timestamp of the slice's records.
 
     ``offset_deltas`` and ``timestamp_deltas`` have an item for each row, or are one number for all
     rows.
@@ -70,12 +70,13 @@ def cut(
     """Cuts each group of rows into slices, so that each slice fits into one record batch.
 
     Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``. ``positions[g]`` is the position in
-    the open batch of its partition. ``raw_limits`` is the number of record bytes that fit into a
-    new batch. ``content`` is the size of each record without length, attributes and deltas, in
-    bytes. If ``timestamps`` is None, all rows have the timestamp ``now_ms``.
+    the open batch of group g's partition. ``raw_limits`` is the number of record bytes that fit
+    into a new batch: a number for each group, or one number for all groups. ``content`` has the
+    size of each record in bytes, without length, attributes and deltas. If ``timestamps`` is None,
+    all rows have the timestamp ``now_ms``.
 
     For the length, the attributes and the deltas of a record, the largest possible size is assumed.
-    So a batch never exceeds its limit, with one exception: if a record is larger than the limit, it
+    So a batch never exceeds its limit, with one exception: a record that is larger than the limit
     is the only record of its batch.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
@@ -135,9 +136,10 @@ def _times(
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
     """An upper bound of the size of each record in bytes, for any place of the record in its batch.
 
-    ``content`` is the record's size without length, attributes and deltas. The other arguments
-    limit the size of the deltas. The batch already has ``before`` records. At most ``rows`` records
-    and ``limit`` bytes are added to the batch. The largest timestamp delta is ``spread`` ms.
+    ``content`` has the size of each record without length, attributes and deltas. The other
+    arguments limit the size of the deltas: the batch already has ``before`` records, at most
+    ``rows`` records and ``limit`` bytes are added to the batch, and the largest timestamp delta is
+    ``spread`` ms.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)
@@ -148,9 +150,9 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
 def _walk(
     ends: Int64s, bounds: Int64s, is_open: Bools, rooms: Int64s, limits: Int64s
 ) -> tuple[Int64s, Int64s, Bools]:
-    """Cuts every group into slices. Returns three arrays with an item for each slice: its first
-    row, its group, and whether it begins a new batch. Each round of the loop cuts one slice from
-    each group.
+    """Cuts every group into slices. Returns three arrays with an item for each slice: the slice's
+    first row, the slice's group, and true if the slice begins a new batch. Each round of the loop
+    cuts one slice from each group.
     """
     live = np.arange(len(is_open))
     at, stop = bounds[:-1].copy(), bounds[1:]
@@ -172,8 +174,8 @@ def _walk(
 
 
 def _largest_delta(timestamps: Int64s | None, now_ms: int, open_bases: Int64s) -> int:
-    """The largest timestamp delta that any of these records can have, in ms. ``open_bases`` are the
-    base timestamps of the open batches.
+    """The largest timestamp delta that a record with one of ``timestamps`` can have, in ms.
+    ``open_bases`` are the base timestamps of the open batches.
     """
     low, high = now_ms, now_ms
     if timestamps is not None:

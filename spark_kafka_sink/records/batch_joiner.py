@@ -23,14 +23,13 @@ class BatchJoiner:
     batches.
 
     A batch is copied only if it is joined. A joined batch has at most the rows and bytes of one
-    chunk. Batches with dictionary or run-end encoded columns are not joined: their rows may need
-    more memory than their bytes in Arrow. ``now_ms`` is a monotonic clock.
+    chunk. Batches with dictionary or run-end encoded columns are not joined: when their rows are
+    decoded, they can need more memory than in Arrow. ``now_ms`` is a monotonic clock.
 
     ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
-    manager for the time in which this object waits for the next Arrow batch. In that time, the
-    producer sends open record batches ``delay_ms`` later than linger.ms. Without this delay, the
-    producer could send a record batch that is not full, just before the rows arrive that would fill
-    the batch.
+    manager, which is open while this object waits for the next Arrow batch. In this time, the
+    producer sends open record batches ``delay_ms`` later than linger.ms. The reason is that the
+    next Arrow batch often fills an open record batch.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -55,9 +54,10 @@ class BatchJoiner:
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """Returns the next batch, or None at the end of the iterable.
 
-        If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it, if
-        they arrive within :data:`HOLD_MS` and fit into one chunk. An exception of the iterator is
-        raised here, after all batches before it were returned.
+        If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it. A
+        next batch is joined only if it arrives within :data:`HOLD_MS` and still fits into the same
+        chunk. If the iterator raises an exception, the calls first return all batches from before
+        the exception. Then a call raises the exception.
         """
         if self._error is not None:
             raise self._error
@@ -95,9 +95,9 @@ class BatchJoiner:
 
     def _may_expand(self, schema: pa.Schema) -> bool:
         """True if a column of this schema has dictionaries or run-end encoded values. When they are
-        decoded, rows of such a column may need more memory than their bytes in Arrow.
+        decoded, rows of such a column can need more memory than in Arrow.
 
-        The result is cached, because a schema may have hundreds of columns, and most batches have
+        The result is cached, because a schema can have hundreds of columns, and most batches have
         the same schema.
         """
         if self._schema is None or schema != self._schema:
@@ -111,7 +111,7 @@ class BatchJoiner:
 
 def _type_may_expand(type_: pa.DataType) -> bool:
     """True if this type has dictionaries or run-end encoded values. Decoded values of such a type
-    may have more bytes than ``nbytes`` shows.
+    can have more bytes than ``nbytes`` shows.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _type_may_expand(type_.storage_type)

@@ -2,7 +2,7 @@
 determines them once, and every task uses them.
 
 Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark often starts a new process for planning or
-committing, which does not need Arrow. Loading Arrow would take half a second there.
+committing. Such a process does not need Arrow, and loading Arrow would take half a second.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ IntervalUnits: TypeAlias = "str | tuple[IntervalUnits, ...] | None"
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column, with the name that it has in JSON or as a header. ``index`` is its index in Spark's
-    batch.
+    """A column, with the name of its field in JSON or the name of its header. ``index`` is its
+    index in Spark's batch.
 
-    ``units`` are the units of its intervals, such as ``DAY TO SECOND``. None if it has no
+    ``units`` are the units of its intervals, such as ``DAY TO SECOND``. None if the column has no
     intervals.
     """
 
@@ -40,17 +40,17 @@ class NamedColumn:
 class ComposedColumns:
     """Columns that together form a record's key or value.
 
-    * ``is_struct``: true if the only column is a struct, and the key or value has its fields. If
-      the struct is null, the key or value is null.
+    * ``is_struct``: true if the only column is a struct, and the key or value has the fields of
+      this struct. If the struct is null, the key or value is null.
     * ``encoding``: how to encode the columns, for a format with a schema. If ``is_bare`` is true,
       ``encoding`` is for the value of the only column. Otherwise it is for a struct with all
       columns.
-    * ``header``: name and value of a header. If the key or value is not null, the record gets this
-      header.
-    * ``nulls_are_null``: true if the key or value is null when all columns are null.
+    * ``header``: the name and the value of a header. A record gets this header if its key or value
+      from these columns is not null.
+    * ``nulls_are_null``: if true and all columns are null, the key or value is null.
     * ``json``: the options for JSON.
-    * ``by_topic``: pairs of a topic and its columns, if each topic has its own schema. ``encoding``
-      and ``header`` are then not used.
+    * ``by_topic``: if each topic has its own schema, pairs of a topic and the columns for this
+      topic. ``encoding`` and ``header`` are then not used.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -66,8 +66,9 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:
-    """A column whose values order the changes of a change feed. If ``path`` is not empty, a field
-    inside of the column orders them: ``("lsn",)`` is the field ``lsn`` of the column.
+    """A column whose values order the changes of a change feed. If ``path`` is not empty, the
+    values of a field inside of the column order the changes: ``("lsn",)`` is the field ``lsn`` of
+    the column.
     """
 
     index: int
@@ -80,8 +81,8 @@ class Envelope:
 
     ``columns`` are the table's columns, which become the fields of ``before`` and ``after``.
     ``source`` and ``time`` are the indexes of the columns with the source and the time of the
-    change, or None if there are none. If ``source`` is None, the sink makes the field ``source`` of
-    the envelope, and writes ``name`` into it.
+    change, or None if the feed has no such column. If ``source`` is None, the sink makes the field
+    ``source`` of the envelope, and writes ``name`` into it.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -92,7 +93,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """The roles of a change feed's columns. Made once on the driver.
+    """The roles of a change feed's columns. The driver determines them once.
 
     In a task, the sink appends columns to the columns of Spark's batch, in this order: the fields
     of the row (``row_fields``), the five columns of the envelope, the marks (``records/changes/``).
@@ -102,7 +103,7 @@ class ChangePlan:
     * ``order``: the columns that order the changes.
     * ``images``: the indexes of two struct columns: the row from before a change, and the row from
       after the change. None if the columns of Spark's batch are the table's columns.
-    * ``row_fields``: the number of fields of these structs. 0 without ``images``.
+    * ``row_fields``: the number of fields of each of the two structs. 0 if ``images`` is None.
     * ``envelope``: the columns of the envelope. None if the sink writes no envelopes.
     """
 
@@ -116,15 +117,15 @@ class ChangePlan:
 
     @property
     def envelope_at(self) -> int:
-        """The index of the first of the envelope's five columns. They come after the fields of the
-        row.
+        """The index of the first of the envelope's five columns. The five columns come after the
+        fields of the row.
         """
         return self.width + self.row_fields
 
     @property
     def marks(self) -> int:
-        """The index of the last column, which has the mark of each row: a record, a tombstone, or
-        the reason why the row can't be sent.
+        """The index of the last column, which has the mark of each row. A mark means a record, a
+        tombstone, or the reason why the row can't be sent.
         """
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
@@ -140,15 +141,17 @@ ENVELOPE: Final = ("before", "after", "source", "op", "ts_ms")
 class ColumnPlan:
     """The roles of the columns in Spark's Arrow batches: key, value, topic and so on. Picklable.
 
-    ``topic`` is the option ``topic``, without blanks around it. If it is set, a column ``topic`` is
-    not used. The fields ``*_column`` are indexes of columns, or None if the DataFrame has no such
-    column. The types of the columns are not in the plan, because Spark may send one Spark type as
-    several Arrow types.
+    ``topic`` is the option ``topic``, without blanks around it. If this option is set, a column
+    ``topic`` is not used. The fields ``*_column`` are indexes of columns, or None if the DataFrame
+    has no such column. The types of the columns are not in the plan, because Spark can send the
+    same Spark type as different Arrow types.
 
-    ``key``, ``value`` and ``headers`` are set if an option names the columns for this part of the
-    record, such as ``keyColumns``. ``key_column`` and so on are then None.
+    If an option such as ``keyColumns`` names the columns for a part of the record, ``key``,
+    ``value`` or ``headers`` has these columns. In this case, ``key_column``, ``value_column`` or
+    ``headers_column`` is None.
 
-    * ``keys_required``: true if a null key is an error, because brokers would reject its record.
+    * ``keys_required``: true if a null key is an error, because brokers would reject a record with
+      a null key.
     * ``log_topics``: the topics of commit logs. A row with such a topic is an error.
     * ``changes``: the plan of a change feed. None if the rows are not changes.
     """
@@ -170,7 +173,7 @@ class ColumnPlan:
 
     @property
     def names_columns(self) -> bool:
-        """True if options such as ``valueColumns`` name columns. The task then builds keys or
-        values from columns, which takes memory in addition to the batch.
+        """True if options such as ``valueColumns`` name columns. In this case, the task builds keys
+        or values from columns, and needs memory for them in addition to the batch.
         """
         return bool(self.value or self.key or self.headers)

@@ -42,8 +42,8 @@ _LZ4_FIRST_HIGH, _LZ4_LAST_HIGH = 3, 16
 
 
 class CompressionType(IntEnum):
-    """The compression types of a batch. The value is bits 0-2 of the batch's attributes, and the
-    names are those of ``compression.type``.
+    """The compression types of a batch. The value of a member is bits 0-2 of the batch's
+    attributes. The name of a member is the value of ``compression.type`` in upper case.
     """
 
     NONE = 0
@@ -54,8 +54,8 @@ class CompressionType(IntEnum):
 
     @property
     def min_produce_version(self) -> int:
-        """The first version of the Produce request in which brokers accept this type. 0 if they
-        accept it in every version.
+        """The first version of the Produce request in which brokers accept this type. 0 if brokers
+        accept this type in every version.
         """
         return _MIN_PRODUCE_VERSION.get(self, 0)
 
@@ -71,8 +71,8 @@ class Codec:
     The levels mean the same as in the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4
     1..17. For **lz4**, Java uses its fast compressor for level 9 (the default), and its high
     compressor for all other levels. The lz4 library used here has other numbers. So Java's level 9
-    becomes level 0, levels 1 and 2 become 3 (the lowest high level), and level 17 becomes 16 (the
-    highest).
+    becomes level 0. Java's levels 1 and 2 become 3, the lowest level of the high compressor. Java's
+    level 17 becomes 16, the highest level.
     """
 
     type: CompressionType = CompressionType.NONE
@@ -82,8 +82,8 @@ class Codec:
     def parse(
         cls, name: str, *, gzip_level: int = -1, lz4_level: int = 9, zstd_level: int = 3
     ) -> Codec:
-        """Creates the codec for a value of ``compression.type`` (in any case) and the three options
-        for levels.
+        """Creates the codec for ``name``, a value of ``compression.type`` in upper or lower case,
+        and for the values of the three options for levels.
         """
         kind = CompressionType[name.upper()]
         levels = {
@@ -112,8 +112,8 @@ class Codec:
         return self.type is CompressionType.NONE
 
     def compress(self, buffers: Sequence[Buffer]) -> bytes:
-        """Compresses ``buffers``, one after another, as one stream. With the type NONE they are
-        only joined.
+        """Compresses ``buffers``, one after another, as one stream. With the type NONE, the buffers
+        are only joined.
         """
         if self.type is CompressionType.GZIP:
             stream = zlib.compressobj(-1 if self.level is None else self.level, wbits=_GZIP)
@@ -154,10 +154,10 @@ class Codec:
     def stream(self, data: Buffer) -> Iterator[Buffer]:
         """Decompresses ``data``, and yields the result in chunks.
 
-        So data that expands to a huge size needs no more memory than one chunk (at most 64 MiB, for
-        snappy) and the window of its codec (at most 128 MiB, for zstd). If gzip or zstd data
-        consist of several streams, all are read, as in Java's client. Raises CorruptRecordError if
-        the data are damaged or incomplete.
+        So even data that expands to a huge size needs memory only for one chunk (at most 64 MiB,
+        for snappy) and for the window of its codec (at most 128 MiB, for zstd). If gzip or zstd
+        data consist of several streams, all streams are read, as in Java's client. Raises
+        CorruptRecordError if the data are damaged or incomplete.
         """
         try:
             yield from _STREAM[self.type](data)
@@ -305,7 +305,7 @@ def _unzstd_stream(data: Buffer) -> Iterator[Buffer]:
 
 def _zstd_content_size(frame: memoryview) -> int | None:
     """Reads the size of the content from the header of a zstd frame (RFC 8878, 3.1.1.1). None if
-    the header does not have it.
+    the header does not have this size.
     """
     if len(frame) < 5 or bytes(frame[:4]) != b"\x28\xb5\x2f\xfd":
         raise EOFError
@@ -340,10 +340,10 @@ _RISE, _FALL = 0.05, 0.005
 
 
 class CompressionRatioEstimator:
-    """Estimates how well the next batch of a topic will compress, from the topic's earlier batches.
-    The first estimate is 1 (no compression).
+    """Estimates the compression ratio of a topic's next batch from the ratios of the topic's
+    earlier batches. The first estimate is 1 (no compression).
 
-    Two threads may update the estimate at the same time, and there is no lock. If one update
+    Two threads can update the estimate at the same time, because there is no lock. If one update
     overwrites another, only the ratio of one batch is lost.
     """
 
@@ -361,8 +361,8 @@ class CompressionRatioEstimator:
         estimate.
 
         If ``observed`` is higher than the estimate, the new estimate is ``observed``, but at least
-        0.05 above the old one. If ``observed`` is lower, the new estimate is ``observed``, but at
-        most 0.005 below the old one.
+        0.05 above the old estimate. If ``observed`` is lower, the new estimate is ``observed``, but
+        at most 0.005 below the old estimate.
         """
         if codec.is_none:
             return 1.0

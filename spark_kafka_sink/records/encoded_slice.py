@@ -19,11 +19,12 @@ class OpenPosition(NamedTuple):
     """The position in a partition's open batch at which the next record will be encoded.
 
     * ``generation``: the unique number of the open batch. 0 if no batch is open.
-    * ``record_count``: the number of records in the batch, which is the next record's offset delta.
+    * ``record_count``: the number of records in the batch. This is also the offset delta of the
+      next record.
     * ``base_timestamp``: the timestamp of the batch's first record in ms. Not used if no batch is
       open.
-    * ``room``: the bytes that still fit into the batch. They are *raw*: encoded, and not
-      compressed.
+    * ``room``: the number of *raw* bytes that still fit into the batch. Raw bytes are the bytes of
+      encoded records before compression.
     """
 
     generation: int
@@ -38,7 +39,7 @@ OpenPositions = npt.NDArray[np.int64]
 
 def open_positions(numbers: Sequence[int]) -> OpenPositions:
     """Converts numbers to an array with a row for each position. ``numbers`` has the four fields of
-    the first :class:`OpenPosition`, then of the second, and so on.
+    the first :class:`OpenPosition`, then the four fields of the second, and so on.
     """
     return np.array(numbers, np.int64).reshape(-1, 4)
 
@@ -46,16 +47,16 @@ def open_positions(numbers: Sequence[int]) -> OpenPositions:
 class EncodedSlice(NamedTuple):
     """Encoded records of one partition, for one record batch.
 
-    * ``data``: the bytes, a view of the buffer of a whole chunk. The view keeps that buffer in
-      memory (rule R5 of DESIGN.md).
+    * ``data``: the bytes, as a view of a part of the chunk's buffer. The view keeps the whole
+      buffer in memory (rule R5 of DESIGN.md).
     * ``generation``: the number of the open batch that the records continue. 0 for a new batch.
     * ``first_offset_delta``: the offset delta of the first record.
-    * ``base_timestamp``: the timestamp that the timestamp deltas count from.
-    * ``last``: whether the batch is full after these records.
-    * ``first_row``: the index of the first row, if the rows of the chunk are ordered by partition.
-      Used to encode the slice again.
+    * ``base_timestamp``: the timestamp from which the timestamp deltas are counted.
+    * ``last``: true if the batch is full after these records.
+    * ``first_row``: the index of the slice's first row among the rows of the chunk, when these are
+      ordered by partition. It is used to encode the slice again.
     * ``largest_record``: the estimated size in bytes of a batch that has only the chunk's largest
-      record. Java makes the same estimate. 0 if it is unknown.
+      record. Java makes the same estimate. 0 if the estimate is unknown.
     """
 
     tp: TopicPartition
@@ -72,12 +73,12 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """The slices of a chunk, in order. Each field has an item per slice, with the value of the
-    field of :class:`EncodedSlice`.
+    """The slices of a chunk, in order. Each field has an item for each slice. The item is the value
+    of the field with the same meaning in :class:`EncodedSlice`.
 
     The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. There is no object for each slice,
-    because a chunk may have slices for a thousand partitions, and Python's garbage collector would
-    have to visit all these objects.
+    because a chunk can have slices for a thousand partitions. Python's garbage collector would have
+    to visit all these objects.
     """
 
     tps: Sequence[TopicPartition]
@@ -116,8 +117,8 @@ class EncodedSlices:
         )
 
     def for_append(self) -> Iterator[tuple[TopicPartition, int, int, int, int, int, bool, int]]:
-        """Yields the fields that the accumulator needs to append a slice: all except the bytes and
-        the first row.
+        """For each slice, yields the fields that the accumulator needs to append the slice: all
+        fields except the bytes and the first row.
         """
         return zip(
             self.tps,

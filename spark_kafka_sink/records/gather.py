@@ -1,14 +1,14 @@
 """Joins byte strings from many Arrow columns in one buffer.
 
-Owns: lengths and nulls of Arrow binary columns as numpy arrays, the items of lists, and
+Owns: the lengths and nulls of Arrow binary columns as numpy arrays, the items of list columns, and
 :class:`Gather`, which joins byte strings of many columns in any order of rows. Never: the meaning
 of the bytes.
 
 Arrow copies the strings with its type *binary view*. A binary view array has an entry of 16 bytes
 for each string: the string itself if it has up to 12 bytes, otherwise a buffer's index and an
-offset. One cast to binary then copies all strings in order, in about 4 ns each. So the entries are
-put into the wanted order, and no ``take`` is needed before. Arrow has this cast since about version
-20. With older versions, ``take`` copies the strings.
+offset. This module puts the entries into the wanted order. Then one cast to binary copies all
+strings, in about 4 ns for each string. Arrow has this cast since about version 20. With older
+versions, ``take`` copies the strings.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def offsets_of(array: pa.Array) -> Indices:
     """The ``len(array) + 1`` offsets of an array of binary, string or list type, or of its large
     variant.
 
-    The offsets are not copied. If the array is a slice, they still count from the start of the data
-    buffer.
+    The offsets are not copied. If the array is a slice, the offsets still count from the start of
+    the data buffer.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -114,8 +114,8 @@ def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def span_of(array: pa.Array) -> int:
-    """An upper bound of the size of all values together, in bytes. For most types it is found
-    without looking at each row.
+    """An upper bound of the size of all values together, in bytes. For most types, this function
+    does not look at each row.
     """
     if array.type.id == _VIEW:
         return int(lengths_of(array).sum())
@@ -124,8 +124,8 @@ def span_of(array: pa.Array) -> int:
 
 
 def filtered_views(array: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """The entries of a binary array where ``kept`` is true. They are views of the same bytes. If
-    this version of Arrow can't cast views, they are copies.
+    """The entries of a binary array for which ``kept`` is true. The result has views of the same
+    bytes. If this version of Arrow can't cast views, the result has copies.
     """
     if not VIEWS_WORK:
         return array.filter(bools(kept))
@@ -148,8 +148,8 @@ def _views_of(array: pa.Array) -> npt.NDArray[np.complex128]:
 
 
 def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """The running totals of ``counts``, with 0 in front: ``[2, 3]`` becomes ``[0, 2, 5]``. For the
-    lengths of strings, these are Arrow's offsets.
+    """The running totals of ``counts``, with 0 in front: ``[2, 3]`` becomes ``[0, 2, 5]``. If
+    ``counts`` are the lengths of strings, the result is Arrow's offsets of these strings.
     """
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
@@ -159,8 +159,8 @@ def ends_of(counts: npt.NDArray[np.number] | npt.NDArray[np.bool_]) -> npt.NDArr
 def binary_of(
     offsets: Indices, data: pa.Buffer, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Creates a large binary array from ``offsets`` and ``data``. It is null where ``valid`` is
-    false.
+    """Creates a large binary array from ``offsets`` and ``data``. An entry is null if ``valid`` is
+    false for it.
     """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), data]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
@@ -195,8 +195,8 @@ class Gather(Protocol):
     """Joins many byte strings in one buffer. The buffer has numbered *slots*; each string is put
     into a slot, in any order, and :meth:`join` joins the slots in the order of their numbers.
 
-    Each slot must be filled exactly once. ``slots`` is an array of slot numbers, or a slice of
-    them.
+    Each slot must be filled exactly once. In each method, ``slots`` is an array of slot numbers, or
+    a slice.
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
@@ -204,12 +204,14 @@ class Gather(Protocol):
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
-        """Puts two strings, joined, into each of ``slots``. Together they have at most 12 bytes."""
+        """Joins two strings, and puts the joined string into a slot. Does this for each of
+        ``slots``. The two strings together have at most 12 bytes.
+        """
         ...
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
         """Puts the entry ``rows[i]`` of a binary column into the slot ``slots[i]``. If ``rows`` is
-        None, it is entry i. A null becomes an empty string.
+        None, puts entry i into this slot. A null becomes an empty string.
         """
         ...
 
@@ -219,8 +221,9 @@ class Gather(Protocol):
 
 
 class _Scratch(threading.local):
-    """Memory for binary views, which each thread uses again and again. Fresh memory would be
-    slower, because the operating system must provide new pages.
+    """Memory for binary views. Each thread has its own memory, and uses it again and again. New
+    memory for each chunk would be slower, because the operating system would have to provide new
+    pages.
     """
 
     def __init__(self) -> None:
@@ -241,7 +244,7 @@ _scratch = _Scratch()
 
 
 class ViewGather:
-    """A :class:`Gather` that builds Arrow binary views: only the final cast copies bytes.
+    """A :class:`Gather` that builds Arrow binary views. Only the cast in :meth:`join` copies bytes.
 
     The memory for the views belongs to the thread. So a thread must call :meth:`join` of one
     instance before it creates the next.
@@ -360,7 +363,8 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
     """Returns an equal array whose data buffer is small enough for views.
 
     The offset in a view has only 31 bits. If the data buffer has more than 2 GiB, the result has a
-    buffer that begins at the array's first byte. Otherwise the result is the array itself.
+    data buffer that begins at the first byte that the array uses. Otherwise the result is the array
+    itself.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:
@@ -375,8 +379,8 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
 
 
 def _joined(first: Packed, second: Packed) -> tuple[Words, Words]:
-    """Joins ``first`` and ``second`` to at most 16 bytes, as two 64-bit integers: the lower and the
-    upper 8 bytes.
+    """Joins ``first`` and ``second`` to at most 16 bytes. Returns them as two 64-bit integers: the
+    lower 8 bytes, and the upper 8 bytes.
     """
     # numpy shifts by 64 to zero, which is right for an empty ``first``.
     return (first + second).word, second.word >> (np.uint64(64) - (first.size << np.uint64(3)))

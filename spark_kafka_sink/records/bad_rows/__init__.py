@@ -1,3 +1,3 @@
-"""Rows that can't be sent: the reasons (``bad_rows``), and the limits that a topic sets
-(``topic_limits``).
+"""Rows that can't be sent. ``bad_rows`` has the reasons, and ``topic_limits`` the limits that a
+topic sets.
 """

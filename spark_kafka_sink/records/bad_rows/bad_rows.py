@@ -5,9 +5,10 @@ and stage), and :class:`BadRows`, which collects rows or raises an error. Never:
 (``record_columns``, ``letters/row_limits``), the dead letters for these rows
 (``letters/letter_writer``).
 
-Each check passes a boolean mask of the rows that fail it to :meth:`BadRows.refuse`. With
-errors.tolerance=all these rows are collected; if a row fails several checks, the first reason
-counts. With errors.tolerance=none the first row in the mask raises an error.
+Each check calls :meth:`BadRows.refuse` with a boolean mask of the rows that fail this check. If
+errors.tolerance is all, these rows are collected. If a row fails several checks, the first reason
+counts. If errors.tolerance is none, :meth:`BadRows.refuse` raises an error for the first row in the
+mask.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _COMPOSED = "records.formats.composed_columns", "connect"
 class _Facts:
     """The values that belong to a reason: text, error kind, exception class, stage and module.
 
-    They become headers of a dead letter. Dashboards for Kafka Connect group dead letters by
+    The values become headers of a dead letter. Dashboards for Kafka Connect group dead letters by
     exception class (``org.apache.kafka.{of}.errors.{exception}``) and by stage. ``module`` is the
-    module of this package that finds such rows.
+    module of this package that finds rows with this reason.
     """
 
     text: str
@@ -87,8 +88,8 @@ TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason, with a sentence for the error message. Several rows may have the same finding,
-    because the sentence contains no values of rows.
+    """A reason, with a sentence for the error message. The sentence contains no values of rows, so
+    several rows can have the same finding.
     """
 
     reason: Reason
@@ -99,9 +100,9 @@ class BadRows:
     """The rows of an Arrow batch that can't be sent.
 
     ``found`` has the findings. ``which`` has a number for each row: 0 if the row is good, otherwise
-    i for the finding ``found[i - 1]``. If BadRows is created with ``rows`` None, it collects
-    nothing: :meth:`refuse` then raises an error for the first bad row, with ``topic`` in its
-    message.
+    i for the finding ``found[i - 1]``. If this object is created with ``rows`` None, it collects no
+    rows: :meth:`refuse` then raises an error for the first bad row. The message of the error has
+    ``topic``.
     """
 
     __slots__ = ("found", "raises", "topic", "which")
@@ -121,11 +122,11 @@ class BadRows:
         self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
         """Notes that the rows in the mask ``rows`` can't be sent. A row that already has a finding
-        keeps it.
+        keeps that finding.
 
         ``text`` is the sentence for all these rows. ``column`` is the column's name for the
-        message. It is empty if ``text`` already has the name. If BadRows was created with ``rows``
-        None, raises DataError for the first row in the mask instead.
+        message, and is empty if ``text`` already has the name. If this object was created with
+        ``rows`` None, notes nothing, and raises DataError for the first row in the mask.
         """
         if not rows.any():
             return

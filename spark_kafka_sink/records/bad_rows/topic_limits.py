@@ -1,5 +1,5 @@
-"""The limits that a topic's configs set for records. Has no import of Arrow, because the driver
-needs this module at planning.
+"""The limits that a topic's configs set for records. This module does not import Arrow, because the
+driver needs the module at planning.
 
 Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
 """
@@ -26,9 +26,9 @@ _NONE: Final = 2**63 - 1
 class TopicLimits:
     """A topic's limits for the size of record batches and for timestamps. Picklable.
 
-    ``max_bytes`` is max.message.bytes, the largest size of a record batch. A timestamp may be up to
-    ``before_ms`` before and ``after_ms`` after the broker's time. A limit that is unknown or not
-    set is the largest 64-bit number.
+    ``max_bytes`` is max.message.bytes, the largest size of a record batch. A broker accepts a
+    timestamp from ``before_ms`` before its own time to ``after_ms`` after its own time. A limit
+    that is unknown or not set is the largest 64-bit number.
     """
 
     max_bytes: int = _NONE

@@ -1,11 +1,11 @@
-"""Finds the changes in an Arrow batch that are in the wrong order: the feed has a later change of
-the same key in an earlier row.
+"""Finds the changes in an Arrow batch that are in the wrong order. A change is in the wrong order
+if an earlier row has a later change of the same key.
 
 Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
 
 The position of a change is the value of the feed's order columns. In most batches the positions
-never decrease from row to row, which one comparison per row shows. Only in the other batches are
-keys compared. First a hash of each key excludes the keys that occur only once.
+never decrease from row to row. One comparison per row shows this. Keys are compared only in the
+other batches. There, a hash of each key first excludes the keys that occur only once.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ def older_changes(
     *,
     by_kind: bool = True,
 ) -> Mask:
-    """Finds the changes that are in the wrong order. Returns a mask of them.
+    """Finds the changes that are in the wrong order. Returns the mask of these changes.
 
     A change is in the mask if an earlier row of the batch has a change of the same key with a
-    higher position. ``order`` are the columns with the position. ``keys_of`` returns a number for
-    each row, which is equal for equal keys, and the mask of the rows that have a key. Rows in
-    ``dropped`` become no record, and are ignored, like rows that can't be sent (``marks``). If two
-    changes of a key have the same position and ``by_kind`` is true, a delete counts as earlier than
-    an insert or update. ``by_kind`` is false for Debezium's events.
+    higher position. ``order`` are the columns with the position. ``keys_of`` returns two arrays.
+    The first has a number for each row: rows with equal keys have equal numbers. The second is the
+    mask of the rows that have a key. Rows in ``dropped`` become no record. Such rows are ignored,
+    and so are rows that can't be sent (``marks``). If two changes of a key have the same position
+    and ``by_kind`` is true, a delete counts as earlier than an insert or update. ``by_kind`` is
+    false for Debezium's events.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -106,16 +107,16 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def dense(numbers: Int64s) -> Int64s:
-    """Replaces each number by its rank among the different numbers: ``[7, 40, 7]`` becomes ``[0, 1,
-    0]``.
+    """Replaces each number by the rank of its value, so that equal numbers have the same rank:
+    ``[7, 40, 7]`` becomes ``[0, 1, 0]``.
     """
     places: Int64s = np.unique(numbers, return_inverse=True)[1].astype(np.int64)
     return places
 
 
 def _may_be_twice(keys: Int64s) -> Mask:
-    """The mask of the keys that may occur more than once: repeated keys, and different keys with
-    the same hash.
+    """The mask of the keys whose hash occurs more than once. These are repeated keys, and different
+    keys with the same hash.
     """
     hashes, rows = _hashes(keys), np.arange(len(keys), dtype=np.int32)
     last_row = np.empty(1 << _BITS, np.int32)

@@ -1,8 +1,8 @@
 """Converts the changes of a change feed to rows of the table. This happens before step 3 of a
 record's way (DESIGN.md).
 
-Owns: :class:`ChangedRows`. It makes a tombstone for a delete. If an update changes the key, it also
-makes a tombstone for the old key. It adds a column with a *mark* for each row: a record, a
+Owns: :class:`ChangedRows`. It makes a tombstone for a delete. For an update that changes the key,
+it also makes a tombstone for the old key. It adds a column with a *mark* for each row: a record, a
 tombstone, or the reason why the row can't be sent. Never: the choice of columns (``column_plan``),
 keys and values (``record_columns``, ``composed_columns``), the order of changes in several tasks or
 Arrow batches (``datasource/jobs/upserts.py``).
@@ -56,7 +56,7 @@ class ChangedRows:
     """Converts the changes of one task attempt, Arrow batch by Arrow batch.
 
     ``dropped`` is the number of rows that became no record. ``added`` is the number of additional
-    records, for changes that became more than one record.
+    records: a change that became two records adds 1.
     """
 
     plan: ColumnPlan
@@ -66,8 +66,8 @@ class ChangedRows:
     _open: pa.RecordBatch | None = field(default=None, init=False)
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
-        """Converts the changes in ``batch`` to rows of the table. Also returns, for each row, the
-        index of its change in ``batch``.
+        """Converts the changes in ``batch`` to rows of the table. Also returns an array with an
+        item for each row: the index in ``batch`` of the change that the row comes from.
 
         The index is -1 for the preimage that the previous call has kept. If each change became
         exactly one row, the second result is None.
@@ -138,9 +138,9 @@ class ChangedRows:
     def _older(
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
-        """The mask of the changes that would replace a later change of the same key in a compacted
-        topic, because the later change is in an earlier row. An update that changes the key
-        (``moved``) counts as a change of both keys.
+        """The mask of the changes that are in the wrong order: an earlier row has a later change of
+        the same key. In a compacted topic, such a change would replace the later change. An update
+        that changes the key (``moved``) counts as a change of both keys.
         """
         by_kind = self._changes.images is None
         if moved.any():
@@ -199,12 +199,13 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Finds the two rows of each update. Returns two masks. The first has the preimages, which
+        """Finds the two rows of each update. Returns two masks. The first has the preimages that
         become no record. The second has the updates of Debezium that change the key.
 
-        If an update of two rows changes the key, its preimage is not in the mask, and becomes the
-        tombstone of the old key. The kind of the second row in ``kinds`` becomes insert. If the
-        second row is missing, the preimage gets a mark in ``marks``.
+        If an update of two rows changes the key, its preimage is not in the first mask, and becomes
+        the tombstone of the old key. In ``kinds``, this function changes the kind of the second row
+        to insert. If the second row is missing, this function writes a mark for the preimage into
+        ``marks``.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:
@@ -285,8 +286,8 @@ class ChangedRows:
         return same
 
     def _key_numbers(self, batch: pa.RecordBatch, kinds: Int8s) -> tuple[Int64s, Mask]:
-        """A number for each row, which is equal for equal keys, and the mask of the rows whose key
-        is not null.
+        """Returns two arrays. The first has a number for each row: rows with equal keys have equal
+        numbers. The second is the mask of the rows whose key is not null.
         """
         columns = self._key_columns(batch, kinds)
         if any(pa.types.is_nested(one.type) for one in columns):
@@ -309,7 +310,7 @@ class ChangedRows:
 
     def _key_columns(self, batch: pa.RecordBatch, kinds: Int8s) -> list[pa.Array]:
         """The columns of the key. In Debezium's events, the key of a delete comes from the struct
-        column ``before``, and every other key from ``after``.
+        column ``before``. Every other key comes from the struct column ``after``.
         """
         changes, key = self._changes, self.plan.key
         indices = [self.plan.key_column] if key is None else [one.index for one in key.columns]
@@ -360,5 +361,7 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Copies a slice, because a slice would keep the memory of its whole batch."""
+    """Copies ``batch``, which is a slice of a larger batch. Without the copy, the slice would keep
+    the memory of the whole larger batch.
+    """
     return rows_of(batch, np.arange(batch.num_rows))

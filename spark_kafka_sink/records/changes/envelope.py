@@ -25,15 +25,15 @@ from spark_kafka_sink.records.varint import Int64s
 class TableRows:
     """Rows of the table that were made from the changes of a change feed.
 
-    ``batch`` has these rows, and ``whole`` has the changes. ``kinds`` and ``marks`` have the kind
-    and the mark of each row (``marks.py``). One change can become several rows, for example a
-    tombstone of the old key and the new row.
+    ``batch`` has the rows of the table, and ``whole`` has the changes. ``kinds`` and ``marks`` have
+    the kind and the mark of each row of ``batch`` (``marks.py``). One change can become several
+    rows, for example a tombstone of the old key and the new row.
 
-    * ``is_moved``: whether the row comes from an update that changes the key.
-    * ``old``: whether the row is for the old key of such an update.
+    * ``is_moved``: true if the row comes from an update that changes the key.
+    * ``old``: true if the row is for the old key of such an update.
     * ``copies``: 0 for the first row that a change became, 1 for the second, and so on.
-    * ``was``: the index in ``whole`` of the preimage of the row's update, or -1 if there is none.
-      ``was`` is None if the feed never has preimages.
+    * ``was``: for a row that comes from an update, the index of the update's preimage in ``whole``.
+      -1 if there is no preimage. ``was`` is None if the feed never has preimages.
     """
 
     batch: pa.RecordBatch
@@ -51,7 +51,9 @@ class TableRows:
 
 
 def fields_of(images: pa.StructArray) -> list[pa.Array]:
-    """The fields of a struct column. They are null where the struct is null."""
+    """The fields of a struct column. If the struct is null in a row, all fields are null in this
+    row.
+    """
     return [without_views(one) for one in images.flatten()]
 
 
@@ -64,8 +66,9 @@ def valid(column: pa.Array) -> Mask:
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
     """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``.
 
-    For a delete, the column ``before`` has the deleted row. For an update, it has the values from
-    before the update if the feed contains them. Otherwise it is null.
+    For a delete, the column ``before`` has the deleted row. For an update, ``before`` has the
+    values from before the update if the feed contains these values. In all other cases ``before``
+    is null.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None

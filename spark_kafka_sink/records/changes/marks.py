@@ -1,11 +1,11 @@
 """The kinds of changes, and the marks for changes that can't be sent.
 
-A *kind* is a number for insert, update, delete, or preimage (a row with the old values of an
-update). A *mark* is a number for the result: a record, a tombstone, or the reason why the change
-can't be sent.
+A *kind* is a number that means insert, update, delete, or preimage. A preimage is a row with the
+values from before an update. A *mark* is a number that means a record, a tombstone, or the reason
+why the change can't be sent.
 
-Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: which rows get a mark
-(``changed_rows``), the handling of these rows (``bad_rows``).
+Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: the choice of a row's
+mark (``changed_rows``), the handling of these rows (``bad_rows``).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Finds the changes that can't be sent by their marks, and adds them to ``bad``. If ``bad``
-    collects no rows, raises DataError for the first of them.
+    """Reads the marks in ``batch``, and adds the changes that can't be sent to ``bad``. If ``bad``
+    collects no rows, raises DataError for the first such change.
     """
     changes = plan.changes
     if changes is None:

@@ -2,14 +2,16 @@
 
 Owns: :class:`AvroFormat`. It reads schemas from their JSON (specification 1.12), or derives them
 from columns. It finds the field for each column, and the encoding of the column's values. It raises
-the errors that the driver can find at planning. A schema is checked only for errors that would lead
-to wrong bytes, because the registry checks schemas itself. Never: Arrow; a registry; a value of a
-row. (The encoder finds numbers that are too large, and nulls where a value is required.)
+errors at planning, as far as the driver can find them. A schema is checked only for errors that
+would lead to wrong bytes, because the registry itself checks all schemas. Never: Arrow; a registry;
+a value of a row. (The encoder finds numbers that are too large, and nulls where a value is
+required.)
 
-A column belongs to the field with its name, or to the field that has its name as an alias. A field
-without a column gets its default. In a derived schema, a nullable field has the type ``["null",
-T]`` and the default null, as in Kafka Connect. Such a field can later be added or removed, and
-readers still work. In all other respects, a derived schema is the same as from Spark's ``to_avro``.
+A column belongs to the field with the column's name, or to the field that has the column's name as
+an alias. A field without a column gets the default of the field. In a derived schema, a nullable
+field has the type ``["null", T]`` and the default null, as in Kafka Connect. So readers still work
+after such a field is added or removed. In all other respects, a derived schema is the same as the
+schema that Spark's ``to_avro`` derives.
 """
 
 from __future__ import annotations
@@ -111,10 +113,10 @@ class _Field(NamedTuple):
 class _Type:
     """A type in an Avro schema.
 
-    ``kind`` is Avro's name for it, such as "record" or "long". ``name`` is the full name of a named
-    type. ``fields`` are the fields of a record, each with its name and aliases. They are set after
-    the object is created, because a field's type may be the record itself. ``inner`` are the
-    branches of a union, the items of an array, or the values of a map.
+    ``kind`` is Avro's name for the type, such as "record" or "long". ``name`` is the full name of a
+    named type. ``fields`` are the fields of a record, each with its name and aliases. The fields
+    are set after the object is created, because the type of a field can be the record itself.
+    ``inner`` are the branches of a union, the items of an array, or the values of a map.
     """
 
     kind: str
@@ -130,9 +132,9 @@ class _Type:
 
     @property
     def branches(self) -> Sequence[tuple[bytes, _Type]]:
-        """The branches of a union as pairs: the encoded index of the branch, which is written
-        first, and its type. For a type that is no union, the only pair is empty bytes and the type
-        itself.
+        """The branches of a union as pairs. The first item is the encoded index of the branch,
+        which is written before the value. The second item is the type of the branch. For a type
+        that is no union, the only pair is empty bytes and the type itself.
         """
         numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
         return numbered if self.kind == "union" else [(b"", self)]
@@ -149,8 +151,8 @@ class _Type:
 
 
 def _parsed(text: str, references: References) -> _Type:
-    """Parses the schema ``text``, and returns the type that it declares. The named types in
-    ``references`` may be used in it. Raises SchemaError.
+    """Parses the schema ``text``, and returns the type that it declares. The schema may use the
+    named types in ``references``. Raises SchemaError if the schema is invalid.
     """
     known: dict[str, _Type] = {}
     for _, one in references:
@@ -159,8 +161,8 @@ def _parsed(text: str, references: References) -> _Type:
 
 
 def _declared_in(text: str, known: dict[str, _Type]) -> _Type:
-    """Parses the schema ``text``, and returns the type that it declares. Adds its named types to
-    ``known``. Raises SchemaError.
+    """Parses the schema ``text``, and returns the type that it declares. Adds the named types of
+    the schema to ``known``. Raises SchemaError if the schema is invalid.
     """
     bare = text.strip()  # string, as some write it, for "string"
     try:
@@ -247,8 +249,9 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
     """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    It is invalid without a precision, with a scale above the precision, or with a precision that
-    does not fit into ``size`` bytes, the size of a fixed type.
+    The declaration is invalid in three cases: it has no precision, its scale is above the
+    precision, or the precision does not fit into ``size`` bytes. ``size`` is the size of a fixed
+    type, or None for another type.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:
@@ -269,8 +272,8 @@ def _wrong(problem: str, hint: str | None = None) -> SchemaError:
 
 
 def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """Derives a schema from a column, as JSON values. For a struct, ``name`` is the name of its
-    record. ``used`` are the names of other records, which must not be used again.
+    """Derives a schema from a column, as JSON values. If the column is a struct, ``name`` is the
+    name of its record. ``used`` are the names of other records. These names must not be used again.
     """
     kind, logical = column.kind.avro
     made: object = kind
@@ -288,8 +291,8 @@ def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object
 
 
 def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """Derives the schema of a struct column. The name of a nested record is its path. If that name
-    is already used, "_" is appended.
+    """Derives the schema of a struct column. The name of a nested record is the path of its column.
+    If that name is already used, "_" is appended.
     """
     while name in used:
         name += "_"
@@ -310,8 +313,8 @@ def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) ->
 
 
 def _match(kind: _Type, column: ColumnType, path: str) -> Value:
-    """The encoding of ``column`` for the Avro type ``kind``. If the column does not fit, raises
-    SchemaError with ``path`` in its text.
+    """The encoding of ``column`` for the Avro type ``kind``. If the column does not fit the type,
+    raises SchemaError. The text of the error has ``path``.
     """
     null = next((prefix for prefix, one in kind.branches if one.kind == "null"), None)
     exact = column.kind.avro
@@ -336,7 +339,7 @@ def _decimals(
     branches: Sequence[tuple[bytes, _Type]], column: ColumnType, path: str
 ) -> tuple[tuple[bytes, nodes.Decimal], ...]:
     """The decimal types of a union, each with the bytes that select its branch. Empty if the union
-    has fewer than two of them.
+    has fewer than two decimal types.
 
     Each value is encoded with the first of these types that can hold it. A type with the column's
     own precision and scale comes first.
@@ -349,8 +352,8 @@ def _decimals(
 
 
 def _node(kind: _Type, column: ColumnType, path: str) -> nodes.Node | None:
-    """The node that encodes ``column`` as the type ``kind``. None if such a column can't be encoded
-    as that type.
+    """The node that encodes ``column`` as the type ``kind``. None if the column can't be encoded as
+    this type.
     """
     match column.kind, kind.kind:
         case _K.STRUCT, "record":
@@ -393,9 +396,9 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
     """Encodes ``value``, the default of a field, as the type ``kind``.
 
-    Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not have that type. ``more``
-    limits the size of a default: each nested value takes one item from it, and StopIteration is
-    raised after the last item.
+    Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not have this type. ``more``
+    limits the size of a default: each nested value takes one item from ``more``, and StopIteration
+    is raised if no item is left.
     """
     next(more)
     match kind.kind, value:

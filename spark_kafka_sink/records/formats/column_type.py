@@ -16,8 +16,9 @@ from enum import Enum
 class ColumnKind(Enum):
     """The kinds of columns, each with its types in Spark, Avro, Protobuf and JSON.
 
-    A member's value has the names of Spark's classes without "Type", Avro's type and logical type,
-    Protobuf's type, and JSON's type. Protobuf's type is None if the column can't be one field.
+    The value of a member has the names of Spark's classes (without "Type" at the end), Avro's type
+    and logical type, Protobuf's type, and JSON's type. Protobuf's type is None if no single field
+    can have such a column.
     """
 
     # fmt: off
@@ -49,8 +50,9 @@ class ColumnKind(Enum):
 class ColumnType:
     """The type of a column.
 
-    ``text`` is Spark's name of the type, for messages. ``children`` are the types of a struct's
-    fields (with their ``names``), an array's elements, or a map's key and value.
+    ``text`` is Spark's name of the type, for messages. ``children`` are the types inside of this
+    type: of the fields of a struct, of the elements of an array, or of the key and the value of a
+    map. ``names`` are the names of a struct's fields.
     """
 
     kind: ColumnKind

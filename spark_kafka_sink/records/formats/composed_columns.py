@@ -1,9 +1,10 @@
 """Builds the key, the value and the headers of each row from the columns that options name.
 
-Owns: :func:`with_composed`, which adds a column for the keys, a column for the values and a column
-for the headers to a batch, before step 3 of a record's way (DESIGN.md). :func:`parts_of` limits the
-memory for these columns. Never: the text of values (``json_text``), the bytes of a format (its
-encoder), the bytes of headers (``record_headers``), the handling of rows that can't be encoded.
+Owns: :func:`with_composed`, which adds these columns to a batch: one for the keys, one for the
+values, and one for the headers. This happens before step 3 of a record's way (DESIGN.md).
+:func:`parts_of` limits the memory for these columns. Never: the text of values (``json_text``), the
+bytes of a format (its encoder), the bytes of headers (``record_headers``), the handling of rows
+that can't be encoded.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _HINT = (
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Splits ``batch`` into parts of about 4 MiB, with at least one row each. The rows are not
+    """Splits ``batch`` into parts of about 4 MiB. Each part has at least one row. The rows are not
     copied.
     """
     rows = max(1, batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1))
@@ -54,12 +55,13 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """Adds a column for each of value, key and headers that ``plan`` builds from several columns.
-    Returns the new batch, and a plan that uses the new columns.
+    """If ``plan`` builds the key, the value or the headers from several columns, adds a column with
+    the result for each of them. Returns the new batch, and a plan that uses the new columns.
 
-    Rows that can't be encoded are added to ``bad``. If ``bad`` is None, the first of them raises
-    DataError. For the dead letter of such a row, the new column has the row's columns as JSON. If
-    each topic has its own schema, the new column also has JSON for a row with a null topic.
+    Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for the
+    first such row. In such a row, the new column has the row's columns as JSON, for the dead
+    letter. If each topic has its own schema, the new column also has JSON in a row with a null
+    topic.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -96,8 +98,8 @@ def with_composed(
 
 
 def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
-    """The mask of the changes that become tombstones. None if there are none, or if the rows are no
-    changes.
+    """The mask of the changes that become tombstones. None if no change becomes a tombstone, or if
+    the rows are not changes.
     """
     if plan.changes is None:
         return None
@@ -106,8 +108,9 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Sets the values of the tombstones ``gone`` to null, and removes their refusals. A deleted row
-    may have values for its key only. So it need not fit the schema.
+    """Sets the values of the rows in the mask ``gone`` to null, and removes these rows from the
+    refusals. Each such row becomes a tombstone. A deleted row often has values only for its key, so
+    it need not fit the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -117,8 +120,8 @@ def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
 def _with_header(
     part: ComposedColumns, batch: pa.RecordBatch, topic_column: int | None
 ) -> tuple[Payloads, tuple[str, pa.Array | pa.Scalar] | None]:
-    """Builds the keys or values, and the header that identifies their schema: its name, and its
-    values. The header is None if the format has none.
+    """Builds the keys or values. Also builds the header that identifies the schema, as a pair: the
+    name of the header, and its values. The pair is None if the format has no such header.
     """
     if part.by_topic:
         assert topic_column is not None, "planning makes encoders by topic for a column topic"
@@ -174,9 +177,7 @@ def _without_topic(topics: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
-    """Builds the key or value of each row, for a ``part`` with one schema for all topics, or
-    without a schema.
-    """
+    """Builds the key or value of each row. ``part`` has one schema for all topics, or no schema."""
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoding is not None:
         from spark_kafka_sink.records.formats.binary.encoder import payloads_of
@@ -230,7 +231,7 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
     """The mask of the rows whose key or value is null because all ``columns`` are null. None if
-    there are none.
+    there is no such row.
     """
     if not part.nulls_are_null:
         return None
@@ -259,8 +260,8 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
-    """Replaces the keys or values of the rows in the mask ``rows`` by JSON of their columns. If a
-    column's type can't be encoded as JSON, these keys or values become empty.
+    """Replaces the keys or values of the rows in the mask ``rows`` by JSON of the rows' columns. If
+    a column's type can't be encoded as JSON, these keys or values become empty.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:
@@ -278,7 +279,7 @@ def _headers(named: Sequence[tuple[str, pa.Array]], before: pa.Array | None, row
     """Creates a column with each row's list of headers.
 
     ``named`` are pairs of a header's name and its values, one for each row. A null value adds no
-    header. ``before`` is the DataFrame's column ``headers``, whose headers come first.
+    header. ``before`` is the DataFrame's column ``headers``. The headers of this column come first.
     """
     there = np.stack([one.is_valid().to_numpy(zero_copy_only=False) for _, one in named], axis=1)
     row, which = there.nonzero()

@@ -1,9 +1,9 @@
-"""The format JSON Schema: the same JSON as with ``valueFormat=json``, with the id of a schema in
-front.
+"""The format JSON Schema. It writes the id of a schema, and then the same JSON as
+``valueFormat=json``.
 
 Owns: :class:`JsonSchemaFormat`, which derives a schema from columns, and checks that columns fit a
 schema. Never: the text of values (``records/json``). A schema's rules for values (``pattern``,
-``minimum``, ``enum``) are not checked, as in Confluent's serializers by default.
+``minimum``, ``enum``) are not checked. Confluent's serializers do not check them by default either.
 
 A null field is left out of the JSON, with one exception: if the schema requires the field and
 allows null, ``null`` is written. (pydantic declares an ``Optional`` without a default in this way.)
@@ -40,8 +40,8 @@ _Json = Any
 
 
 class _Part(NamedTuple):
-    """A part of a schema, and the whole ``document`` that it is in. References in the part are
-    resolved in that document.
+    """A part of a schema, and the whole ``document`` that contains the part. References in the part
+    are resolved in this document.
     """
 
     json: _Json
@@ -53,9 +53,9 @@ class _Part(NamedTuple):
 
 
 class _NullRule(NamedTuple):
-    """The treatment of a value's nulls, if they are not left out of the JSON. ``way`` and ``path``
-    are the place of the value, as in :class:`_Place`. ``refusal`` is the reason why a row with such
-    a null can't be sent. If it is empty, ``null`` is written.
+    """The treatment of a value's nulls if the nulls are not left out of the JSON. ``way`` and
+    ``path`` are the place of the value, as in :class:`_Place`. ``refusal`` is the reason why a row
+    with such a null can't be sent. If ``refusal`` is empty, ``null`` is written.
     """
 
     way: tuple[int, ...]
@@ -64,8 +64,8 @@ class _NullRule(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The place of a column in the JSON. ``path`` is its name for messages. ``way`` is its path as
-    a tuple of indexes, as in ``nodes.JsonText``.
+    """The place of a column in the JSON. ``path`` is the path of this place as a text for messages.
+    ``way`` is the same path as a tuple of indexes, as in ``nodes.JsonText``.
     """
 
     path: str = ""
@@ -150,10 +150,10 @@ class _Check:
 
     def null_rules(self, part: _Part, column: ColumnType, at: _Place) -> Iterator[_NullRule]:
         """Yields a rule for each value in ``column`` whose nulls are not left out. Such a null is
-        written as ``null``, or its row can't be sent.
+        written as ``null``, or the row with such a null can't be sent.
 
-        ``part`` is the schema of the column, and ``at`` its place. Raises SchemaError if the column
-        does not fit the schema.
+        ``part`` is the schema of the column, and ``at`` is the place of the column. Raises
+        SchemaError if the column does not fit the schema.
         """
         declared = part.json
         self._steps += 1
@@ -232,8 +232,8 @@ class _Check:
             raise matching.missing(matching.below(at.path, missing), "is required", hint)
 
     def _target(self, reference: object, source: Mapping[str, Any]) -> _Part:
-        """Finds the target of a ``$ref`` in the document ``source``. The target may be in another
-        document. References in the target are then resolved in that document.
+        """Finds the target of a ``$ref`` in the document ``source``. If the target is in another
+        document, references in the target are resolved in that document.
         """
         address, _, path = str(reference).partition("#")
         document = source
@@ -256,8 +256,8 @@ class _Check:
 
 
 def _rest(declared: _Json) -> _Json:
-    """The schema of properties that the schema does not name (``additionalProperties``).
-    ``patternProperties`` is ignored.
+    """The part of ``declared`` with the schema of all properties that ``declared`` does not name
+    (``additionalProperties``). ``patternProperties`` is ignored.
     """
     return "patternProperties" in declared or declared.get("additionalProperties", True)
 

@@ -1,12 +1,12 @@
 """The format Protobuf: reading and deriving schemas, and matching columns with a message's fields.
 
 Owns: :class:`ProtobufFormat`. It reads schemas with protoc, or derives them from columns. It finds
-the field for each column, and the column's encoding. It raises the errors that the driver can find
-at planning. A field without a column, and a null field, are not written. Never: Arrow, a value of a
-row, a registry.
+the field for each column, and the column's encoding. It raises errors at planning, as far as the
+driver can find them. A field without a column is not written. A null field is not written either.
+Never: Arrow, a value of a row, a registry.
 
-Only this module imports protobuf, and only on the driver, which needs the extra ``protobuf``. Tasks
-need only numpy and Arrow.
+Only this module imports protobuf, and only the driver uses the module. So the driver needs the
+extra ``protobuf``, and tasks need only numpy and Arrow.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class ProtobufFormat(SchemaFormat):
 
 @lru_cache(64)
 def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
-    """Parses the .proto file ``text``. ``references`` are the files that it imports: their import
-    paths and their texts.
+    """Parses the .proto file ``text``. ``references`` are the files that this file imports, as
+    pairs of import path and text.
 
     Raises SchemaError if the file is invalid, and ConfigError if protoc is not installed.
     """
@@ -144,9 +144,9 @@ def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
 
 
 def _known_imports() -> list[str]:
-    """The directories of the .proto files that a schema may import even if the registry does not
-    have them: google/protobuf, confluent, google/type, google/api. Raises ImportError if protoc is
-    not installed.
+    """The directories with .proto files that a schema may import even if the registry does not have
+    these files: google/protobuf, confluent, google/type, google/api. Raises ImportError if protoc
+    is not installed.
     """
     found = [str(files("grpc_tools") / "_proto"), str(files(__package__) / "protos")]
     with contextlib.suppress(ImportError):  # of an older installation, which has protoc only
@@ -155,7 +155,7 @@ def _known_imports() -> list[str]:
 
 
 def _write_file(directory: Path, name: str, text: str) -> None:
-    """Writes an imported file into ``directory``. ``name`` comes from a registry, so a path that
+    """Writes an imported file into ``directory``. ``name`` is a path from a registry. A path that
     leads out of the directory is an error.
     """
     path = PurePosixPath(name)
@@ -196,8 +196,8 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """Finds the message ``name``, or the first message if ``name`` is None. Returns it, and its
-    message indexes.
+    """Finds the message ``name``, or the first message if ``name`` is None. Returns the message,
+    and its message indexes.
     """
     # In upb's order, which is the file's.
     file = file_descriptor(text, references)
@@ -266,7 +266,8 @@ def _derived(column: ColumnType, name: str, path: str, indent: str, timestamp: s
 
 def _message(message: Descriptor, column: ColumnType, path: str) -> nodes.Record:
     """Finds the column for each field of ``message``. ``column`` is a struct column. For the
-    outermost message it is a struct of all columns. Raises SchemaError.
+    outermost message, ``column`` is a struct of all columns. Raises SchemaError if a column does
+    not fit.
     """
     fields = sorted(message.fields, key=lambda one: int(one.number))
     named = [((one.name, one.json_name), one) for one in fields]
@@ -301,8 +302,8 @@ def _field(field: FieldDescriptor, column: ColumnType | None, path: str) -> Valu
 
 
 def _zeros(field: FieldDescriptor) -> tuple[object, ...]:
-    """The values of a field that are not written, because they are its default. Other producers
-    don't write defaults either. So equal keys have equal bytes, and get the same partition.
+    """The values that mean the default of a field. Such a value is not written, and other producers
+    don't write it either. So equal keys have equal bytes, and get the same partition.
     """
     if field.has_presence:
         return ()

@@ -19,9 +19,9 @@ References: TypeAlias = "tuple[tuple[str, str], ...]"
 class SchemaFormat(Protocol):
     """A payload format with a schema.
 
-    A schema is given as its text. ``references`` are the schemas that it refers to, as pairs of
-    name and text. ``column`` is usually a struct of all columns. If it is not a struct, its value
-    is the whole key or value of the record.
+    A schema is given as its text. ``references`` are the schemas to which this schema refers, as
+    pairs of name and text. ``column`` is usually a struct of all columns. If ``column`` is not a
+    struct, its value is the whole key or value of the record.
     """
 
     #: Its name in a registry's API.
@@ -30,8 +30,8 @@ class SchemaFormat(Protocol):
     has_bare: ClassVar[bool] = True
 
     def derive(self, column: ColumnType, name: str) -> str:
-        """Derives a schema from columns. ``name`` is the name of its record. Raises SchemaError if
-        the format has no type for a column's type.
+        """Derives a schema from columns. ``name`` is the name of the record in the schema. Raises
+        SchemaError if the format has no type for a column's type.
         """
         ...
 
@@ -48,15 +48,15 @@ class SchemaFormat(Protocol):
         ...
 
     def indexes(self, schema: str, references: References = ()) -> bytes:
-        """The bytes between the schema's id and the encoded value. For Protobuf they select the
-        message in the schema. For other formats there are none.
+        """The bytes between the schema's id and the encoded value. For Protobuf, these bytes select
+        the message in the schema. For all other formats, the result is empty.
         """
         del schema, references
         return b""
 
     def match(self, schema: str, column: ColumnType, references: References = ()) -> Value:
-        """The encoding of ``column`` for ``schema``, without schema id. Raises SchemaError if the
-        column does not fit the schema.
+        """The encoding of ``column`` for ``schema``, without the id of the schema. Raises
+        SchemaError if the column does not fit the schema.
         """
         ...
 
@@ -66,8 +66,7 @@ class SchemaFormat(Protocol):
         """The encoding of a record's whole key or value: first ``prefix`` (with the schema's id),
         then ``column`` as in :meth:`match`.
 
-        If ``column`` is null in a row, the whole key or value is null, so no encoding of null is
-        needed.
+        If ``column`` is null in a row, the whole key or value is null.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

@@ -1,5 +1,5 @@
 """The code that all formats with a schema share.
 
-``matching`` finds the column for each field of a schema. The result is described as nodes
-(``records/nodes.py``). ``encoder`` encodes columns with the nodes. Never: a schema.
+``matching`` finds the column for each field of a schema. The result of ``matching`` is a tree of
+nodes (``records/nodes.py``). ``encoder`` encodes columns with these nodes. Never: a schema.
 """

@@ -1,11 +1,12 @@
 """Encodes Arrow columns in a format with a schema. Each column is encoded in one pass for all rows.
 
 Owns: :func:`payloads_of`, which encodes columns with nodes (``records/nodes.py``). Never: a schema;
-a loop over rows, except for rows that are not UTF-8.
+a loop over rows, except for rows with bytes that are not UTF-8.
 
-The bytes of all rows are built piece by piece (``RowPieces``). The fields of a nested record that
-is never null are pieces of the row itself. Lists, and nested records with nulls, are first encoded
-into a separate ``RowPieces``. Their bytes then become one piece of the row.
+The bytes of all rows are built piece by piece (``RowPieces``). If a nested record is never null,
+its fields are pieces of the row itself. A list, or a nested record with nulls, is first encoded
+into a separate ``RowPieces``. In each row, the bytes of the list or nested record then become one
+piece.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """Encodes each row of ``column`` with ``value``. The result is null where ``column`` is null.
+    """Encodes each row of ``column`` with ``value``. If ``column`` is null in a row, the result is
+    null in this row.
 
-    ``path`` is the column's name. It is used in the reason why a row can't be encoded.
+    ``path`` is the name of the column in error messages.
     """
     out = RowPieces(len(column))
     _encode(value, column, out, path)
@@ -64,8 +66,8 @@ def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` is the column's
-    name, for the reason why a row can't be encoded.
+    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` is the name of the
+    column in error messages.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -132,8 +134,8 @@ def _coded(numbers: npt.NDArray[np.integer], coding: Coding) -> Sequence[Packed]
 
 
 def _integers(column: pa.Array, valid: Valid) -> npt.NDArray[np.integer]:
-    """The values of a column as integers. A floating point number becomes the integer with the same
-    bits. A null becomes 0.
+    """The values of a column as integers. A floating point number becomes the integer that has the
+    same bits. A null becomes 0.
     """
     dtype = np.dtype(f"i{column.type.bit_width // 8}")
     found = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
@@ -238,7 +240,7 @@ def _decimals(
 
 def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) -> pa.Array:
     """Converts decimals to the schema's scale. If a decimal does not fit into the schema's type,
-    notes in ``out`` that its row can't be encoded.
+    notes in ``out`` that the decimal's row can't be encoded.
     """
     large, scaled, lost = _rescaling(node, column)
     out.refuse(large, path, f"has more digits than decimal({node.precision},{node.scale})")
@@ -313,8 +315,8 @@ def _json_text(
 
 
 def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa.DataType:
-    """Adds metadata to some fields of the Arrow type ``kind``, so that the JSON encoder writes
-    their nulls. ``ways`` are the paths of these fields.
+    """Adds metadata to some fields of the Arrow type ``kind``. ``ways`` are the paths of these
+    fields. Because of the metadata, the JSON encoder writes the nulls of these fields.
     """
     if pa.types.is_struct(kind):
         fields = []
@@ -364,9 +366,9 @@ def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool 
     piece.
 
     If ``valid`` is None, row i of ``inner`` is appended to row i of ``out``. Otherwise the rows of
-    ``inner`` are appended to the rows in the mask, in order: with ``valid`` ``[False, True,
-    True]``, row 0 of ``inner`` is appended to row 1 of ``out``, and row 1 to row 2. With
-    ``length``, the size of the piece in bytes is written first.
+    ``inner`` are appended to the rows in the mask, in order. Example: if ``valid`` is ``[False,
+    True, True]``, row 0 of ``inner`` is appended to row 1 of ``out``, and row 1 of ``inner`` to row
+    2 of ``out``. If ``length`` is true, the size of the piece in bytes is written before the piece.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -396,10 +398,10 @@ def _message(
 
 
 def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
-    """The rows of ``column`` in the mask ``valid``, and an empty ``RowPieces`` for their bytes. If
-    ``valid`` is None, all rows.
+    """Returns the rows of ``column`` that are in the mask ``valid``, or all rows if ``valid`` is
+    None. Also returns an empty ``RowPieces`` for the bytes of these rows.
 
-    Null rows must not be in the mask, because in Arrow a null row may have any values in its
+    Null rows must not be in the mask, because in Arrow a null row can have any values in its
     children.
     """
     there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
@@ -407,8 +409,8 @@ def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
 
 
 def _add_nested(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool) -> None:
-    """Appends each row of ``inner`` to its row of ``out``, as :func:`_add_joined` does. If a row of
-    ``inner`` can't be encoded, notes the same for its row of ``out``.
+    """Appends each row of ``inner`` to a row of ``out``, as :func:`_add_joined` does. If a row of
+    ``inner`` can't be encoded, notes that this row of ``out`` can't be encoded either.
     """
     out.refuse_of(inner.refusals, np.arange(out.rows) if valid is None else valid.nonzero()[0])
     _add_joined(inner, out, valid, length=length)

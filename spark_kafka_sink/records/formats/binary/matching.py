@@ -1,7 +1,7 @@
 """Finds the column for each field of a schema, by its name.
 
-Owns: the search for the columns, which Avro, Protobuf and JSON share, and the errors for columns
-that do not fit. Never: a type of a format.
+Owns: the search for the columns, and the errors for columns that do not fit. Avro, Protobuf and
+JSON share this code. Never: a type of a format.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def matched_fields(
     order of ``fields``.
 
     ``fields`` are pairs: the names of a field (its name and aliases), and the field itself.
-    ``written`` is called with a field, its column and its path. The column is None if the field has
-    none. ``written`` returns the field's encoding. If the encoding is empty bytes, the field is
-    left out. ``owner`` is the name of the record for messages. Raises SchemaError if a column has
-    no field, or if a column fits two fields.
+    ``written`` is called with a field, the field's column and the field's path. The column is None
+    if no column fits the field. ``written`` returns the field's encoding. If the encoding is empty
+    bytes, the field is left out of the result. ``owner`` is the name of the record for messages.
+    Raises SchemaError if no field fits a column, or if two fields fit the same column.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
@@ -102,7 +102,7 @@ def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
-    """Creates the error for a column whose type can't be encoded. ``what`` is the end of its
+    """Creates the error for a column whose type can't be encoded. ``what`` is the end of the
     message.
     """
     return misfit(
