@@ -82,8 +82,8 @@ def connected(
 def operator_and_log(
     cluster: Where, check: Callable[[], object], *, as_json: bool
 ) -> Iterator[tuple[Operator, str]]:
-    """Connects to the cluster while the ``with`` block runs. Yields an :class:`Operator`, which
-    inspects and repairs transactions, and the topic of the commit log.
+    """Connects to the cluster while the ``with`` block runs. Yields a pair: an :class:`Operator`,
+    and the name of the commit log's topic. The operator inspects and repairs transactions.
     """
     with connected(cluster, check, as_json=as_json) as to:
         yield Operator(to.log, to.client), to.log_topic

@@ -174,9 +174,9 @@ class Transaction:
         """Writes the rows of ``batch``, which stay invisible until the block ends. Blocks until all
         rows are acknowledged. ``options`` override topic, columns and formats for this write.
 
-        If the write raises an exception, the whole transaction fails. Raises IllegalStateError if
-        the transaction has ended, and CommitError if an earlier write has failed. In both cases, no
-        row is sent.
+        If the write raises an exception, the whole transaction fails. If the transaction has ended,
+        raises IllegalStateError and sends no row. If an earlier write has failed, raises
+        CommitError and sends no row.
         """
         with self._counted():
             _check("transaction", options)

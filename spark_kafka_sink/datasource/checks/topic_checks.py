@@ -11,7 +11,7 @@ The checks:
 
 - the principal's right WRITE;
 - max.message.bytes, compared with batch.size and max.request.size;
-- compression.type, compared with the producer's;
+- compression.type, compared with the producer's compression.type;
 - the topic's limits for timestamps, compared with this machine's clock.
 
 If a write may still work, the result is a warning. If the principal may not read the configs, they

@@ -134,8 +134,9 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
     """The configs of ``topic``. None if ``topic`` is None, if it does not exist, or if its configs
     can't be read.
 
-    An executor's check compares the executor's clock with the limits for timestamps in these
-    configs. Unlike the check on the driver, this function does not wait for a missing topic.
+    The check on an executor calls this function, to compare the executor's clock with the limits
+    for timestamps in these configs. Unlike the check on the driver, this function does not wait for
+    a missing topic.
     """
     if topic is None:
         return None

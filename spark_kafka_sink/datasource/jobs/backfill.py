@@ -116,7 +116,7 @@ def backfill(
     Raises ConfigError, and writes nothing, in three cases: an earlier call with this ``name`` had
     another plan (the error shows the difference), the source has changed, or another call with this
     name runs. Raises CommitError if a step takes too long and can't be divided. Also raises the
-    errors of a write. Earlier steps then stay written.
+    errors of a write. Steps that were written before the error stay written.
     """
     check_part("the name given to backfill", name)
     if (by is None) == (steps is None):

@@ -23,7 +23,7 @@ starts at the position ``at``: all positions before ``at`` are written. The vers
 larger than the version of every earlier step.
 
 A new call may find a recorded step of an earlier call. The new call must find out whether that step
-is written, and no later event may change the result. So the new call calls :meth:`Ledger.fence`. If
+is written, and no later event may change the result. So the new call runs :meth:`Ledger.fence`. If
 the commit log has decided to commit the step, this method first completes the commit. Then the
 method takes over the key of the rows. After the takeover, the commit log refuses the commits of all
 runs that were planned before it::
@@ -165,8 +165,8 @@ class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
     ``state_of`` is a function that reads the state of a key in the log. In a call of ``backfill``,
-    this function also completes the commit of a decided batch (``ExactlyOnceDriver.plan``). In the
-    command ``kprod backfill``, the function only reads.
+    this function also completes a commit that is decided but not completed
+    (``ExactlyOnceDriver.plan``). In the command ``kprod backfill``, the function only reads.
 
     Each method raises the errors of the commit log. A method with the argument ``caller`` raises
     SupersededError if another caller has taken over.

@@ -57,8 +57,8 @@ def ranges_of(df: DataFrame, by: str) -> Ranges:
     a Spark job that reads this column.
 
     Each distinct value is a range. If the column has more than 10,000 distinct values, there are
-    about 1,000 ranges of about the same size instead. Raises ConfigError if the column does not
-    exist, or if its type is not a number, a date, a timestamp, a string or a boolean.
+    about 1,000 ranges with about the same number of rows instead. Raises ConfigError if the column
+    does not exist, or if its type is not a number, a date, a timestamp, a string or a boolean.
     """
     field = next((one for one in df.schema.fields if one.name == by), None)
     if field is None or not isinstance(field.dataType, _TYPES):
@@ -140,8 +140,8 @@ def check_hash(df: DataFrame) -> None:
 
 def check_slices(df: DataFrame) -> None:
     """Raises ConfigError if a query of ``df`` computes other values each time, for example by
-    ``current_timestamp()``. The hash of a row would then be another one in each step, so that the
-    row could be in two steps, or in none.
+    ``current_timestamp()``. The hash of a row would then differ from step to step, so that the row
+    could be in two steps, or in none.
 
     The error is also raised if a later ``select`` leaves out the column with the changing values,
     because the plan still has that column. A Connect client can't look into the plan, so in a

@@ -313,8 +313,8 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """A callback for partitioners. It should return the free bytes in the open record batch of a
-    partition. It returns None, because no record batch is open here.
+    """A callback for partitioners, which ask it for the free bytes in the open record batch of a
+    partition. The result is None, because no record batch is open here.
     """
     del tp
 

@@ -26,8 +26,9 @@ def this_process() -> str:
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process is known to have ended. ``process`` is its id from :func:`this_process`.
-    The answer is false for a process of another machine or another container.
+    """Whether a process is known to have ended. ``process`` is the id that :func:`this_process`
+    returned in that process. The answer is false for a process of another machine or another
+    container.
     """
     place, _, rest = process.rpartition(" ")
     place, _, pid = place.rpartition(" ")

@@ -6,10 +6,10 @@ change (``records/changes/``), the names of a feed (``config/changelog.py``).
 A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
 ranks the changes of each key with a window function, and keeps the last change. This needs one
 shuffle. A feed may have two rows for an update: the pre-image has the table's values before the
-update, and the post-image has the values after it. The pre-image counts as a delete of its key, and
-its rank is lower than the rank of the post-image. If the pre-image is the last change of its key,
-the update has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka does the
-same.)
+update, and the post-image has the values after the update. The pre-image counts as a delete of its
+key, and its rank is lower than the rank of the post-image. If the pre-image is the last change of
+its key, the update has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka
+does the same.)
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ def _compared(
     """Adds columns to ``last``. They contain the number of last changes of the row's key, the
     number of the row among these changes, and whether all these changes have equal rows.
 
-    ``last`` has the last changes of each key. A key has several if they have the same position in
-    the feed. If their rows are equal, the source has sent a change twice. If their rows differ, it
-    is unknown which change is the last.
+    ``last`` has the last changes of each key. A key has several last changes if these changes have
+    the same position in the feed. If the rows of these changes are equal, the source has sent a
+    change twice. If the rows differ, it is unknown which change is the last.
     """
     from pyspark.sql import functions as F
 

@@ -36,8 +36,8 @@ class CallingQuery:
     """The streaming query that has called a foreachBatch function.
 
     ``id`` is the query's id, or empty if the query is unknown. ``run`` differs for each run of a
-    query, and is the same for all writes of one run. It is empty outside of a query. ``session``
-    identifies the DataFrame's session.
+    query, and is the same for all writes of one run. ``run`` is empty outside of a query.
+    ``session`` identifies the DataFrame's session.
     """
 
     id: str = ""

@@ -50,8 +50,8 @@ def _is_left_out(key: str) -> bool:
 
 
 def _jvm(pid: int) -> str:
-    """The identity of the nearest ancestor process that is a JVM: boot, pid and start time. Empty
-    if there is no JVM.
+    """The identity of the nearest ancestor process that is a JVM: the machine's boot id, the pid
+    and the start time. Empty if there is no JVM.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()

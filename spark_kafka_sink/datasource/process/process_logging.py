@@ -13,8 +13,8 @@ def configure_logging() -> None:
     """Adds a log handler for stderr, at the level INFO, in a worker process of Spark that has no
     log handler.
 
-    ``commit`` and tasks run in these worker processes. Their stderr is the driver's or the
-    executor's. A process with configured logging is not changed. With
+    ``commit`` and tasks run in these worker processes. A worker process has the stderr of the
+    driver or of the executor. A process with configured logging is not changed. With
     ``spark.sql.pyspark.worker.logging.enabled`` Spark adds a handler itself.
     """
     package = logging.getLogger("spark_kafka_sink")

@@ -1,11 +1,11 @@
-"""Keeps the imported modules of a Python worker out of its garbage collections.
+"""Keeps the imported modules of a Python worker out of the worker's garbage collections.
 
 Owns: the call of ``gc.freeze``, once per worker process. Never: another process, such as the user's
 own.
 
 Spark's daemon runs a full garbage collection in a worker after each task, plan and commit. The
-collection visits every object of every module. With pyspark, Arrow and this package that takes 16
-ms of CPU, more than a small task.
+collection visits every object of every module. With pyspark, Arrow and this package, a collection
+takes 16 ms of CPU, more than a small task.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns: the test whether an error is caused by memory, and the message that names 
 Never: the memory that a task needs (docs/tuning.md).
 
 Spark makes ``spark.executor.pyspark.memory`` a limit of the worker's *address space* (RLIMIT_AS,
-``pyspark/worker_util.py``), divided by the cores of the executor.
+``pyspark/worker_util.py``), divided by the number of the executor's cores.
 ``spark.sql.planner.pythonExecution.memory`` does the same for the processes that plan and commit. A
 process maps much more memory than it uses: libraries, stacks of threads, the arenas of Arrow and of
 the C library. So an import or a small array fails while the machine has free memory. numpy, Arrow,

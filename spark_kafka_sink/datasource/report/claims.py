@@ -36,9 +36,9 @@ _UNDECIDED: Final = frozenset({WriteOutcome.UNKNOWN, WriteOutcome.PREPARED})
 
 @dataclass(frozen=True, slots=True)
 class PartitionClaim:
-    """The rows that a report claims for a partition between two offsets, dead letters included.
-    ``checksum`` is the sum of the checksums of their record batches, modulo 2^64. ``rows`` and
-    ``checksum`` are None if the report has no field ``audit``.
+    """A report's claim about the rows of a partition between two offsets. Dead letters are
+    included. ``checksum`` is the sum of the checksums of these rows' record batches, modulo 2^64.
+    ``rows`` and ``checksum`` are None if the report has no field ``audit``.
     """
 
     tp: TopicPartition

@@ -62,8 +62,8 @@ class FailedAttempts:
 
     @classmethod
     def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
-        """The directories of a write. ``token`` is the token of ``driver_identity``, which is the
-        same at planning, in the tasks, and at commit or abort. Without a token there are no
+        """The directories of a write. ``token`` is the token of ``driver_identity``. The token is
+        the same at planning, in the tasks, and at commit or abort. Without a token there are no
         directories.
 
         Two queries with the same options have the same token if their checkpoint is set in Spark's

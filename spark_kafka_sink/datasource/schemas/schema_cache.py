@@ -7,8 +7,8 @@ Owns: :class:`SchemaCache`. Never: the requests to a registry, and the moment wh
 Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. The
 checkpoint can't hold the files, because only Spark writes to it. So the files are on the driver's
 machine, in ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default). If the home
-directory can't be written to, they are in the directory for temporary files. ``KPROD_SCHEMA_CACHE``
-names another directory, or is ``off``.
+directory can't be written to, the files are in the directory for temporary files.
+``KPROD_SCHEMA_CACHE`` names another directory, or is ``off``.
 
 A schema is no secret, but a registry's address may contain a secret. So a file has only a digest of
 the request, and is used for an equal request only.

@@ -1,5 +1,5 @@
-"""Refuses streams that this format can't write at ``start()``: the continuous trigger, and the
-output modes update and complete.
+"""Raises an error in ``start()`` for a stream that this format can't write: with the continuous
+trigger, or with the output mode update or complete.
 
 Owns: the refusal, in the user's process. Never: any other trigger, mode or format.
 

@@ -101,8 +101,8 @@ def _check_workers_python(spark: SparkSession) -> None:
 
     There are two cases:
 
-    - The interpreter of the workers does not exist on the driver. Spark uses it on the driver too,
-      to plan and commit.
+    - The interpreter of the workers does not exist on the driver. Spark also uses this interpreter
+      on the driver, to plan and commit.
     - The interpreter of the workers does not have this package. For example, if you run
       ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``, Spark runs the workers with the PATH's
       ``python3``. Spark then shows a ModuleNotFoundError within a stack trace of the JVM. The

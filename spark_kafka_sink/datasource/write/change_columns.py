@@ -46,8 +46,8 @@ _SOURCE = "source"
 class FeedColumns:
     """The columns of a change feed.
 
-    ``rows`` is the schema of the table's rows, whose columns the options keyColumns and
-    valueColumns may name. In a feed with one row per change, this is the DataFrame's schema. In a
+    ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
+    columns of this schema. In a feed with one row per change, this is the DataFrame's schema. In a
     feed with the structs ``before`` and ``after``, it is the schema of these structs. A task
     appends the fields of a struct as columns to Spark's batch. ``first`` is the index of the first
     appended column. Without structs, ``first`` is 0.

@@ -1,7 +1,7 @@
 """The columns of a Kafka sink, their types and their precedence, as in Spark's own sink.
 
-Owns: the checks of a DataFrame's schema with the messages of Spark's Kafka sink
-(``KafkaWriter.scala``), and the resulting :class:`ColumnPlan`. Never: values of rows
+Owns: the checks of a DataFrame's schema, and the resulting :class:`ColumnPlan`. The error messages
+are the same as in Spark's Kafka sink (``KafkaWriter.scala``). Never: values of rows
 (``records/record_columns``), Arrow. Runs on the driver, before any task.
 
 | column | type | absent | null |
@@ -13,12 +13,12 @@ Owns: the checks of a DataFrame's schema with the messages of Spark's Kafka sink
 | partition | int | the partitioner decides | the partitioner decides |
 | timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | time of sending | the same |
 
-A bigint before 1980 is an error of its row, because it is most likely in seconds.
+A bigint that means a time before 1980 is an error, because the value is most likely in seconds.
 
 As in Spark's sink, names are case-sensitive, the first match counts, other columns are ignored, and
-the ``topic`` option overrides the column (whose type is then not checked). Spark's sink has no
-column ``timestamp`` and no map headers. Collated, char and varchar strings are also accepted,
-because their bytes are UTF-8.
+the ``topic`` option overrides the column ``topic``. The type of that column is then not checked.
+Spark's sink has no column ``timestamp`` and no map headers. Collated, char and varchar strings are
+also accepted, because their bytes are UTF-8.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def plan_columns(
 
 
 def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
-    """Adds the JSON options to a key and value that are written as JSON. If they contain a
-    timestamp, raises ConfigError for an unknown time zone.
+    """Adds the JSON options to a key and value that are written as JSON. If such a key or value
+    contains a timestamp, raises ConfigError for an unknown time zone.
     """
     parts = {name: getattr(plan, name) for name in ("key", "value")}
     json = {
